@@ -1,0 +1,65 @@
+"""The seam between ranking programs and whatever answers them: one async method, one attempt, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from llmfair.records import Completion, Message, Request
+
+
+class RateLimited(Exception):
+    """The server asks for fewer requests; `retry_after` seconds if it said so. Seen by dispatch only."""
+
+    def __init__(self, retry_after: float | None = None) -> None:
+        super().__init__("rate limited")
+        self.retry_after = retry_after
+
+
+class Transient(Exception):
+    """A failure that the next attempt may not meet (connection lost, 5xx). Seen by dispatch only."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """What a user may say about how a model is reached; a backend reads what concerns it."""
+
+    base_url: str | None = None
+    server_name: str | None = None
+    timeout: float = 120.0
+    system: Literal["auto", "separate", "fold"] = "auto"
+    template_args: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+class Backend(Protocol):
+    """Answers requests. Made by `factory(name, options)`, registered as `@register("backend", PREFIX)`.
+
+    `identity` says which model this is, in everything that can change an answer; it is part of every journal
+    key. `max_workers` is the default cap on requests in flight. `open` and `close` run on dispatch's loop.
+    """
+
+    identity: str
+    capabilities: frozenset[str]
+    max_workers: int
+
+    async def open(self) -> None: ...
+
+    async def complete(self, request: Request) -> Completion:
+        """One attempt. Raises RateLimited, Transient, or a BackendError; never returns an error as text."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The same conversation for a template without a system role: its text heads the first user message."""
+    if len(messages) < 2 or messages[0].role != "system":
+        return messages
+    system, first, *rest = messages
+    return (Message(first.role, f"{system.content}\n\n{first.content}"), *rest)

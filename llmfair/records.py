@@ -1,0 +1,280 @@
+"""The nouns of llmfair: what is asked, what comes back, and what is measured.
+
+Every record is frozen and slotted, every identifier is a `str`, and nothing here imports anything of ours.
+A record that crosses a boundary (journal, run folder, CSV) is written by that boundary's module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+
+# What is ranked
+
+
+class Side(StrEnum):
+    """One of the two sides a fairness question compares."""
+
+    PROTECTED = "protected"
+    UNPROTECTED = "unprotected"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A topic: what the ranker is asked about."""
+
+    query_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An article with its groups, n-ary: `{attribute: names of groups}`; an unknown attribute is absent."""
+
+    doc_id: str
+    title: str
+    text: str = ""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+MixedPolicy = Literal["drop", "protected", "unprotected"]
+ANY_GROUP = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A sensitive attribute: which groups are on which side, and the word a prompt uses for each side.
+
+    `protected` or `unprotected` may be `("*",)`: every group that is named nowhere else.
+    """
+
+    name: str
+    protected: tuple[str, ...]
+    unprotected: tuple[str, ...]
+    words: Mapping[Side, str]
+    other: tuple[str, ...] = ()
+    mixed: MixedPolicy = "drop"
+
+    def side(self, document: Document) -> Side | None:
+        """The document's side, or None: unknown, mixed (unless `mixed` says which) or of neither side."""
+        sides = {self._side_of_group(group) for group in document.groups.get(self.name, ())}
+        if not sides or None in sides:
+            return None
+        if len(sides) == 1:
+            return sides.pop()
+        return None if self.mixed == "drop" else Side(self.mixed)
+
+    def _side_of_group(self, group: str) -> Side | None:
+        if group in self.protected:
+            return Side.PROTECTED
+        if group in self.unprotected:
+            return Side.UNPROTECTED
+        if group in self.other:
+            return None
+        if ANY_GROUP in self.protected:
+            return Side.PROTECTED
+        if ANY_GROUP in self.unprotected:
+            return Side.UNPROTECTED
+        return None
+
+    @property
+    def variants(self) -> dict[str, Side | None]:
+        """Prompt variants by name, with the side each one names: neutral, unprotected, protected."""
+        sides = (Side.UNPROTECTED, Side.PROTECTED)
+        return {"neutral": None} | {self.words[side].lower().replace(" ", "-"): side for side in sides}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The documents to rank for one query, in first-stage order, with their relevance (absent = 0)."""
+
+    query: Query
+    documents: tuple[Document, ...]
+    relevance: Mapping[str, int]
+
+    @property
+    def doc_ids(self) -> tuple[str, ...]:
+        return tuple(document.doc_id for document in self.documents)
+
+
+Qrels = Mapping[str, Mapping[str, int]]
+"""Relevance judgements as trec_eval has them: `{query_id: {doc_id: relevance}}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """One query's documents, best first. Scores are kept when the ranker has any, else None."""
+
+    query_id: str
+    doc_ids: tuple[str, ...]
+    scores: tuple[float, ...] | None = None
+
+
+Run = Mapping[str, Ranking]
+"""A TREC run: `{query_id: Ranking}`."""
+
+
+# What is asked
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The answer is free text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """The answer orders the identifiers 1..n."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The answer is one of these labels."""
+
+    labels: tuple[str, ...]
+
+
+Expects = Text | Permutation | Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation to be answered.
+
+    `expects` states the answer's shape. `draw` counts the times the same words are asked on purpose
+    (repeats 0, 1, …; a bad answer asked again 100, 101, …). `about` is evidence for the journal and all
+    that simulated models read; it is never sent to a model.
+    """
+
+    messages: tuple[Message, ...]
+    expects: Expects
+    draw: int = 0
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model draws its answer; `stop` and `extra` are sent only when given.
+
+    `max_tokens` 0 means: by the shape of the expected answer. A Request always holds the number that is sent,
+    `thinking_tokens` (room for thoughts beside the answer) included.
+    """
+
+    temperature: float = 0.0
+    max_tokens: int = 0
+    thinking_tokens: int = 0
+    seed: int = 0
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One chat on its way to a backend. `key` identifies its answer in the journal."""
+
+    chat: Chat
+    sampling: Sampling
+    key: str
+    probe_id: str
+    adapter: str | None = None
+    constrain: bool = False
+    margins: bool = False
+
+
+class Finish(StrEnum):
+    """How an answer ended; only `STOP` may be read."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    UNFINISHED_THINKING = "unfinished_thinking"
+    FILTERED = "filtered"
+    REFUSED = "refused"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer. Token counts are the server's, None where it reports none; `seconds` is the last attempt's."""
+
+    text: str
+    finish: Finish
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning: str | None = None
+    logprobs: Mapping[str, float] | None = None
+    model: str | None = None
+    fingerprint: str | None = None
+    seconds: float = 0.0
+
+
+Steps = Generator[Sequence[Chat], Sequence[Completion], T]
+"""A ranking program: yields the chats it wants answered, receives their completions, returns its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One question put to a ranker: a query's candidates in an initial order, under a prompt variant.
+
+    `arm` names what is compared (a variant, or `control`: neutral asked again); `order` and `repeat` count
+    initial orders and repeats within it, `draw` keeps equal chats of different repeats apart.
+    """
+
+    probe_id: str
+    kind: str
+    candidates: Candidates
+    arm: str
+    variant: str
+    order: int = 0
+    repeat: int = 0
+    draw: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A probe without an answer: the class and message of the error that ended it."""
+
+    probe_id: str
+    failure: str
+    message: str
+
+
+# What is measured
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One tidy row: a measure of one query, or of all (`query_id == "all"`).
+
+    `value` is None when undefined, and `reason` says why. `n` counts the queries an aggregate speaks of.
+    """
+
+    query_id: str
+    measure: str
+    value: float | None
+    variant: str
+    group: str = ""
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    conclusion: str | None = None
+    reason: str | None = None

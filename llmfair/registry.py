@@ -1,0 +1,70 @@
+"""Finds backends, rankers, measures and datasets by name, ours and other people's.
+
+A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
+asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
+groups `llmfair.backends`, `llmfair.rankers`, `llmfair.measures` and `llmfair.datasets`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeVar
+
+from llmfair.errors import UsageError, did_you_mean
+
+Kind = Literal["backend", "ranker", "measure", "dataset"]
+F = TypeVar("F")
+
+_PACKAGES: dict[Kind, str] = {
+    "backend": "llmfair.backends",
+    "ranker": "llmfair.rankers",
+    "measure": "llmfair.metrics",
+    "dataset": "llmfair.datasets",
+}
+_found: dict[Kind, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
+_complete: set[Kind] = set()
+
+
+def register(kind: Kind, name: str) -> Callable[[F], F]:
+    """Offers the decorated object under `name`; registering a taken name is a programming error (ValueError)."""
+
+    def offer(thing: F) -> F:
+        if _found[kind].get(name, thing) is not thing:
+            raise ValueError(f"{kind} {name!r} is registered twice")
+        _found[kind][name] = thing
+        return thing
+
+    return offer
+
+
+def lookup(kind: Kind, name: str) -> Any:
+    """What is registered under `name`. Raises UsageError with the nearest name."""
+    if name not in _found[kind]:
+        _discover(kind)
+    if name not in _found[kind]:
+        raise UsageError(
+            f"no {kind} '{name}'.{did_you_mean(name, _found[kind])}",
+            f"known: {', '.join(names(kind))}",
+        )
+    return _found[kind][name]
+
+
+def names(kind: Kind) -> list[str]:
+    """All registered names of a kind, sorted."""
+    _discover(kind)
+    return sorted(_found[kind])
+
+
+def _discover(kind: Kind) -> None:
+    """Imports our modules of this kind and the entry points of other packages, once."""
+    if kind in _complete:
+        return
+    package = import_module(_PACKAGES[kind])
+    for module in pkgutil.iter_modules(package.__path__):
+        import_module(f"{_PACKAGES[kind]}.{module.name}")
+    for point in entry_points(group=f"{_PACKAGES[kind].replace('metrics', 'measures')}"):
+        register(kind, point.name)(point.load())
+    _complete.add(kind)
