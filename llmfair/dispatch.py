@@ -1,0 +1,432 @@
+"""Drives ranking programs against a backend: many at once, each as far as its answers allow.
+
+Programs know nothing of time; here every chat they yield becomes a request, answered by the run's journal or by
+the backend. One event loop per process, in a thread of its own, so that HTTP sessions and engines live on the
+loop that made them and a notebook's own loop is left alone. Everything above is synchronous.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import random
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llmfair.backends.base import Backend, RateLimited, Transient
+from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable
+from llmfair.journal import Journal, request_key
+from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling, Steps
+
+GRACE_SECONDS = 5.0
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 60.0
+RETRIES_BEFORE_SUCCESS = 3
+REJECTIONS_BEFORE_SUCCESS = 5
+THINKING_CHECK = 20
+
+
+@dataclass(frozen=True)
+class Program:
+    """A ranking program that has not begun: `start()` makes its steps."""
+
+    probe_id: str
+    start: Callable[[], Steps[Any]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How hard the backend may be asked. Times in seconds; `max_calls` counts this invocation's calls."""
+
+    workers: int = 64
+    retries: int = 8
+    max_wait: float = 1800.0
+    max_calls: int | None = None
+
+
+@dataclass
+class Progress:
+    """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere."""
+
+    calls: int = 0
+    answered: int = 0
+    replayed: int = 0
+    retries: int = 0
+    in_flight: int = 0
+    unreadable: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    waiting_until: float = 0.0
+    cause: LlmfairError | None = None
+    models: set[str] = field(default_factory=set)
+    fingerprints: set[str] = field(default_factory=set)
+
+
+class Stopped(Exception):
+    """A chat was not asked because the run is stopping."""
+
+
+def dispatch(
+    programs: Iterable[Program],
+    backend: Backend,
+    journal: Journal,
+    sampling: Sampling,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    progress: Progress | None = None,
+) -> Generator[tuple[str, Any | Failure], None, None]:
+    """Runs the programs and yields `(probe_id, result or Failure)` as they finish.
+
+    Synchronous for its caller. A failure inside one program ends that program only. What ends the run leaves
+    the journal complete: raises BackendError when nothing could be asked at all, Incomplete when it broke off
+    after the first answer or a budget was spent. A KeyboardInterrupt (or a subclass raised by a signal
+    handler) sends nothing new, waits for answers in flight, which are paid for, and is raised again; a
+    second one cancels at once.
+    """
+    progress = progress if progress is not None else Progress()
+    finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
+    driver = _Driver(backend, journal, sampling, limits, progress, finished)
+    loop = _loop()
+    done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
+    # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
+    done.add_done_callback(lambda _: finished.put(None))
+    try:
+        while (item := finished.get()) is not None:
+            yield item
+        done.result()
+    except (KeyboardInterrupt, GeneratorExit):
+        loop.call_soon_threadsafe(driver.stop)
+        try:
+            done.exception(timeout=GRACE_SECONDS + 1)
+        except (KeyboardInterrupt, TimeoutError):
+            done.cancel()
+        raise
+
+
+def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:
+    """The sampling of one chat: repeats must not share a seed, and `max_tokens` 0 goes by the answer's shape.
+
+    Room for an answer: 16 + 8 n tokens for a permutation of n, 16 for a label, 256 for text, and what the
+    model may spend on thinking beside it.
+    """
+    match chat.expects:
+        case Permutation(n):
+            room = 16 + 8 * n
+        case Labels():
+            room = 16
+        case _:
+            room = 256
+    return replace(
+        sampling,
+        seed=sampling.seed + chat.draw,
+        max_tokens=(sampling.max_tokens or room) + sampling.thinking_tokens,
+        thinking_tokens=0,
+    )
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The process's event loop, in the daemon thread `llmfair-io`."""
+    with _loop_lock:
+        if not _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="llmfair-io", daemon=True).start()
+            _loops.append(loop)
+        return _loops[0]
+
+
+_loops: list[asyncio.AbstractEventLoop] = []
+_loop_lock = threading.Lock()
+
+
+class _Driver:
+    """One call of `dispatch` on the loop's side."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        sampling: Sampling,
+        limits: Limits,
+        progress: Progress,
+        finished: queue.SimpleQueue[tuple[str, Any | Failure] | None],
+    ) -> None:
+        self.backend = backend
+        self.journal = journal
+        self.sampling = sampling
+        self.limits = limits
+        self.progress = progress
+        self.finished = finished
+        self.slots = _Slots(limits.workers)
+        self.asked: dict[str, asyncio.Future[Completion]] = {}
+        self.latencies: deque[float] = deque(maxlen=101)
+        self.last_success = time.monotonic()
+        self.answers = 0
+        self.rejections = 0
+        self.unspoken = 0
+        self.cause: LlmfairError | None = None
+        self.stopping = asyncio.Event()
+
+    # The whole run
+
+    async def run(self, programs: Iterator[Program]) -> None:
+        try:
+            await self.backend.open()
+            await self._run_all(programs)
+        finally:
+            await self.backend.close()
+        if self.cause is not None:
+            raise self.cause
+
+    async def _run_all(self, programs: Iterator[Program]) -> None:
+        """2 × workers tasks share the programs, so memory does not grow with the programs' number."""
+        tasks = [asyncio.create_task(self._work(programs)) for _ in range(2 * self.limits.workers)]
+        everything = asyncio.gather(*tasks)
+        stop = asyncio.create_task(self.stopping.wait())
+        waiting: set[asyncio.Future[Any]] = {everything, stop}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not everything.done():
+            _, late = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+        stop.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await everything
+
+    async def _work(self, programs: Iterator[Program]) -> None:
+        for program in programs:
+            if self.stopping.is_set():
+                return
+            await self._run_one(program)
+
+    async def _run_one(self, program: Program) -> None:
+        try:
+            result = await self._answer_all(program)
+        except Stopped:
+            return
+        except LlmfairError as error:
+            self._fail(Failure(program.probe_id, type(error).__name__, error.message))
+            if isinstance(error, BackendError) and (error.stops_run or self._hopeless(error)):
+                self.stop(error)
+        except Exception as error:
+            self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
+        else:
+            self.finished.put((program.probe_id, result))
+
+    async def _answer_all(self, program: Program) -> Any:
+        steps = program.start()
+        try:
+            chats = next(steps)
+            while True:
+                if len(chats) == 1:
+                    answers = [await self._answer(program.probe_id, chats[0])]
+                else:
+                    answers = await asyncio.gather(*(self._answer(program.probe_id, c) for c in chats))
+                chats = steps.send(answers)
+        except StopIteration as end:
+            return end.value
+        finally:
+            steps.close()
+
+    def stop(self, cause: LlmfairError | None = None) -> None:
+        """Sends nothing new; answers in flight are still taken. Runs on the loop."""
+        if self.cause is None and cause is not None:
+            if self.answers or len(self.journal):
+                cause = Incomplete(cause.message, cause.hint)
+            self.cause = cause
+        self.stopping.set()
+        self.slots.release_all()
+
+    def _fail(self, failure: Failure) -> None:
+        self.journal.put_failure(failure)
+        self.finished.put((failure.probe_id, failure))
+
+    def _hopeless(self, error: BackendError) -> bool:
+        """Whether a failure of one request means that no other will fare better."""
+        if self.answers:
+            return False
+        self.rejections += 1
+        return isinstance(error, Unavailable) or self.rejections >= REJECTIONS_BEFORE_SUCCESS
+
+    # One chat
+
+    async def _answer(self, probe_id: str, chat: Chat) -> Completion:
+        """Looks the answer up in the journal, else asks; the same chat in flight twice is asked once."""
+        sampling = chat_sampling(chat, self.sampling)
+        key = request_key(self.backend.identity, chat, sampling)
+        if (known := self.journal.get(key)) is not None:
+            self.progress.replayed += 1
+            self._note(known)
+            return known
+        if (twin := self.asked.get(key)) is not None:
+            return await asyncio.shield(twin)
+        future = self.asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            completion = await self._ask(Request(chat, sampling, key, probe_id))
+            future.set_result(completion)
+            return completion
+        except BaseException as error:
+            future.set_exception(error)
+            future.exception()  # a twin need not exist to hear of it
+            raise
+        finally:
+            del self.asked[key]
+
+    async def _ask(self, request: Request) -> Completion:
+        """Asks until there is an answer: waits after a failure, then goes to the head of the queue."""
+        attempts = failures = 0
+        while True:
+            await self.slots.enter(first=attempts > 0)
+            try:
+                if self.stopping.is_set():
+                    raise Stopped
+                self._spend()
+                attempts += 1
+                self.progress.in_flight += 1
+                try:
+                    started = time.monotonic()
+                    completion = await self.backend.complete(request)
+                    self.latencies.append(time.monotonic() - started)
+                finally:
+                    self.progress.in_flight -= 1
+                self.journal.put(request, completion, attempts)
+            except (RateLimited, Transient) as failure:
+                if isinstance(failure, Transient):
+                    failures += 1
+                wait = self._wait_after(failure, attempts, failures)
+            else:
+                self._note(completion)
+                self._answered(completion)
+                return completion
+            finally:
+                self.slots.leave()
+            self.progress.retries += 1
+            await self._sleep(wait)
+
+    def _spend(self) -> None:
+        """Counts a call against the budget. Raises Stopped when it is spent."""
+        if self.limits.max_calls is not None and self.progress.calls >= self.limits.max_calls:
+            self.stop(
+                Incomplete(
+                    f"the budget of {self.limits.max_calls} calls is spent.", "the same command continues"
+                )
+            )
+            raise Stopped
+        self.progress.calls += 1
+
+    def _wait_after(self, failure: RateLimited | Transient, attempts: int, failures: int) -> float:
+        """Seconds to wait before the next attempt. Raises Unavailable when there should be none."""
+        if isinstance(failure, Transient):
+            if failures > (
+                self.limits.retries if self.answers else min(RETRIES_BEFORE_SUCCESS, self.limits.retries)
+            ):
+                raise Unavailable(
+                    f"no answer after {attempts} attempts: {failure.cause}.",
+                    "check the server; the same command continues",
+                )
+        elif time.monotonic() - self.last_success > self.limits.max_wait:
+            raise Unavailable(
+                f"rate limited for {self.limits.max_wait:.0f} s without one answer.",
+                "try later; the same command continues",
+            )
+        elif failure.retry_after is not None:
+            # The server speaks for itself, so nothing else is sent to it either (but not forever).
+            hold = min(failure.retry_after, LONGEST_WAIT)
+            self.progress.waiting_until = max(self.progress.waiting_until, time.time() + hold)
+            self.slots.hold(hold)
+            return failure.retry_after
+        # Waits start near the latency: a chain can do nothing else meanwhile (listwise.md 9).
+        base = statistics.median(self.latencies) / 4 if self.latencies else FIRST_WAIT
+        return min(base * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        except TimeoutError:
+            return
+        raise Stopped
+
+    def _note(self, completion: Completion) -> None:
+        progress = self.progress
+        progress.answered += 1
+        progress.prompt_tokens += completion.prompt_tokens or 0
+        progress.completion_tokens += completion.completion_tokens or 0
+        if completion.model:
+            progress.models.add(completion.model)
+        if completion.fingerprint:
+            progress.fingerprints.add(completion.fingerprint)
+
+    def _answered(self, completion: Completion) -> None:
+        """Counts a success; stops a run whose model spends every answer on thinking."""
+        self.answers += 1
+        self.last_success = time.monotonic()
+        if self.answers > THINKING_CHECK:
+            return
+        thought = completion.finish is Finish.UNFINISHED_THINKING or (
+            completion.finish in (Finish.LENGTH, Finish.EMPTY)
+            and bool(completion.reasoning or completion.reasoning_tokens)
+        )
+        self.unspoken += thought
+        if self.answers == THINKING_CHECK and self.unspoken > THINKING_CHECK / 2:
+            self.stop(
+                Incomplete(
+                    f"{self.unspoken} of the first {THINKING_CHECK} answers ended while the model was thinking.",
+                    "give it room with --thinking, or switch thinking off with "
+                    "--template-arg enable_thinking=false",
+                )
+            )
+
+
+class _Slots:
+    """A first-come queue for the places in flight, whose head belongs to requests that are tried again."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._held_until = 0.0
+
+    async def enter(self, first: bool = False) -> None:
+        if self._free > 0 and not self._waiting and self._held_until <= time.monotonic():
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if first:
+            self._waiting.appendleft(turn)
+        else:
+            self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        self._free += 1
+        self._wake()
+
+    def hold(self, seconds: float) -> None:
+        """Lets nobody in for a while."""
+        until = time.monotonic() + seconds
+        if until > self._held_until:
+            self._held_until = until
+            asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def release_all(self) -> None:
+        """Lets everybody in: the run is stopping, and each must hear of it."""
+        self._held_until = 0.0
+        self._free += len(self._waiting)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._held_until > time.monotonic():
+            return
+        while self._free > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._free -= 1
+                turn.set_result(None)

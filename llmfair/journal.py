@@ -1,0 +1,221 @@
+"""Answers on disk: every answer a run was given, kept before the program that asked for it goes on.
+
+A run resumes by replay: programs run from the start and the journal answers what was already asked. One JSON
+object a line, appended by a single write, so that a killed process loses nothing it was told was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from llmfair.errors import LlmfairError, RunConflict
+from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling
+
+FORMAT = 1
+FSYNC_SECONDS = 1.0
+_COMPLETION_FIELDS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "reasoning",
+    "logprobs",
+    "model",
+    "fingerprint",
+    "seconds",
+)
+
+
+def request_key(
+    identity: str,
+    chat: Chat,
+    sampling: Sampling,
+    adapter: str | None = None,
+    constrain: bool = False,
+    margins: bool = False,
+) -> str:
+    """What an answer is filed under: 32 hex of SHA-256 over all that can change it, and nothing else."""
+    content = [
+        FORMAT,
+        identity,
+        adapter,
+        [[message.role, message.content] for message in chat.messages],
+        asdict(sampling),
+        _shape(chat) if constrain else type(chat.expects).__name__,
+        constrain,
+        margins,
+        chat.draw,
+    ]
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _shape(chat: Chat) -> list[Any]:
+    match chat.expects:
+        case Permutation(n):
+            return ["Permutation", n]
+        case Labels(labels):
+            return ["Labels", *labels]
+        case _:
+            return ["Text"]
+
+
+class Journal:
+    """The journal of one run: appends answers, and finds those of earlier invocations by key.
+
+    Only the place of each answer is kept in memory. Lines that do not parse (torn by a crash) are skipped, their
+    numbers kept in `skipped`; the answers they held are asked again. Raises RunConflict when the file belongs to
+    another run or is not a journal at all.
+    """
+
+    def __init__(self, path: Path, run: str, identity: str) -> None:
+        self.path = path
+        self.skipped: list[int] = []
+        self._offsets: dict[str, int] = {}
+        self._synced = time.monotonic()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._size = os.fstat(self._file).st_size
+        if self._size:
+            self._load(identity)
+        else:
+            self._write({"journal": FORMAT, "run": run, "identity": identity})
+
+    def __len__(self) -> int:
+        """The number of answers on disk."""
+        return len(self._offsets)
+
+    def get(self, key: str) -> Completion | None:
+        """The answer filed under `key`, or None."""
+        offset = self._offsets.get(key)
+        if offset is None:
+            return None
+        with open(self._file, "rb", closefd=False) as file:
+            file.seek(offset)
+            return completion_of(json.loads(file.readline()))
+
+    def put(self, request: Request, completion: Completion, attempts: int, source: str = "backend") -> None:
+        """Files an answer; when this returns a kill of the process no longer loses it."""
+        chat = request.chat
+        row = {
+            "key": request.key,
+            "probe": request.probe_id,
+            "draw": chat.draw,
+            "about": chat.about,
+            "chat": [[message.role, message.content] for message in chat.messages],
+            "text": completion.text,
+            "finish": completion.finish,
+        }
+        row |= {name: getattr(completion, name) for name in _COMPLETION_FIELDS}
+        row |= {"source": source, "attempts": attempts, "at": _now()}
+        offset = self._write(row)
+        self._offsets[request.key] = offset
+
+    def put_failure(self, failure: Failure) -> None:
+        """Notes that a probe has no answer; ignored on replay, so it is asked again."""
+        self._write(
+            {
+                "failure": failure.failure,
+                "message": failure.message,
+                "probe": failure.probe_id,
+                "at": _now(),
+            }
+        )
+
+    def close(self) -> None:
+        os.fsync(self._file)
+        os.close(self._file)
+
+    def _write(self, row: Mapping[str, Any]) -> int:
+        line = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        offset = self._size
+        view = memoryview(line + b"\n")
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            raise LlmfairError(
+                f"cannot write {self.path}: {error.strerror}.",
+                "what is written is kept; make room and repeat",
+            ) from None
+        self._size += len(line) + 1
+        if time.monotonic() - self._synced > FSYNC_SECONDS:
+            os.fsync(self._file)
+            self._synced = time.monotonic()
+        return offset
+
+    def _load(self, identity: str) -> None:
+        with self.path.open("rb") as file:
+            header = file.readline()
+            try:
+                found = json.loads(header)["identity"]
+            except (ValueError, KeyError, TypeError):
+                raise RunConflict(
+                    f"{self.path}:1: this is not the first line of a journal.",
+                    "choose another --output folder, or --fresh to set this journal aside",
+                ) from None
+            if found != identity:
+                raise RunConflict(
+                    f"{self.path} holds answers of '{found}', not of '{identity}'.",
+                    "choose another --output folder, or --fresh to set this journal aside",
+                )
+            offset = len(header)
+            for number, line in enumerate(file, start=2):
+                row = _parse(line)
+                if row is None:
+                    self.skipped.append(number)
+                elif "key" in row:
+                    self._offsets.setdefault(row["key"], offset)
+                offset += len(line)
+        if not _ends_with_newline(self.path):
+            self._size += os.write(self._file, b"\n")
+
+
+def _ends_with_newline(path: Path) -> bool:
+    """Whether the file's last byte ends a line; a torn write does not."""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def completion_of(row: Mapping[str, Any]) -> Completion:
+    """The completion a journal row holds."""
+    fields: dict[str, Any] = {name: row.get(name) for name in _COMPLETION_FIELDS}
+    fields["seconds"] = fields["seconds"] or 0.0
+    return Completion(row["text"], Finish(row["finish"]), **fields)
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The answers and failures of a journal in the order they were written; torn lines are left out."""
+    with path.open("rb") as file:
+        file.readline()
+        for line in file:
+            row = _parse(line)
+            if row is not None:
+                yield row
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """One row, or None for a line that a crash tore or somebody damaged."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict):
+        return None
+    if "key" in row and not (
+        isinstance(row.get("text"), str) and row.get("finish") in Finish.__members__.values()
+    ):
+        return None
+    return row if "key" in row or "failure" in row else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

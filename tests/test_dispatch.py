@@ -1,0 +1,312 @@
+"""Dispatch: every chat answered once, failures isolated, nothing lost when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.backends.base import RateLimited, Transient
+from llmfair.dispatch import Limits, Program, Progress, chat_sampling, dispatch
+from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
+from llmfair.journal import Journal
+from llmfair.records import (
+    Chat,
+    Completion,
+    Failure,
+    Finish,
+    Labels,
+    Message,
+    Permutation,
+    Request,
+    Sampling,
+    Steps,
+    Text,
+)
+
+Answer = Callable[[str, int], Any]
+
+
+class Scripted:
+    """A backend whose answers, delays and failures a test writes down."""
+
+    identity = "scripted"
+    capabilities = frozenset[str]()
+    max_workers = 64
+
+    def __init__(self, answer: Answer = lambda text, attempt: text.upper(), latency: float = 0.0) -> None:
+        self.answer, self.latency = answer, latency
+        self.asked: Counter[str] = Counter()
+        self.opened = self.closed = self.in_flight = self.peak = 0
+        self.times: list[float] = []
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    async def complete(self, request: Request) -> Completion:
+        text = request.chat.messages[0].content
+        self.asked[text] += 1
+        self.times.append(time.monotonic())
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            await asyncio.sleep(self.latency)
+            answer = self.answer(text, self.asked[text])
+        finally:
+            self.in_flight -= 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Completion) else Completion(answer, Finish.STOP)
+
+
+def chat(text: str, draw: int = 0) -> Chat:
+    return Chat((Message("user", text),), Text(), draw)
+
+
+def chain(name: str, length: int) -> Program:
+    """Asks `length` chats one after the other, each holding the answer before."""
+
+    def steps() -> Steps[str]:
+        said = name
+        for _ in range(length):
+            (answer,) = yield [chat(f"{said}.")]
+            said = answer.text
+        return said
+
+    return Program(name, steps)
+
+
+def single(name: str, text: str) -> Program:
+    def steps() -> Steps[str]:
+        (answer,) = yield [chat(text)]
+        return answer.text
+
+    return Program(name, steps)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
+    yield journal
+    journal.close()
+
+
+def test_chains_overlap_and_each_waits_only_for_its_own_answers(journal: Journal) -> None:
+    backend = Scripted(latency=0.02)
+    started = time.monotonic()
+    results = dict(dispatch([chain(f"c{i}", 5) for i in range(20)], backend, journal, Sampling()))
+    seconds = time.monotonic() - started
+    assert results == {f"c{i}": f"C{i}....." for i in range(20)}
+    assert sum(backend.asked.values()) == 100 and set(backend.asked.values()) == {1}
+    assert backend.peak == 20
+    assert seconds < 20 * 5 * 0.02 / 4, "twenty chains must not run one after the other"
+    assert (backend.opened, backend.closed) == (1, 1)
+
+
+def test_workers_cap_what_is_in_flight_and_programs_start_lazily(journal: Journal) -> None:
+    backend, started = Scripted(latency=0.001), []
+
+    def programs() -> Iterator[Program]:
+        for i in range(100):
+            started.append(i)
+            yield chain(f"c{i}", 2)
+
+    running = dispatch(programs(), backend, journal, Sampling(), Limits(workers=3))
+    next(running)
+    assert len(started) < 20
+    assert len(list(running)) == 99
+    assert backend.peak == 3
+
+
+def test_all_chats_of_a_step_are_in_flight_together(journal: Journal) -> None:
+    backend = Scripted(latency=0.02)
+
+    def steps() -> Steps[list[str]]:
+        answers = yield [chat(text) for text in "abcd"]
+        return [answer.text for answer in answers]
+
+    assert list(dispatch([Program("p", steps)], backend, journal, Sampling())) == [("p", list("ABCD"))]
+    assert backend.peak == 4
+
+
+def test_a_second_run_is_replayed_without_a_call(journal: Journal) -> None:
+    first = dict(dispatch([chain("c", 3)], Scripted(), journal, Sampling()))
+    backend, progress = Scripted(), Progress()
+    assert dict(dispatch([chain("c", 3)], backend, journal, Sampling(), progress=progress)) == first
+    assert not backend.asked and (progress.calls, progress.replayed, progress.answered) == (0, 3, 3)
+
+
+def test_the_same_chat_in_flight_twice_is_asked_once(journal: Journal) -> None:
+    backend = Scripted(latency=0.02)
+    results = dict(dispatch([single("a", "x"), single("b", "x")], backend, journal, Sampling()))
+    assert results == {"a": "X", "b": "X"} and backend.asked == {"x": 1}
+
+
+def test_another_draw_is_another_question(journal: Journal) -> None:
+    seeds = []
+
+    class Seeded(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            seeds.append(request.sampling.seed)
+            return await super().complete(request)
+
+    def steps() -> Steps[None]:
+        yield [chat("x", 0), chat("x", 1), chat("x", 100)]
+
+    list(dispatch([Program("p", steps)], Seeded(), journal, Sampling(seed=7)))
+    assert sorted(seeds) == [7, 8, 107]
+
+
+@pytest.mark.parametrize(
+    ("expects", "room"), [(Permutation(20), 176), (Labels(("A", "B")), 16), (Text(), 256)]
+)
+def test_room_for_an_answer_goes_by_its_shape(expects: Any, room: int) -> None:
+    assert chat_sampling(Chat((), expects), Sampling()).max_tokens == room
+    assert chat_sampling(Chat((), expects), Sampling(thinking_tokens=4096)).max_tokens == room + 4096
+    assert chat_sampling(Chat((), expects), Sampling(max_tokens=5)).max_tokens == 5
+
+
+def test_one_failing_program_ends_alone(journal: Journal) -> None:
+    def broken() -> Steps[None]:
+        yield [chat("fine")]
+        raise ValueError("a bug in a program")
+
+    def answer(text: str, attempt: int) -> Any:
+        return Rejected("the server refuses this") if text == "bad" else text.upper()
+
+    programs = [single("first", "ok"), Program("broken", broken), single("rejected", "bad"), single("last", "z")]
+    results = dict(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(workers=1)))
+    assert results["first"] == "OK" and results["last"] == "Z"
+    assert results["broken"] == Failure("broken", "ValueError", "a bug in a program")
+    assert results["rejected"] == Failure("rejected", "Rejected", "the server refuses this")
+
+
+def test_passing_faults_are_tried_again_and_no_answer_is_lost(journal: Journal) -> None:
+    def answer(text: str, attempt: int) -> Any:
+        return [Transient("HTTP 500"), RateLimited(), text.upper()][min(attempt, 3) - 1]
+
+    backend, progress = Scripted(answer), Progress()
+    results = dict(
+        dispatch([single(f"p{i}", f"t{i}") for i in range(20)], backend, journal, Sampling(), progress=progress)
+    )
+    assert results == {f"p{i}": f"T{i}" for i in range(20)}
+    assert set(backend.asked.values()) == {3} and progress.retries == 40
+
+
+def test_retry_after_is_obeyed_and_holds_the_others(journal: Journal) -> None:
+    def answer(text: str, attempt: int) -> Any:
+        return RateLimited(0.3) if text == "limited" and attempt == 1 else text.upper()
+
+    backend = Scripted(answer)
+    programs = [single("limited", "limited"), *(single(f"p{i}", f"t{i}") for i in range(3))]
+    results = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=1)))
+    assert len(results) == 4
+    gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
+    assert 0.3 <= gaps[0] < 0.45
+    assert backend.asked["limited"] == 2
+
+
+def test_a_rate_limit_without_end_is_unavailable(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: RateLimited())
+    with pytest.raises(Unavailable, match="rate limited"):
+        list(dispatch([single("p", "t")], backend, journal, Sampling(), Limits(max_wait=0.2)))
+
+
+def test_a_server_that_never_answers_ends_the_run_early(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: Transient("connection refused by 127.0.0.1:9"))
+    started = time.monotonic()
+    with pytest.raises(Unavailable, match="connection refused") as caught:
+        list(dispatch([single(f"p{i}", f"t{i}") for i in range(50)], backend, journal, Sampling()))
+    assert caught.value.exit_code == 1
+    assert time.monotonic() - started < 5
+    assert max(backend.asked.values()) == 4
+
+
+def test_a_dead_server_after_the_first_answer_leaves_the_run_incomplete(journal: Journal) -> None:
+    list(dispatch([single("before", "x")], Scripted(), journal, Sampling()))
+    backend = Scripted(lambda text, attempt: Transient("HTTP 500"))
+    with pytest.raises(Incomplete, match="HTTP 500"):
+        list(dispatch([single("p", "t")], backend, journal, Sampling()))
+
+
+def test_a_refused_key_stops_everything(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: MissingKey("the key was refused"), latency=0.001)
+    with pytest.raises(MissingKey):
+        list(dispatch([single(f"p{i}", f"t{i}") for i in range(200)], backend, journal, Sampling(), Limits(workers=8)))
+    assert sum(backend.asked.values()) <= 16
+
+
+def test_five_rejections_before_any_success_stop_the_run(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: Rejected("no system role"))
+    with pytest.raises(BackendError, match="no system role"):
+        list(dispatch([single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)))
+    assert 5 <= sum(backend.asked.values()) <= 7
+
+
+def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -> None:
+    programs = [chain(f"c{i}", 4) for i in range(10)]
+    backend = Scripted(latency=0.001)
+    with pytest.raises(Incomplete, match="budget of 13 calls"):
+        list(dispatch(programs, backend, journal, Sampling(), Limits(workers=4, max_calls=13)))
+    assert sum(backend.asked.values()) == 13 == len(journal)
+    rest = Scripted()
+    assert len(list(dispatch(programs, rest, journal, Sampling()))) == 10
+    assert sum(rest.asked.values()) == 27
+
+
+def test_a_thinking_model_without_room_stops_the_run(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: Completion("<think>", Finish.UNFINISHED_THINKING))
+    with pytest.raises(Incomplete, match="thinking") as caught:
+        list(dispatch([single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)))
+    assert "--thinking" in caught.value.hint
+    assert sum(backend.asked.values()) == 20
+
+
+def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(journal: Journal) -> None:
+    backend = Scripted(latency=0.3)
+    programs = [chain(f"c{i}", 5) for i in range(4)]
+    threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(dispatch(programs, backend, journal, Sampling()))
+    assert sum(backend.asked.values()) == 4 == len(journal)
+    assert len(list(dispatch(programs, rest := Scripted(), journal, Sampling()))) == 4
+    assert sum(rest.asked.values()) == 16
+
+
+def test_a_second_ctrl_c_does_not_wait(journal: Journal) -> None:
+    backend = Scripted(latency=30)
+    for seconds in (0.1, 0.3):
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(dispatch([single("p", "t")], backend, journal, Sampling()))
+    assert time.monotonic() - started < 1.3
+
+
+def test_it_works_inside_a_running_event_loop(journal: Journal) -> None:
+    async def notebook() -> dict[str, Any]:
+        return dict(dispatch([chain("c", 2)], Scripted(), journal, Sampling()))
+
+    assert asyncio.run(notebook()) == {"c": "C.."}
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("llmfair.journal.os.write", full)
+    with pytest.raises(Exception, match="No space left on device") as caught:
+        list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
+    assert type(caught.value).__name__ == "LlmfairError"
+    monkeypatch.undo()

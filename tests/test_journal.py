@@ -1,0 +1,117 @@
+"""The journal: nothing answered is lost, nothing torn is believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llmfair.errors import RunConflict
+from llmfair.journal import Journal, read_rows, request_key
+from llmfair.records import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
+
+
+def request(text: str, draw: int = 0) -> Request:
+    chat = Chat((Message("user", text),), Permutation(2), draw, {"query_id": "q"})
+    sampling = Sampling(max_tokens=32)
+    return Request(chat, sampling, request_key("fake", chat, sampling), "q/neutral/o0/r0")
+
+
+def written(path: Path, texts: list[str]) -> Path:
+    journal = Journal(path, "run", "fake")
+    for text in texts:
+        journal.put(request(text), Completion(f"answer to {text}", Finish.STOP, prompt_tokens=3), attempts=1)
+    journal.close()
+    return path
+
+
+def test_answers_are_found_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal.jsonl", ["a", "b", "\ud800 lone surrogate", "ü \u2028 [1]"])
+    journal = Journal(path, "run", "fake")
+    assert len(journal) == 4
+    for text in ["a", "b", "\ud800 lone surrogate", "ü \u2028 [1]"]:
+        found = journal.get(request(text).key)
+        assert found is not None and found.text == f"answer to {text}" and found.prompt_tokens == 3
+    assert journal.get(request("never asked").key) is None
+    journal.close()
+
+
+@pytest.mark.parametrize("kept", [1, 20, 150])
+def test_a_torn_last_line_is_skipped_and_the_next_row_starts_its_own(tmp_path: Path, kept: int) -> None:
+    path = written(tmp_path / "journal.jsonl", ["a", "b"])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:kept])
+    journal = Journal(path, "run", "fake")
+    assert (len(journal), journal.skipped) == (1, [3])
+    journal.put(request("c"), Completion("answer to c", Finish.STOP), attempts=1)
+    journal.close()
+    again = Journal(path, "run", "fake")
+    assert again.get(request("b").key) is None
+    found = again.get(request("c").key)
+    assert found is not None and found.text == "answer to c"
+    again.close()
+
+
+@pytest.mark.parametrize("damage", [b"{not json", b"\xff\xfe", b"[]", b'{"key": "x", "text": null}'])
+def test_a_damaged_line_in_the_middle_costs_one_answer(tmp_path: Path, damage: bytes) -> None:
+    path = written(tmp_path / "journal.jsonl", ["a", "b", "c"])
+    lines = path.read_bytes().splitlines()
+    lines[2] = damage
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    journal = Journal(path, "run", "fake")
+    assert (len(journal), journal.skipped) == (2, [3])
+    assert journal.get(request("c").key) is not None
+    journal.close()
+    assert [row["text"] for row in read_rows(path)] == ["answer to a", "answer to c"]
+
+
+def test_a_failure_is_noted_and_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, "run", "fake")
+    journal.put_failure(Failure("q/neutral/o0/r0", "Rejected", "no"))
+    journal.close()
+    journal = Journal(path, "run", "fake")
+    assert (len(journal), journal.skipped) == (0, [])
+    journal.close()
+    assert [row["failure"] for row in read_rows(path)] == ["Rejected"]
+
+
+@pytest.mark.parametrize("content", ["hello\n", "{}\n", "[1]\n", '{"journal": 1, "run": "r", "identity": "other"}\n'])
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(content)
+    with pytest.raises(RunConflict, match=r"journal"):
+        Journal(path, "run", "fake")
+    assert path.read_text() == content
+
+
+def test_key_depends_on_what_changes_an_answer_and_on_nothing_else() -> None:
+    chat = Chat((Message("user", "rank"),), Permutation(2), 0, {"query_id": "q"})
+    sampling = Sampling(max_tokens=32)
+    key = request_key("fake", chat, sampling)
+    same = Chat(chat.messages, Permutation(2), 0, {"query_id": "another"})
+    assert request_key("fake", same, Sampling(max_tokens=32)) == key
+    others = [
+        request_key("other", chat, sampling),
+        request_key("fake", Chat((Message("system", "rank"),), Permutation(2)), sampling),
+        request_key("fake", Chat((Message("user", "rank!"),), Permutation(2)), sampling),
+        request_key("fake", Chat(chat.messages, Permutation(2), draw=1), sampling),
+        request_key("fake", chat, Sampling(max_tokens=33)),
+        request_key("fake", chat, Sampling(max_tokens=32, temperature=0.5)),
+        request_key("fake", chat, Sampling(max_tokens=32, seed=1)),
+        request_key("fake", chat, Sampling(max_tokens=32, extra={"top_k": 5})),
+        request_key("fake", chat, sampling, adapter="aa"),
+        request_key("fake", chat, sampling, constrain=True),
+        request_key("fake", chat, sampling, margins=True),
+    ]
+    assert len({key, *others}) == len(others) + 1
+    assert len(key) == 32
+
+
+def test_rows_hold_the_evidence(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal.jsonl", ["a"])
+    header, row = (json.loads(line) for line in path.read_text().splitlines())
+    assert header == {"journal": 1, "run": "run", "identity": "fake"}
+    assert row["chat"] == [["user", "a"]] and row["about"] == {"query_id": "q"}
+    assert {"probe", "draw", "finish", "source", "attempts", "at", "seconds"} <= row.keys()
