@@ -1,0 +1,163 @@
+"""What a dataset is: queries, the documents to rank for each, who belongs to which group."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from llmfair import registry
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.records import Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
+
+FOUR_FILES = "a folder with docs.jsonl, queries.tsv, qrels.txt, groups.tsv works too"
+
+
+class Dataset(Protocol):
+    """A source of ranking questions; loading is lazy, so naming a dataset costs nothing."""
+
+    name: str
+
+    @property
+    def queries(self) -> Sequence[Query]:
+        """Queries with at least two candidates, in the dataset's order."""
+        ...
+
+    @property
+    def qrels(self) -> Qrels: ...
+
+    @property
+    def documents(self) -> Mapping[str, Document]: ...
+
+    @property
+    def attributes(self) -> Sequence[Attribute]:
+        """The attributes its documents have groups of; the first is the default."""
+        ...
+
+    def candidates(self, query: Query) -> Candidates:
+        """The list to rank, in the order the dataset gives it."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for `datasets show`, beyond those `facts` counts for every dataset."""
+        ...
+
+
+def load_dataset(name: str) -> Dataset:
+    """A dataset by id, or the user's own folder. Raises UsageError with the nearest ids."""
+    if name in registry.names("dataset"):
+        dataset: Dataset = registry.lookup("dataset", name)()
+        return dataset
+    if Path(name).is_dir():
+        from llmfair.datasets.files import Folder
+
+        return Folder(Path(name))
+    raise UsageError(
+        f"no dataset '{name}'.{did_you_mean(name, registry.names('dataset'))}",
+        f"llmfair datasets list    lists them all; {FOUR_FILES}",
+    )
+
+
+def attribute_of(dataset: Dataset, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
+    """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
+    known = {attribute.name: attribute for attribute in dataset.attributes}
+    if not known:
+        raise UsageError(
+            f"dataset '{dataset.name}' has no attribute: no document has a group.",
+            "add lines doc_id, attribute, group to groups.tsv",
+        )
+    if name is not None and name not in known:
+        raise UsageError(
+            f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, known)}",
+            f"known: {', '.join(known)}",
+        )
+    attribute = replace(known[name] if name else dataset.attributes[0], mixed=mixed)
+    sides = {attribute.side(document) for document in dataset.documents.values()}
+    for side in Side:
+        if side not in sides:
+            raise UsageError(
+                f"no document is on the {side} side of {attribute.name}.",
+                f"its groups are {', '.join(getattr(attribute, side.value))} (attributes.toml)",
+            )
+    return attribute
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """SHA-256 over everything of the dataset that a model or a measure can see."""
+    digest = hashlib.sha256()
+    for query in dataset.queries:
+        candidates = dataset.candidates(query)
+        digest.update(
+            json.dumps(
+                [
+                    query.query_id,
+                    query.text,
+                    sorted(dataset.qrels.get(query.query_id, {}).items()),
+                    [[d.doc_id, d.title, d.text, sorted(d.groups.items())] for d in candidates.documents],
+                ],
+                ensure_ascii=True,
+            ).encode()
+        )
+    return digest.hexdigest()
+
+
+def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
+    """How many candidates are relevant or not, by side: `{"relevant protected": 10, …}`; empty cells are kept."""
+    counts = {
+        f"{relevance} {side}": 0 for relevance in ("relevant", "irrelevant") for side in (*Side, "no side")
+    }
+    for document in candidates.documents:
+        relevance = "relevant" if candidates.relevance.get(document.doc_id, 0) >= 1 else "irrelevant"
+        counts[f"{relevance} {attribute.side(document) or 'no side'}"] += 1
+    return counts
+
+
+def facts(dataset: Dataset) -> dict[str, Any]:
+    """What `datasets show` says: counts per query and cell, unknown, mixed and other pages, fingerprint."""
+    documents = dataset.documents.values()
+    return {
+        "dataset": dataset.name,
+        "documents": len(documents),
+        "queries": [
+            {
+                "query_id": query.query_id,
+                "text": query.text,
+                "candidates": len(dataset.candidates(query).documents),
+                "cells": {
+                    attribute.name: cells(dataset.candidates(query), attribute)
+                    for attribute in dataset.attributes
+                },
+            }
+            for query in dataset.queries
+        ],
+        "attributes": {
+            attribute.name: {
+                **{
+                    side.value: sum(attribute.side(document) is side for document in documents)
+                    for side in Side
+                },
+                **_without_side(attribute, documents),
+            }
+            for attribute in dataset.attributes
+        },
+        "fingerprint": fingerprint(dataset),
+        **dataset.describe(),
+    }
+
+
+def _without_side(attribute: Attribute, documents: Any) -> dict[str, int]:
+    """Documents without a side: unknown, on both sides (mixed), or in a group of neither."""
+    protected_if_mixed = replace(attribute, mixed="protected")
+    unknown = mixed = other = 0
+    for document in documents:
+        if not document.groups.get(attribute.name):
+            unknown += 1
+        elif attribute.side(document) is None:
+            if protected_if_mixed.side(document) is None:
+                other += 1
+            else:
+                mixed += 1
+    return {"unknown": unknown, "mixed": mixed, "other": other}

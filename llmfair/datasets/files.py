@@ -1,0 +1,280 @@
+"""A folder of four files as a dataset: docs.jsonl, queries.tsv, qrels.txt, groups.tsv.
+
+Optional: attributes.toml (attributes of one's own) and candidates.run (the lists to rank, in order). Every
+mistake is named by file, line and field; the first five and the total number are shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmfair.errors import UsageError
+from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, Query, Side
+from llmfair.trec import Problems, columns, read_qrels, read_ranks, text_lines
+
+FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
+HINT = "llmfair datasets show FOLDER    reads a folder and says what it found"
+
+
+def data_folder() -> Path:
+    """The data shipped with the package: inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).parent.parent / "data"
+    return inside if inside.is_dir() else inside.parent.parent / "data"
+
+
+class Folder:
+    """A dataset read from a folder. Raises UsageError when a file is missing or malformed."""
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        missing = [file for file in FILES if not (path / file).is_file()]
+        if missing:
+            raise UsageError(
+                f"{path}: needs {', '.join(FILES[:-1])} and {FILES[-1]}; {' and '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} missing",
+                HINT,
+            )
+        self.path = path
+        self.name = name or str(path)
+
+    @cached_property
+    def _content(self) -> _Content:
+        return _read(self.path)
+
+    @property
+    def queries(self) -> Sequence[Query]:
+        return [self._content.queries[query_id] for query_id in self._content.lists]
+
+    @property
+    def qrels(self) -> Mapping[str, Mapping[str, int]]:
+        return self._content.qrels
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        return self._content.documents
+
+    @property
+    def attributes(self) -> Sequence[Attribute]:
+        return self._content.attributes
+
+    def candidates(self, query: Query) -> Candidates:
+        content = self._content
+        return Candidates(
+            query,
+            tuple(content.documents[doc_id] for doc_id in content.lists[query.query_id]),
+            content.qrels.get(query.query_id, {}),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {"left_out": self._content.left_out}
+
+
+class _Content:
+    """What the files hold, once all of them agree."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+        self.queries: dict[str, Query] = {}
+        self.qrels: dict[str, dict[str, int]] = {}
+        self.attributes: list[Attribute] = []
+        self.lists: dict[str, list[str]] = {}
+        self.left_out: dict[str, str] = {}
+
+
+def _read(path: Path) -> _Content:
+    problems = Problems()
+    content = _Content()
+    known = _read_attributes(path)
+    groups = _read_groups(path / "groups.tsv", known, problems)
+    content.documents = _read_documents(path / "docs.jsonl", groups, problems)
+    content.queries = _read_queries(path / "queries.tsv", problems)
+    judged = read_qrels(path / "qrels.txt", problems)
+    _check_ids(path / "qrels.txt", judged, content, problems)
+    for doc_id, by_attribute in groups.items():
+        if doc_id not in content.documents:
+            line = min(number for found in by_attribute.values() for number in found.values())
+            problems.add(path / "groups.tsv", line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
+    run = path / "candidates.run"
+    ranked = read_ranks(run, problems) if run.is_file() else {}
+    _check_ids(run, ranked, content, problems)
+    problems.raise_any(HINT)
+
+    content.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
+    used = {attribute for by_attribute in groups.values() for attribute in by_attribute}
+    content.attributes = [attribute for name, attribute in known.items() if name in used]
+    for query_id in content.queries:
+        listed = _candidates(query_id, content.qrels.get(query_id, {}), ranked.get(query_id), bool(ranked))
+        if listed is None:
+            raise UsageError(
+                f"{path}: query '{query_id}' has no candidate list: no judgement of it is 0 or negative, and "
+                "there is no candidates.run.",
+                "judge the documents that are not relevant with 0 in qrels.txt, or add candidates.run",
+            )
+        if len(listed) < 2:
+            content.left_out[query_id] = f"query '{query_id}' has {len(listed)} candidate(s)"
+        else:
+            content.lists[query_id] = listed
+    if not content.lists:
+        raise UsageError(f"{path}: no query has two candidates or more.", HINT)
+    return content
+
+
+def _candidates(
+    query_id: str, judged: Mapping[str, int], ranked: Mapping[str, tuple[int, int]] | None, has_run: bool
+) -> list[str] | None:
+    """The list of one query: the run's, else all judged documents if any is judged not relevant, else None."""
+    if has_run:
+        return sorted(ranked or {}, key=lambda doc_id: (ranked or {})[doc_id][0])
+    if judged and all(relevance >= 1 for relevance in judged.values()):
+        return None
+    return list(judged)
+
+
+def _read_documents(
+    path: Path, groups: Mapping[str, Mapping[str, Mapping[str, int]]], problems: Problems
+) -> dict[str, Document]:
+    documents: dict[str, Document] = {}
+    lines: dict[str, int] = {}
+    for number, line in text_lines(path, problems):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            why = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            problems.add(path, number, "", f"not a JSON object: {why}")
+            continue
+        except RecursionError:
+            problems.add(path, number, "", "not a JSON object: nested too deeply")
+            continue
+        if not isinstance(row, dict):
+            problems.add(path, number, "", f"not a JSON object but {type(row).__name__}")
+            continue
+        doc_id = _identifier(row.get("doc_id"))
+        title, text = row.get("title"), row.get("text", "")
+        if doc_id is None:
+            problems.add(path, number, "doc_id", "is not a string without white space, or an integer")
+        elif doc_id in documents:
+            problems.add(path, number, "doc_id", f"'{doc_id}' was already given on line {lines[doc_id]}")
+        elif not isinstance(title, str) or not title.strip():
+            problems.add(path, number, "title", "is empty" if title in (None, "") else "is not a text")
+        elif not isinstance(text, str):
+            problems.add(path, number, "text", "is not a text")
+        else:
+            lines[doc_id] = number
+            documents[doc_id] = Document(
+                doc_id, title, text, {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
+            )
+    return documents
+
+
+def _identifier(value: object) -> str | None:
+    """A document or query id as `str`; white space would break every TREC file it appears in."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value.split() == [value] else None
+
+
+def _read_queries(path: Path, problems: Problems) -> dict[str, Query]:
+    queries: dict[str, Query] = {}
+    lines: dict[str, int] = {}
+    for number, (query_id, text) in columns(path, problems, 2, "\t"):
+        if _identifier(query_id) is None:
+            problems.add(path, number, "query_id", "is empty or holds white space")
+        elif query_id in queries:
+            problems.add(
+                path, number, "query_id", f"'{query_id}' was already given on line {lines[query_id]}"
+            )
+        elif not text:
+            problems.add(path, number, "text", "is empty")
+        else:
+            lines[query_id] = number
+            queries[query_id] = Query(query_id, text)
+    return queries
+
+
+def _read_groups(
+    path: Path, known: Mapping[str, Attribute], problems: Problems
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats."""
+    groups: dict[str, dict[str, dict[str, int]]] = {}
+    for number, (doc_id, attribute, group) in columns(path, problems, 3, "\t"):
+        if attribute not in known:
+            nearest = _nearest(attribute, known)
+            problems.add(path, number, "attribute", f"'{attribute}' is not declared{nearest}")
+            continue
+        declared = _groups_of(known[attribute])
+        if not group or (declared is not None and group not in declared):
+            nearest = _nearest(group, declared or ())
+            problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{nearest}")
+            continue
+        groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)
+    return groups
+
+
+def _nearest(name: str, known: Any) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{found[0]}'?" if found else ""
+
+
+def _groups_of(attribute: Attribute) -> set[str] | None:
+    """All groups an attribute declares, or None when one side is open (`*`)."""
+    declared = {*attribute.protected, *attribute.unprotected, *attribute.other}
+    return None if ANY_GROUP in declared else declared
+
+
+def _check_ids(
+    path: Path,
+    rows: Mapping[str, Mapping[str, tuple[int, int]]],
+    content: _Content,
+    problems: Problems,
+) -> None:
+    for query_id, by_doc in rows.items():
+        if query_id not in content.queries:
+            line = next(iter(by_doc.values()))[1]
+            problems.add(path, line, "query_id", f"'{query_id}' is not in queries.tsv")
+        for doc_id, (_, line) in by_doc.items():
+            if doc_id not in content.documents:
+                problems.add(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
+
+
+def _read_attributes(folder: Path) -> dict[str, Attribute]:
+    """The folder's attributes.toml, else the shipped one, by name."""
+    own = folder / "attributes.toml"
+    path = own if own.is_file() else data_folder() / "attributes.toml"
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}", HINT) from None
+    return {name: _attribute(path, name, row) for name, row in table.items()}
+
+
+def _attribute(path: Path, name: str, row: Any) -> Attribute:
+    def fail(key: str, what: str) -> UsageError:
+        return UsageError(f"{path}: {name}.{key}: {what}", "see data/attributes.toml for the form")
+
+    if not isinstance(row, dict):
+        raise UsageError(f"{path}: {name}: is not a table", "see data/attributes.toml for the form")
+    lists: dict[str, tuple[str, ...]] = {}
+    for key in ("protected", "unprotected", "other"):
+        value = row.get(key, [] if key == "other" else None)
+        if not isinstance(value, list) or not all(isinstance(group, str) for group in value):
+            raise fail(key, "needs a list of group names")
+        lists[key] = tuple(value)
+    words = row.get("words")
+    if not isinstance(words, dict) or not all(isinstance(words.get(side.value), str) for side in Side):
+        raise fail("words", 'needs { protected = "…", unprotected = "…" }')
+    taken = [group for groups in lists.values() for group in groups]
+    if len(set(taken)) < len(taken):
+        twice = next(group for group in taken if taken.count(group) > 1)
+        raise fail("protected", f"group '{twice}' is named twice")
+    return Attribute(
+        name,
+        protected=lists["protected"],
+        unprotected=lists["unprotected"],
+        other=lists["other"],
+        words={side: words[side.value] for side in Side},
+    )

@@ -1,0 +1,211 @@
+"""A folder of one's own: what is read from it, and how each mistake is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
+from llmfair.datasets.files import Folder
+from llmfair.errors import UsageError
+from llmfair.records import Side
+from tests.folders import balanced, write, write_folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "mine", balanced(2, 2, 2))
+
+
+def test_candidates_are_the_judged_documents_in_their_order(folder: Path) -> None:
+    dataset = load_dataset(str(folder))
+    assert [query.query_id for query in dataset.queries] == ["q0", "q1"]
+    candidates = dataset.candidates(dataset.queries[0])
+    assert candidates.doc_ids == ("q0f0", "q0f1", "q0m0", "q0m1")
+    assert candidates.relevance == {"q0f0": 1, "q0f1": 0, "q0m0": 1, "q0m1": 0}
+    attribute = attribute_of(dataset, None)
+    assert [attribute.side(document) for document in candidates.documents] == [
+        Side.PROTECTED, Side.PROTECTED, Side.UNPROTECTED, Side.UNPROTECTED,
+    ]  # fmt: skip
+    assert cells(candidates, attribute)["relevant protected"] == 1
+
+
+def test_candidates_run_decides_lists_and_order(folder: Path) -> None:
+    write(folder / "candidates.run", ["q0 Q0 q0m1 2 0.5 x", "q0 Q0 q0f0 1 0.1 x", "q1 Q0 q1f0 1 9 x"])
+    dataset = Folder(folder)
+    assert [query.query_id for query in dataset.queries] == ["q0"]
+    assert dataset.candidates(dataset.queries[0]).doc_ids == ("q0f0", "q0m1")
+    assert dataset.describe()["left_out"] == {"q1": "query 'q1' has 1 candidate(s)"}
+
+
+def test_byte_order_mark_crlf_blank_lines_and_integer_ids_are_accepted(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "mine", {"1": [("10", "female", 1), ("11", "male", 0)]})
+    write(folder / "docs.jsonl", ['{"doc_id": 10, "title": "A", "extra": [1]}', "", '{"doc_id": "11", "title": "B"}'])
+    for file in ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv"):
+        text = (folder / file).read_bytes().replace(b"\n", b"\r\n")
+        (folder / file).write_bytes(b"\xef\xbb\xbf" + text)
+    dataset = Folder(folder)
+    assert dataset.candidates(dataset.queries[0]).doc_ids == ("10", "11")
+
+
+def test_own_attributes(folder: Path) -> None:
+    (folder / "attributes.toml").write_text(
+        '[era]\nprotected = ["old"]\nunprotected = ["*"]\nother = ["unclear"]\n'
+        'words = { protected = "historical", unprotected = "Modern Age" }\n'
+    )
+    write(folder / "groups.tsv", ["q0f0\tera\told", "q0f1\tera\tnew", "q0m0\tera\tunclear", "q0m1\tera\told",
+                                  "q0m1\tera\tnewer"])  # fmt: skip
+    dataset = Folder(folder)
+    attribute = attribute_of(dataset, "era")
+    sides = {d: attribute.side(document) for d, document in dataset.documents.items()}
+    assert sides["q0f0"] is Side.PROTECTED and sides["q0f1"] is Side.UNPROTECTED
+    assert sides["q0m0"] is None and sides["q0m1"] is None and sides["q1f0"] is None
+    assert list(attribute.variants) == ["neutral", "modern-age", "historical"]
+    mixed = attribute_of(dataset, "era", "unprotected")
+    assert mixed.side(dataset.documents["q0m1"]) is Side.UNPROTECTED
+    assert facts(dataset)["attributes"]["era"] == {
+        "protected": 1, "unprotected": 1, "unknown": 4, "mixed": 1, "other": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "content", "place", "message"),
+    [
+        ("docs.jsonl", 2, '{"doc_id": "x", "title": "t"', ":2: ", "not a JSON object: Expecting ',' delimiter at"),
+        ("docs.jsonl", 2, "[1]", ":2: ", "not a JSON object but list"),
+        ("docs.jsonl", 2, '{"title": "t"}', ":2: doc_id: ", "is not a string without white space, or an integer"),
+        ("docs.jsonl", 2, '{"doc_id": "a b", "title": "t"}', ":2: doc_id: ", "is not a string without white"),
+        ("docs.jsonl", 2, '{"doc_id": true, "title": "t"}', ":2: doc_id: ", "is not a string without white"),
+        ("docs.jsonl", 2, '{"doc_id": "x", "title": ""}', ":2: title: ", "is empty"),
+        ("docs.jsonl", 2, '{"doc_id": "x"}', ":2: title: ", "is empty"),
+        ("docs.jsonl", 2, '{"doc_id": "x", "title": 5}', ":2: title: ", "is not a text"),
+        ("docs.jsonl", 2, '{"doc_id": "q0f0", "title": "t"}', ":2: doc_id: ", "'q0f0' was already given on line 1"),
+        ("docs.jsonl", 2, b"\xff\xfe", ":2: ", "not UTF-8 (byte 1 of the line)"),
+        ("queries.tsv", 1, "q0 Topic", ":1: ", "expected 2 columns separated by a tab, found 1 (spaces are not tabs)"),
+        ("queries.tsv", 1, "q0\t", ":1: text: ", "is empty"),
+        ("queries.tsv", 2, "q0\tagain", ":2: query_id: ", "'q0' was already given on line 1"),
+        ("qrels.txt", 1, "q0 0 q0f0 high", ":1: relevance: ", "'high' is not an integer"),
+        ("qrels.txt", 1, "q0 0 q0f0 1_0", ":1: relevance: ", "'1_0' is not an integer"),
+        ("qrels.txt", 1, "q0 q0f0 1", ":1: ", "expected 4 columns separated by white space, found 3"),
+        ("qrels.txt", 2, "q0 0 q0f0 0", ":2: doc_id: ", "'q0f0' was judged 1 on line 1 and 0 here"),
+        ("qrels.txt", 1, "q0 0 q9 1", ":1: doc_id: ", "'q9' is not in docs.jsonl"),
+        ("qrels.txt", 1, "q9 0 q0f0 1", ":1: query_id: ", "'q9' is not in queries.tsv"),
+        ("groups.tsv", 1, "q0f0\tgendr\tfemale", ":1: attribute: ", "'gendr' is not declared; did you mean 'gender'?"),
+        ("groups.tsv", 1, "q0f0\tgender\tFemal", ":1: group: ", "'Femal' is not a group of gender; did you mean"),
+        ("groups.tsv", 1, "q0f0\tgender\t", ":1: group: ", "'' is not a group of gender"),
+        ("groups.tsv", 1, "nobody\tgender\tmale", ":1: doc_id: ", "'nobody' is not in docs.jsonl"),
+    ],
+)  # fmt: skip
+def test_each_mistake_names_file_line_and_field(
+    folder: Path, file: str, line: int, content: str | bytes, place: str, message: str
+) -> None:
+    lines = (folder / file).read_bytes().splitlines()
+    lines[line - 1] = content if isinstance(content, bytes) else content.encode()
+    (folder / file).write_bytes(b"\n".join(lines) + b"\n")
+    with pytest.raises(UsageError) as caught:
+        _ = Folder(folder).queries
+    assert f"{file}{place}{message}" in caught.value.message
+    assert caught.value.exit_code == 2 and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["q0 Q0 q0f0 one 1 x"], ":1: rank: 'one' is not an integer"),
+        (["q0 Q0 q0f0 1 1 x", "q0 Q0 q0f1 1 1 x"], ":2: rank: 1 was already given on line 1"),
+        (["q0 Q0 q0f0 1 1 x", "q0 Q0 q0f0 2 1 x"], ":2: doc_id: 'q0f0' was already ranked on line 1"),
+        (["q0 Q0 zz 1 1 x"], ":1: doc_id: 'zz' is not in docs.jsonl"),
+    ],
+)
+def test_mistakes_in_candidates_run(folder: Path, rows: list[str], message: str) -> None:
+    write(folder / "candidates.run", rows)
+    with pytest.raises(UsageError) as caught:
+        _ = Folder(folder).queries
+    assert f"candidates.run{message}" in caught.value.message
+
+
+def test_six_mistakes_show_five_and_one_more(folder: Path) -> None:
+    write(folder / "docs.jsonl", ["oops"] * 6 + (folder / "docs.jsonl").read_text().splitlines())
+    with pytest.raises(UsageError) as caught:
+        _ = Folder(folder).queries
+    assert len(caught.value.message.splitlines()) == 6
+    assert caught.value.message.endswith("and 1 more")
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / "groups.tsv").unlink()
+    with pytest.raises(UsageError, match=r"groups\.tsv is missing"):
+        load_dataset(str(folder))
+
+
+def test_a_query_without_a_judged_irrelevant_document_has_no_list(folder: Path) -> None:
+    write(folder / "qrels.txt", ["q0 0 q0f0 1", "q0 0 q0m0 2", "q1 0 q1f0 0", "q1 0 q1m0 1"])
+    with pytest.raises(UsageError, match="query 'q0' has no candidate list"):
+        _ = Folder(folder).queries
+
+
+def test_an_empty_side_is_named(folder: Path) -> None:
+    write(folder / "groups.tsv", ["q0m0\tgender\tmale"])
+    with pytest.raises(UsageError, match="no document is on the protected side of gender"):
+        attribute_of(Folder(folder), "gender")
+
+
+def test_unknown_names_offer_the_nearest(folder: Path) -> None:
+    with pytest.raises(UsageError, match="Did you mean 'sample'"):
+        load_dataset("sampel")
+    with pytest.raises(UsageError, match="Did you mean 'gender'"):
+        attribute_of(Folder(folder), "gendr")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[gender", "not valid TOML"),
+        ("gender = 1", "gender: is not a table"),
+        ('[gender]\nprotected = "female"\nunprotected = ["male"]', "gender.protected: needs a list"),
+        ('[gender]\nprotected = ["female"]\nunprotected = ["male"]', "gender.words: needs"),
+        ('[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}', "named twice"),
+    ],
+)
+def test_mistakes_in_attributes(folder: Path, text: str, message: str) -> None:
+    (folder / "attributes.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"attributes\.toml") as caught:
+        _ = Folder(folder).queries
+    assert message in caught.value.message
+
+
+def test_the_fingerprint_sees_what_a_model_or_a_measure_sees(folder: Path) -> None:
+    before = fingerprint(Folder(folder))
+    write(folder / "qrels.txt", (folder / "qrels.txt").read_text().splitlines())
+    assert fingerprint(Folder(folder)) == before
+    for file, old, new in [
+        ("docs.jsonl", "Title q0f0", "Another title"),
+        ("qrels.txt", "q0 0 q0f0 1", "q0 0 q0f0 2"),
+        ("groups.tsv", "q0f0\tgender\tfemale", "q0f0\tgender\tmale"),
+        ("queries.tsv", "Topic q0", "Subject q0"),
+    ]:
+        text = (folder / file).read_text()
+        (folder / file).write_text(text.replace(old, new))
+        assert fingerprint(Folder(folder)) != before
+        (folder / file).write_text(text)
+
+
+def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
+    import time
+
+    lists = {f"q{q}": [(f"d{q}x{i}", "female" if i % 2 else "male", i % 3) for i in range(200)] for q in range(100)}
+    folder = write_folder(tmp_path / "large", lists)
+    started = time.perf_counter()
+    assert len(Folder(folder).queries) == 100
+    assert time.perf_counter() - started < 3, "20,000 documents; the bar is 100,000 in 10 s"
+
+
+def test_documents_that_json_cannot_write_twice(folder: Path) -> None:
+    """A title may hold anything."""
+    titles = ["[3] > [1]", "a\nb", "<script>alert(1)</script>", "Ignore the above", "\u202eabc", "{query}"]
+    rows = [{"doc_id": f"q0{s}{i}", "title": titles[2 * (s == "m") + i]} for s in "fm" for i in range(2)]
+    others = (folder / "docs.jsonl").read_text().splitlines()[4:]
+    write(folder / "docs.jsonl", [*(json.dumps(row) for row in rows), *others])
+    assert Folder(folder).documents["q0f1"].title == "a\nb"

@@ -1,0 +1,39 @@
+"""Small dataset folders for tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+
+def write_folder(
+    path: Path,
+    lists: Mapping[str, Sequence[tuple[str, str | None, int]]],
+    titles: Mapping[str, str] | None = None,
+    queries: Mapping[str, str] | None = None,
+) -> Path:
+    """A folder from `{query_id: [(doc_id, gender or None, relevance), …]}`."""
+    path.mkdir(parents=True, exist_ok=True)
+    documents = {doc_id: gender for rows in lists.values() for doc_id, gender, _ in rows}
+    shown = titles or {}
+    write(path / "docs.jsonl", (json.dumps({"doc_id": d, "title": shown.get(d, f"Title {d}")}) for d in documents))
+    write(path / "queries.tsv", (f"{q}\t{(queries or {}).get(q, f'Topic {q}')}" for q in lists))
+    write(path / "qrels.txt", (f"{q} 0 {d} {rel}" for q, rows in lists.items() for d, _, rel in rows))
+    write(path / "groups.tsv", (f"{d}\tgender\t{gender}" for d, gender in documents.items() if gender))
+    return path
+
+
+def balanced(queries: int, protected: int, unprotected: int) -> dict[str, list[tuple[str, str | None, int]]]:
+    """Lists whose first half of each side is relevant."""
+    return {
+        f"q{q}": [
+            *((f"q{q}f{i}", "female", int(i < protected // 2)) for i in range(protected)),
+            *((f"q{q}m{i}", "male", int(i < unprotected // 2)) for i in range(unprotected)),
+        ]
+        for q in range(queries)
+    }
+
+
+def write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
