@@ -1,0 +1,258 @@
+"""Everything a user can set, once: name, default, what it means, and whether it can change a result.
+
+The command line, the environment, `llmfair.toml` and the Python API all read these dataclasses, so a setting is
+spelled, documented and checked the same everywhere. Precedence: defaults < llmfair.toml < LLMFAIR_* < flags.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from llmfair.errors import UsageError, did_you_mean
+
+CONFIG_NAME = "llmfair.toml"
+SECRET_WORDS = ("key", "secret", "token", "password")
+
+
+def setting(
+    default: Any, meaning: str, panel: str, *, flags: tuple[str, ...] = (), result: bool = True
+) -> Any:
+    """A field of a settings class. `result` says that it can change a result: such settings name the run."""
+    metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result}
+    if isinstance(default, tuple):
+        return field(default_factory=lambda: default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings:
+    """What all audits share."""
+
+    dataset: str = setting("sample", "Dataset id, or a folder of your own.", "Data", flags=("-d",))
+    attribute: str | None = setting(None, "Sensitive attribute; the dataset's first.", "Data", flags=("-a",))
+    limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",))
+    queries: str | None = setting(None, "Only these query ids, comma-separated, or @FILE.", "Data")
+    seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data")
+    mixed: Literal["drop", "protected", "unprotected"] = setting(
+        "drop", "The side of items with groups on both sides.", "Data"
+    )
+    input: Literal["title", "text"] = setting("title", "What the model sees of an item.", "Data")
+    words: int = setting(300, "Words kept of a longer item.", "Data")
+
+    model: tuple[str, ...] = setting(
+        ("fake:biased",),
+        "Model: openai:NAME or fake:…; repeatable, one run each.",
+        "Model",
+        flags=("-m",),
+        result=False,
+    )
+    base_url: str | None = setting(
+        None, "Any OpenAI-compatible server [OPENAI_BASE_URL].", "Model", result=False
+    )
+    server_name: str | None = setting(
+        None, "Name of the server in run folders; host:port.", "Model", result=False
+    )
+    system: Literal["auto", "separate", "fold"] = setting(
+        "auto", "Where the system text goes; fold: into the first user message.", "Model", result=False
+    )
+    template_arg: tuple[str, ...] = setting((), "k=v for the server's chat template.", "Model")
+    extra: tuple[str, ...] = setting((), "k=JSON merged into every request body.", "Model")
+
+    temperature: float = setting(0.0, "Sampling temperature.", "Sampling")
+    max_tokens: int | None = setting(None, "Longest answer; by the window's size.", "Sampling")
+    model_seed: int = setting(0, "Seed sent to the model.", "Sampling")
+    thinking: bool = setting(False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling")
+
+    workers: int | None = setting(
+        None, "Requests in flight; the backend's own.", "Spending", flags=("-j",), result=False
+    )
+    retries: int = setting(8, "Further attempts after lost connections and 5xx.", "Spending", result=False)
+    timeout: float = setting(120.0, "Seconds until a request counts as lost.", "Spending", result=False)
+    max_wait: str = setting(
+        "30m", "Longest time under rate limits without an answer (s, m, h).", "Spending", result=False
+    )
+    max_calls: int | None = setting(
+        None, "Stop cleanly after N calls; the same command continues.", "Spending", result=False
+    )
+    dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
+
+    measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
+    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
+    max_invalid: float = setting(
+        0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
+    )
+
+    output: Path | None = setting(
+        None, "Run folder; derived from the settings.", "Output", flags=("-o",), result=False
+    )
+    runs_dir: Path = setting(Path("runs"), "Where derived run folders go.", "Output", result=False)
+    fresh: bool = setting(False, "Set the run's journal aside and ask again.", "Output", result=False)
+    format: Literal["table", "tsv", "json", "md"] = setting(
+        "table", "What stdout gets.", "Output", result=False
+    )
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        """Named bundles of settings; single settings override them."""
+        return {}
+
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        """Settings from what the user gave, over a preset, over defaults. Raises UsageError."""
+        if preset is not None and preset not in cls.presets():
+            raise UsageError(
+                f"no preset '{preset}'.{did_you_mean(preset, cls.presets())}",
+                f"known: {', '.join(cls.presets())}",
+            )
+        made = cls(**{**(cls.presets()[preset] if preset else {}), **given})
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raises UsageError for a value out of range."""
+        _at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
+        _at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
+        if not 0 < self.level < 1:
+            raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")
+        if not 0 <= self.max_invalid <= 1:
+            raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
+        if self.timeout <= 0:
+            raise UsageError(
+                f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"
+            )
+        seconds(self.max_wait)
+
+    def of_result(self) -> dict[str, Any]:
+        """The settings that can change a result."""
+        names = {item.name for item in fields(self) if item.metadata["result"]}
+        return {name: value for name, value in asdict(self).items() if name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseSettings(AuditSettings):
+    """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
+
+    variants: str | None = setting(
+        None, "Prompt variants, comma-separated; neutral and one for each side.", "Prompt"
+    )
+    prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
+    window: int = setting(20, "Items in one window.", "Prompt")
+    step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
+    passes: int = setting(3, "Passes over the list.", "Prompt")
+    depth: int | None = setting(None, "Rank only the first N positions.", "Prompt")
+    windows: Literal["covering", "rankgpt"] = setting(
+        "covering", "Window plan; rankgpt: the original arithmetic.", "Prompt"
+    )
+    initial: Literal["random", "given", "mirrored"] = setting(
+        "random", "Order in which a list is first shown.", "Prompt"
+    )
+    orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
+    repeats: int = setting(1, "Times each order is asked.", "Prompt")
+    control: bool = setting(True, "Ask neutral twice: how much the same prompt differs.", "Prompt")
+    read: Literal["strict", "rankgpt"] = setting("strict", "How answers are read.", "Prompt")
+    on_bad_answer: str = setting("repair", "repair, retry[:N] or fail.", "Prompt")
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        # Wang et al. 2024, section 4.1.1
+        return {"paper": {"window": 5, "step": 1, "passes": 1, "orders": 1, "control": False}}
+
+    def check(self) -> None:
+        super().check()
+        _at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
+        if self.step > self.window:
+            raise UsageError(
+                f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
+                "choose a step of at most the window",
+            )
+        if self.initial == "given" and self.orders != 1:
+            raise UsageError(
+                f"--initial given is one order, but --orders is {self.orders}.", "add --orders 1"
+            )
+        if self.initial == "mirrored" and self.orders % 2:
+            raise UsageError(
+                f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
+                "choose an even number, for example --orders 4",
+            )
+
+
+def seconds(text: str) -> float:
+    """A time such as `90`, `90s`, `30m` or `1.5h` in seconds. Raises UsageError."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        return float(number) * units[unit]
+    except ValueError:
+        raise UsageError(f"'{text}' is not a time.", "for example 90s, 30m or 1h") from None
+
+
+def _at_least(settings: AuditSettings, lowest: Mapping[str, float]) -> None:
+    for name, least in lowest.items():
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{flag} is {value}, but is at least {least}.", f"llmfair --help explains {flag}"
+            )
+
+
+def default_of(item: Field[Any]) -> Any:
+    """The default of a settings field."""
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+def find_config(start: Path) -> Path | None:
+    """The nearest llmfair.toml from `start` upwards."""
+    return next(
+        (folder / CONFIG_NAME for folder in (start, *start.parents) if (folder / CONFIG_NAME).is_file()), None
+    )
+
+
+def read_config(path: Path, commands: Mapping[str, Iterable[str]]) -> dict[str, dict[str, Any]]:
+    """A configuration file as `{command: {setting: value}}`; shared keys stand on top, `[command]` tables below.
+
+    `commands` gives the settings each command knows. Raises UsageError naming file, key and the nearest name;
+    keys that look like secrets are refused, since those come from the environment only.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.", "name a file with --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path}: not valid TOML: {error}", "mend it, or name another with --config"
+        ) from None
+    known_anywhere = {name for names in commands.values() for name in names}
+    shared = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    _check_keys(path, "", shared, known_anywhere | set(commands))
+    found: dict[str, dict[str, Any]] = {}
+    for command, names in commands.items():
+        own = table.get(command, {})
+        _check_keys(path, f"{command}.", own, set(names))
+        found[command] = {key: value for key, value in {**shared, **own}.items() if key in set(names)}
+    for key in table:
+        if isinstance(table[key], dict) and key not in commands:
+            raise UsageError(
+                f"{path}: [{key}] is not a command.{did_you_mean(key, commands)}",
+                f"commands with settings: {', '.join(commands)}",
+            )
+    return found
+
+
+def _check_keys(path: Path, prefix: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+    known = set(known)
+    for key in table:
+        if key in known:
+            continue
+        if any(word in key.lower() for word in SECRET_WORDS):
+            raise UsageError(
+                f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
+            )
+        raise UsageError(
+            f"{path}: {prefix}{key} is not a setting.{did_you_mean(key, known)}",
+            "settings are flags with underscores; llmfair COMMAND --help lists them",
+        )

@@ -1,0 +1,103 @@
+"""Settings: one place for names and defaults, four sources in a fixed order of precedence."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.errors import UsageError
+from llmfair.settings import AuditSettings, ListwiseSettings, find_config, read_config, seconds
+
+
+def test_the_default_design() -> None:
+    settings = ListwiseSettings.make()
+    assert (settings.window, settings.step, settings.passes, settings.orders) == (20, 10, 3, 3)
+    assert settings.control and settings.dataset == "sample" and settings.model == ("fake:biased",)
+
+
+def test_the_paper_preset_and_a_flag_over_it() -> None:
+    paper = ListwiseSettings.make("paper")
+    assert (paper.window, paper.step, paper.passes, paper.orders, paper.control) == (5, 1, 1, 1, False)
+    assert ListwiseSettings.make("paper", step=2).step == 2
+    with pytest.raises(UsageError, match="Did you mean 'paper'"):
+        ListwiseSettings.make("papr")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"limit": 0}, "--limit is 0, but is at least 1"),
+        ({"window": 1}, "--window is 1, but is at least 2"),
+        ({"window": 5, "step": 6}, "--step 6 is larger than --window 5"),
+        ({"step": 0}, "--step is 0"),
+        ({"passes": 0}, "--passes is 0"),
+        ({"level": 1.0}, "--level is 1.0"),
+        ({"max_invalid": 2.0}, "--max-invalid is 2.0"),
+        ({"max_wait": "soon"}, "'soon' is not a time"),
+        ({"timeout": 0.0}, "--timeout is 0.0"),
+        ({"initial": "given"}, "--initial given is one order"),
+        ({"initial": "mirrored"}, "--initial mirrored pairs the orders"),
+        ({"max_calls": 0}, "--max-calls is 0"),
+    ],
+)
+def test_values_out_of_range(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        ListwiseSettings.make(**given)
+    assert caught.value.hint
+
+
+def test_what_names_a_run_and_what_does_not() -> None:
+    base = ListwiseSettings.make()
+    for change in ({"workers": 3}, {"retries": 1}, {"measures": "P@5"}, {"max_calls": 5}, {"level": 0.9}, {"output": Path("x")}):
+        assert ListwiseSettings.make(**change).of_result() == base.of_result(), change
+    for change in ({"seed": 1}, {"window": 10}, {"limit": 3}, {"read": "rankgpt"}, {"temperature": 1.0}, {"words": 5}):
+        assert ListwiseSettings.make(**change).of_result() != base.of_result(), change
+
+
+def test_every_setting_says_what_it_means() -> None:
+    for item in dataclasses.fields(ListwiseSettings):
+        assert item.metadata["meaning"].endswith((".", "]."))
+        assert item.metadata["panel"] in {"Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output"}
+
+
+@pytest.mark.parametrize(("text", "value"), [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("1.5h", 5400.0)])
+def test_times(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+COMMANDS = {"listwise": [item.name for item in dataclasses.fields(ListwiseSettings)]}
+
+
+def test_a_configuration_file(tmp_path: Path) -> None:
+    path = tmp_path / "llmfair.toml"
+    path.write_text('seed = 3\nmodel = ["fake:oracle"]\n[listwise]\nwindow = 10\n')
+    assert read_config(path, COMMANDS) == {"listwise": {"seed": 3, "model": ["fake:oracle"], "window": 10}}
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert find_config(inner) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("windw = 3", "windw is not a setting. Did you mean 'window'?"),
+        ("[listwise]\nwindw = 3", "listwise.windw is not a setting"),
+        ("[lstwise]\nwindow = 3", "[lstwise] is not a command. Did you mean 'listwise'?"),
+        ('api_key = "sk-1"', "api_key looks like a secret"),
+        ("seed = ", "not valid TOML"),
+    ],
+)
+def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "llmfair.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_config(path, COMMANDS)
+    assert message in caught.value.message and str(path) in caught.value.message
+    assert "sk-1" not in caught.value.message
+
+
+def test_audits_share_their_settings() -> None:
+    assert issubclass(ListwiseSettings, AuditSettings)
