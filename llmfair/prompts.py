@@ -1,0 +1,281 @@
+"""Prompts: every word ever sent to a model stands in a TOML file, and this module finds, checks and fills it.
+
+A file declares its placeholders, so a slip of the pen is an error before anything is asked. Filling is one
+pass: what a title or a query holds is never read as a placeholder. prompts/listwise.toml shows the format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from string import Formatter
+from typing import Any, cast, get_args
+
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.records import Message, Role
+
+Piece = tuple[str, str]
+"""Literal text and the placeholder after it ("": none)."""
+Pieces = tuple[Piece, ...]
+
+_PATTERNS = {"passage", "answer"}
+_KEYS = {"id", "source", "placeholders", "variants", "turns"} | _PATTERNS
+_TURN_KEYS = {"role", "text", "each"}
+_WANTED: Mapping[type, str] = {str: "a text", list: "an array of tables", dict: "a table"}
+_ALL_PASSAGES = "passages"
+_RESERVED = {"variant", _ALL_PASSAGES} | _PATTERNS
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation; with `each`, one for every passage."""
+
+    role: Role
+    pieces: Pieces
+    each: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt file, checked: its conversation per variant ("" in a file without variants)."""
+
+    id: str
+    source: str
+    file: str
+    sha256: str
+    text: str
+    placeholders: Mapping[str, str]
+    turns: Mapping[str, tuple[Turn, ...]]
+    passage: Pieces
+
+    def render(
+        self,
+        values: Mapping[str, object],
+        variant: str = "",
+        passages: Sequence[Mapping[str, object]] = (),
+    ) -> tuple[Message, ...]:
+        """The conversation with every placeholder filled; a passage's own values come before `values`.
+
+        Turns with `each` are repeated together for every passage. Raises UsageError for an unknown variant or
+        a placeholder without a value.
+        """
+        messages: list[Message] = []
+        try:
+            for each, block in groupby(self._conversation(variant), key=_is_each):
+                turns = list(block)
+                if each:
+                    for passage in passages:
+                        filled: Mapping[str, object] = {**values, **passage}
+                        messages += [Message(turn.role, _fill(turn.pieces, filled)) for turn in turns]
+                else:
+                    filled = self._with_all_passages(turns, values, passages)
+                    messages += [Message(turn.role, _fill(turn.pieces, filled)) for turn in turns]
+        except KeyError as missing:
+            raise UsageError(
+                f"prompt {self.file}: placeholder '{missing.args[0]}' has no value.",
+                f"values given: {', '.join(values) or 'none'}",
+            ) from None
+        return tuple(messages)
+
+    def expect(self, offered: Collection[str], needed: Collection[str] = (), variant: str = "") -> None:
+        """Raises UsageError unless the variant exists, uses only offered placeholders and all needed ones."""
+        used = {name for turn in self._conversation(variant) for _, name in turn.pieces if name}
+        if _ALL_PASSAGES in used:
+            used = used - {_ALL_PASSAGES} | {name for _, name in self.passage if name}
+        where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
+        for name in sorted(used - set(offered)):
+            raise UsageError(
+                f"{where}: unknown placeholder '{name}'.{did_you_mean(name, offered)}",
+                f"known here: {', '.join(sorted(offered))}",
+            )
+        for name in sorted(set(needed) - used):
+            raise UsageError(
+                f"{where}: placeholder '{name}' is missing.", f"write {{{name}}} where it belongs"
+            )
+
+    def _conversation(self, variant: str) -> tuple[Turn, ...]:
+        if variant not in self.turns:
+            raise UsageError(
+                f"prompt {self.file}: no variant '{variant}'.{did_you_mean(variant, self.turns)}",
+                f"it has: {', '.join(name or 'no variants' for name in self.turns)}",
+            )
+        return self.turns[variant]
+
+    def _with_all_passages(
+        self, turns: Iterable[Turn], values: Mapping[str, object], passages: Sequence[Mapping[str, object]]
+    ) -> Mapping[str, object]:
+        if not any(name == _ALL_PASSAGES for turn in turns for _, name in turn.pieces):
+            return values
+        lines = (_fill(self.passage, {**values, **passage}) for passage in passages)
+        return {**values, _ALL_PASSAGES: "\n".join(lines)}
+
+
+def prompt_names() -> list[str]:
+    """The names of the prompts that come with llmfair, sorted; a prompt in a subfolder is `rag/lamp-1`."""
+    folder = _folder()
+    return sorted(file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.toml"))
+
+
+def load_prompt(name_or_file: str | Path) -> Prompt:
+    """The prompt of that name, or the prompt in a `.toml` file of one's own.
+
+    Raises UsageError naming the file and what is wrong in it, or the nearest name.
+    """
+    name = str(name_or_file)
+    if name.endswith(".toml"):
+        return _read(Path(name_or_file), name)
+    if name not in prompt_names():
+        raise UsageError(
+            f"no prompt '{name}'.{did_you_mean(name, prompt_names())}",
+            f"known: {', '.join(prompt_names())}; a file of your own ends in .toml",
+        )
+    return _read(_folder() / f"{name}.toml", f"prompts/{name}.toml")
+
+
+def _folder() -> Path:
+    """Beside this module in a wheel, at the repository's root in an editable install and a bare checkout."""
+    beside = Path(__file__).parent / "prompts"
+    return beside if beside.is_dir() else Path(__file__).parent.parent / "prompts"
+
+
+def _read(path: Path, shown: str) -> Prompt:
+    """Reads and checks one file."""
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8")
+        table = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"prompt {shown} cannot be read: {error.strerror}.", "check the path") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"prompt {shown} is not TOML: {error}.", "see https://toml.io") from None
+    _only_known(table, _KEYS, shown, "key")
+    placeholders = _texts(table, "placeholders", shown)
+    variants = _texts(table, "variants", shown)
+    for name in sorted(_RESERVED & placeholders.keys()):
+        raise UsageError(f"prompt {shown}: '{name}' cannot be a placeholder.", "it names a text of the file")
+    texts = {key: _parse(table, key, shown) for key in sorted(_PATTERNS & table.keys())}
+    turns = {
+        name: tuple(_turns(table, {**texts, "variant": _parse(variants, name, shown)}, shown))
+        for name in variants
+    } or {"": tuple(_turns(table, texts, shown))}
+    prompt = Prompt(
+        id=_take(table, "id", str, shown),
+        source=_take(table, "source", str, shown).strip(),
+        file=shown,
+        sha256=hashlib.sha256(content).hexdigest(),
+        text=text,
+        placeholders=placeholders,
+        turns=turns,
+        passage=texts.get("passage", ()),
+    )
+    used = {
+        name
+        for pieces in [prompt.passage, *_all_pieces(turns)]
+        for _, name in pieces
+        if name != _ALL_PASSAGES
+    } - {""}
+    for name in sorted(used - placeholders.keys()):
+        raise UsageError(
+            f"prompt {shown}: placeholder '{name}' is not declared.{did_you_mean(name, placeholders)}",
+            "declare it under [placeholders], or double the braces of a literal {{ }}",
+        )
+    for name in sorted(placeholders.keys() - used):
+        raise UsageError(
+            f"prompt {shown}: placeholder '{name}' is declared but missing from the text.",
+            f"write {{{name}}} where it belongs",
+        )
+    return prompt
+
+
+def _turns(table: Mapping[str, Any], texts: Mapping[str, Pieces], shown: str) -> Iterator[Turn]:
+    """The turns with the file's own texts put in."""
+    entries = _take(table, "turns", list, shown)
+    if not entries:
+        raise UsageError(f"prompt {shown}: 'turns' is empty.", "write one [[turns]] for each message")
+    for number, entry in enumerate(entries, start=1):
+        where = f"{shown}, turn {number}"
+        if not isinstance(entry, dict):
+            raise UsageError(f"prompt {where}: not a table.", "write [[turns]]")
+        _only_known(entry, _TURN_KEYS, where, "key")
+        role = _take(entry, "role", str, where)
+        if role not in get_args(Role):
+            raise UsageError(
+                f"prompt {where}: no role '{role}'.{did_you_mean(role, get_args(Role))}",
+                f"roles: {', '.join(get_args(Role))}",
+            )
+        each = "each" in entry
+        if each and _take(entry, "each", str, where) != "passage":
+            raise UsageError(f"prompt {where}: 'each' must be \"passage\".", "leave it out otherwise")
+        pieces = tuple(_put_in(_parse(entry, "text", where), texts))
+        names = {name for _, name in pieces}
+        if (each and _ALL_PASSAGES in names) or (_ALL_PASSAGES in names and "passage" not in texts):
+            raise UsageError(
+                f"prompt {where}: {{{_ALL_PASSAGES}}} cannot be filled here.",
+                "it needs the file's `passage` pattern and a turn without `each`",
+            )
+        yield Turn(cast(Role, role), pieces, each)
+
+
+def _parse(table: Mapping[str, Any], key: str, shown: str) -> Pieces:
+    """A text cut at its placeholders; `{{` and `}}` are literal braces."""
+    text = _take(table, key, str, shown)
+    try:
+        parts = [(literal, name, spec, how) for literal, name, spec, how in Formatter().parse(text)]
+    except ValueError as error:
+        raise UsageError(f"prompt {shown}: '{key}': {error}.", "double a literal brace: {{ }}") from None
+    for _, name, spec, how in parts:
+        if name == "" or spec or how:
+            raise UsageError(
+                f"prompt {shown}: '{key}': placeholder '{name}' must be a bare name in braces.",
+                "double a literal brace: {{ }}",
+            )
+    return tuple((literal, name or "") for literal, name, _, _ in parts)
+
+
+def _put_in(pieces: Pieces, texts: Mapping[str, Pieces]) -> Iterator[Piece]:
+    for literal, name in pieces:
+        if name in texts:
+            yield literal, ""
+            yield from texts[name]
+        else:
+            yield literal, name
+
+
+def _fill(pieces: Pieces, values: Mapping[str, object]) -> str:
+    return "".join([f"{literal}{values[name]}" if name else literal for literal, name in pieces])
+
+
+def _is_each(turn: Turn) -> bool:
+    return turn.each
+
+
+def _all_pieces(turns: Mapping[str, tuple[Turn, ...]]) -> Iterator[Pieces]:
+    return (turn.pieces for conversation in turns.values() for turn in conversation)
+
+
+def _texts(table: Mapping[str, Any], key: str, shown: str) -> dict[str, str]:
+    """A table of texts; an absent one is empty."""
+    texts = _take(table, key, dict, shown) if key in table else {}
+    return {name: _take(texts, name, str, f"{shown}, {key}") for name in texts}
+
+
+def _take(table: Mapping[str, Any], key: str, kind: type, shown: str) -> Any:
+    if key not in table:
+        raise UsageError(f"prompt {shown}: key '{key}' is missing.", "prompts/listwise.toml shows the format")
+    if not isinstance(table[key], kind):
+        raise UsageError(
+            f"prompt {shown}: '{key}' must be {_WANTED[kind]}.", "prompts/listwise.toml shows the format"
+        )
+    return table[key]
+
+
+def _only_known(table: Mapping[str, Any], known: set[str], shown: str, what: str) -> None:
+    for key in sorted(table.keys() - known):
+        raise UsageError(
+            f"prompt {shown}: unknown {what} '{key}'.{did_you_mean(key, known)}",
+            f"known: {', '.join(sorted(known))}",
+        )

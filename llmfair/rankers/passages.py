@@ -1,0 +1,80 @@
+"""What a model sees of a title or a query: one line that looks neither like an identifier nor like a token.
+
+The rules depend on the text alone, are idempotent and leave meaning alone: a title that reads as an
+instruction stays, since a real ranker would meet it too. What is ranked is a doc_id, never this text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Literal
+
+from llmfair.records import Document
+
+Input = Literal["title", "text"]
+UNTITLED = "(untitled)"
+WORDS = 300  # as RankGPT cuts its passages (Sun et al. 2023)
+
+# Control characters, bidi embeddings, overrides and isolates, and lone surrogates, which cannot be encoded.
+# Line separators are white space anyway.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# The brackets of other scripts that an answer's normal form (NFKC) turns into square ones count as square.
+_OPEN, _CLOSE = "\\[\uff3b\ufe47", "\\]\uff3d\ufe48"
+_SQUARE = re.compile(f"[{_OPEN}]([^{_OPEN}{_CLOSE}]*)[{_CLOSE}]")
+_NUMBERS = re.compile(r"[\s,]*\d[\d\s,]*")
+_CONTROL_TOKENS = (
+    r"<\|[^<>]*\|>",
+    r"<\uff5c[^<>]*\uff5c>",  # the same with the wide bars of DeepSeek
+    r"</?s>",
+    r"</?think>",
+    r"<(?:start|end)_of_turn>",
+    r"<</?SYS>>",
+    r"\[/?INST\]",
+)
+_ROUND = str.maketrans("<[>]", "(())")
+
+
+def passage(
+    document: Document, shown: Input = "title", words: int = WORDS, special: tuple[str, ...] = ()
+) -> str:
+    """What stands for a document in a prompt: its title, or title, colon and text."""
+    if shown == "title" or not document.text.strip():
+        return clean(document.title, words, special)
+    if not document.title.strip():
+        return clean(document.text, words, special)
+    return clean(f"{document.title}: {document.text}", words, special)
+
+
+def clean(text: str, words: int = WORDS, special: tuple[str, ...] = ()) -> str:
+    """One line of at most `words` words without identifiers and control tokens; never empty.
+
+    `special` are further control tokens: a tokenizer's own, known only to a model in this process.
+    """
+    text = _INVISIBLE.sub(" ", unicodedata.normalize("NFC", text))
+    text = " ".join(text.split(None, words)[:words])
+    if "[" in text or "<" in text or not text.isascii():
+        text = _SQUARE.sub(_round_numbers, text)
+        tokens = _token_pattern(special)
+        text = tokens.sub(_round, text)
+        # A token inside a token leaves a new one behind; then no bracket of this text is to be trusted.
+        if tokens.search(text):
+            text = text.translate(_ROUND)
+    return text or UNTITLED
+
+
+def _round(match: re.Match[str]) -> str:
+    return match[0].translate(_ROUND)
+
+
+def _round_numbers(match: re.Match[str]) -> str:
+    """`[3]` becomes `(3)`: everything that a reader of answers would take for an identifier."""
+    numbers = _NUMBERS.fullmatch(unicodedata.normalize("NFKC", match[1]))
+    return f"({match[1]})" if numbers else match[0]
+
+
+@lru_cache(maxsize=8)
+def _token_pattern(special: tuple[str, ...]) -> re.Pattern[str]:
+    bracketed = [re.escape(token) for token in special if "<" in token or "[" in token]
+    return re.compile("|".join((*_CONTROL_TOKENS, *bracketed)), re.IGNORECASE)

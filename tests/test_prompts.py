@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import llmfair.prompts
+from llmfair.errors import UsageError
+from llmfair.prompts import load_prompt, prompt_names
+from llmfair.records import Message
+
+SMALL = """
+id = "small"
+source = "ours"
+passage = "[{k}] {title}"
+answer = "[2] > [1]"
+[placeholders]
+query = "topic"
+k = "number"
+title = "title"
+[[turns]]
+role = "user"
+text = "Rank for {query}:\\n{passages}\\nLike {answer}, as {{json}}."
+"""
+
+
+def written(folder: Path, text: str, name: str = "mine.toml") -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def refusal(folder: Path, text: str) -> str:
+    """What is wrong with a prompt file; the message must name the file."""
+    with pytest.raises(UsageError) as raised:
+        load_prompt(written(folder, text))
+    assert "mine.toml" in raised.value.message
+    assert raised.value.hint
+    return raised.value.message
+
+
+def test_the_shipped_prompts_are_listed_and_load() -> None:
+    assert "listwise" in prompt_names()
+    for name in prompt_names():
+        prompt = load_prompt(name)
+        assert prompt.id == name
+        assert prompt.source
+
+
+def test_a_prompt_is_known_by_the_sha256_of_its_bytes(tmp_path: Path) -> None:
+    prompt = load_prompt(written(tmp_path, SMALL))
+    assert prompt.sha256 == hashlib.sha256((tmp_path / "mine.toml").read_bytes()).hexdigest()
+    assert prompt.text == SMALL
+
+
+def test_neutral_and_sensitive_wording_stand_on_adjacent_lines() -> None:
+    starts = [line.split(" ")[0] for line in load_prompt("listwise").text.splitlines()]
+    assert starts.index("sensitive") == starts.index("neutral") + 1
+
+
+@pytest.mark.parametrize("word", ["male", "female", "European", "non-European"])
+def test_the_sensitive_prompt_minus_its_word_is_the_neutral_one(word: str) -> None:
+    prompt = load_prompt("listwise")
+    values = {"query": "physics", "n": 2}
+    passages = [{"k": 1, "title": "Ada"}, {"k": 2, "title": "Bob"}]
+    neutral = prompt.render(values, "neutral", passages)
+    sensitive = prompt.render({**values, "word": word}, "sensitive", passages)
+    assert sensitive[1:] == neutral[1:]
+    assert sensitive[0].content.count(f"{word} ") == 1
+    assert sensitive[0].content.replace(f"{word} ", "") == neutral[0].content
+
+
+def test_filling_is_one_pass() -> None:
+    prompt = load_prompt("listwise")
+    passages = [{"k": 1, "title": "{query} {n} {0} {{x}}"}, {"k": 2, "title": "}{"}]
+    messages = prompt.render({"query": "{title} }{", "n": 2}, "neutral", passages)
+    assert messages[3].content == "[1] {query} {n} {0} {{x}}"
+    assert messages[5].content == "[2] }{"
+    assert messages[1].content.startswith("Search Query: {title} }{. Rank")
+
+
+def test_another_wording_may_hold_all_passages_in_one_message(tmp_path: Path) -> None:
+    prompt = load_prompt(written(tmp_path, SMALL))
+    messages = prompt.render(
+        {"query": "physics"}, passages=[{"k": 1, "title": "Ada"}, {"k": 2, "title": "Bob"}]
+    )
+    assert messages == (Message("user", "Rank for physics:\n[1] Ada\n[2] Bob\nLike [2] > [1], as {json}."),)
+
+
+def test_a_prompt_may_have_neither_passages_nor_variants(tmp_path: Path) -> None:
+    text = (
+        'id = "x"\nsource = "y"\n[placeholders]\n"Target Share" = "JSON"\n'
+        '[[turns]]\nrole = "user"\ntext = "Reach {Target Share}"\n'
+    )
+    prompt = load_prompt(written(tmp_path, text))
+    assert prompt.render({"Target Share": '{"a": 0.5}'})[0].content == 'Reach {"a": 0.5}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('id = "small"', "id = ", "line 2"),
+        ('id = "small"', "", "key 'id' is missing"),
+        ('source = "ours"', "source = 3", "'source' must be a text"),
+        ('source = "ours"', 'souce = "ours"', "unknown key 'souce'. Did you mean 'source'?"),
+        ("{query}", "{qeury}", "placeholder 'qeury' is not declared. Did you mean 'query'?"),
+        ("{query}", "it", "placeholder 'query' is declared but missing"),
+        ("{query}", "{query!r}", "placeholder 'query' must be a bare name"),
+        ("{query}", "{}", "placeholder '' must be a bare name"),
+        ("{query}", "{query}}", "'text': Single '}'"),
+        ('query = "topic"', "query = 1", "placeholders: 'query' must be a text"),
+        ('query = "topic"', 'query = "topic"\nanswer = "x"', "'answer' cannot be a placeholder"),
+        ('role = "user"', 'role = "usr"', "turn 1: no role 'usr'. Did you mean 'user'?"),
+        ('role = "user"', "", "turn 1: key 'role' is missing"),
+        ('role = "user"', 'role = "user"\neach = "item"', "turn 1: 'each' must be"),
+        ('role = "user"', 'role = "user"\neach = "passage"', "turn 1: {passages} cannot be filled"),
+        ("[[turns]]", "[turns]", "'turns' must be an array of tables"),
+        ("[[turns]]", "[variants]", "key 'turns' is missing"),
+    ],
+)
+def test_a_slip_in_a_file_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert message in refusal(tmp_path, SMALL.replace(old, new, 1))
+
+
+def test_other_broken_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.toml cannot be read: No such file"):
+        load_prompt("absent.toml")
+    (tmp_path / "latin.toml").write_bytes(b'id = "\xe9"')
+    with pytest.raises(UsageError, match=r"latin\.toml is not TOML: 'utf-8'"):
+        load_prompt(tmp_path / "latin.toml")
+    assert "'turns' is empty" in refusal(tmp_path, 'id = "x"\nsource = "y"\nturns = []\n')
+    assert "not a table" in refusal(tmp_path, 'id = "x"\nsource = "y"\nturns = [1]\n')
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no prompt 'listwize'\. Did you mean 'listwise'\?"):
+        load_prompt("listwize")
+
+
+def test_a_value_that_is_not_given_is_named() -> None:
+    prompt = load_prompt("listwise")
+    with pytest.raises(UsageError, match=r"listwise\.toml: placeholder 'word' has no value"):
+        prompt.render({"query": "x", "n": 0}, "sensitive")
+    with pytest.raises(UsageError, match=r"no variant 'neutra'\. Did you mean 'neutral'\?"):
+        prompt.render({}, "neutra")
+
+
+def test_a_task_says_what_it_offers_and_needs() -> None:
+    prompt = load_prompt("listwise")
+    prompt.expect({"query", "n", "k", "title"}, {"title"}, "neutral")
+    with pytest.raises(UsageError, match=r"variant 'sensitive': unknown placeholder 'word'"):
+        prompt.expect({"query", "n", "k", "title"}, (), "sensitive")
+    with pytest.raises(UsageError, match=r"variant 'neutral': placeholder 'word' is missing"):
+        prompt.expect({"query", "n", "k", "title", "word"}, {"word"}, "neutral")
+
+
+def test_passages_in_one_message_count_as_used(tmp_path: Path) -> None:
+    prompt = load_prompt(written(tmp_path, SMALL))
+    prompt.expect({"query", "k", "title"}, {"query", "k", "title"})
+    with pytest.raises(UsageError, match="unknown placeholder 'title'"):
+        prompt.expect({"query", "k"})
+
+
+def test_a_folder_beside_the_module_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prompts" / "rag").mkdir(parents=True)
+    written(tmp_path / "prompts" / "rag", SMALL, "one.toml")
+    monkeypatch.setattr(llmfair.prompts, "__file__", str(tmp_path / "prompts.py"))
+    assert prompt_names() == ["rag/one"]
+    assert load_prompt("rag/one").file == "prompts/rag/one.toml"
