@@ -1,0 +1,324 @@
+"""A measure is a value: `ExpRatio(agg=geometric)@20` is its name, its hash and its spelling everywhere.
+
+A file of this package defines measures with `@measure`; `parse_measure` reads their names; `measure_all`
+gives one column per measure, variant and group. Nothing is aggregated here: that is done once, with the
+intervals, from the values of all queries.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair import registry
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.records import Candidates, Ranking, Side
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """No value for this query, and why; counted, and left out of every aggregate."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio with both its sides, since ratios of means are built from them.
+
+    A ratio with a zero side has a `reason` and no value, but its sides still count in a ratio of means.
+    """
+
+    numerator: float
+    denominator: float
+    reason: str | None = None
+
+    @property
+    def value(self) -> float | None:
+        return None if self.reason else self.numerator / self.denominator
+
+
+Value = float | Ratio | Undefined
+
+
+def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
+    """What a ranking says about the candidates: other ids dropped, of repeated ids the first stays."""
+    candidates = set(candidate_ids)
+    return tuple(doc_id for doc_id in dict.fromkeys(ranking_ids) if doc_id in candidates)
+
+
+def complete(ranking_ids: Sequence[str], candidate_ids: Sequence[str]) -> tuple[str, ...]:
+    """The list that is measured: what the ranking kept, then the absent candidates in order [RankGPT]."""
+    return tuple(dict.fromkeys((*kept(ranking_ids, candidate_ids), *candidate_ids)))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One query as it is measured: its candidates, the runs of it, and the side of every document.
+
+    `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. A
+    document absent from `sides` has no side. `log_weights` says that the rankings' scores are log-weights of
+    a Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all.
+    """
+
+    candidates: Candidates
+    rankings: tuple[Ranking, ...]
+    sides: Mapping[str, Side | None]
+    log_weights: bool = False
+
+    @property
+    def query_id(self) -> str:
+        return self.candidates.query.query_id
+
+    @cached_property
+    def doc_ids(self) -> tuple[str, ...]:
+        return self.candidates.doc_ids
+
+    @cached_property
+    def orders(self) -> tuple[NDArray[np.intp], ...]:
+        """The completed lists, one per run: places of the candidates in `doc_ids`, best first; shape (n,)."""
+        position = {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
+        return tuple(
+            np.array([position[doc_id] for doc_id in complete(ranking.doc_ids, self.doc_ids)], dtype=np.intp)
+            for ranking in self.rankings
+        )
+
+    @cached_property
+    def answered(self) -> tuple[int, ...]:
+        """How many candidates each run ranked itself: the head of its completed list."""
+        return tuple(len(kept(ranking.doc_ids, self.doc_ids)) for ranking in self.rankings)
+
+    @cached_property
+    def grades(self) -> NDArray[np.int64]:
+        """Relevance of every candidate, absent = 0; shape (n,)."""
+        relevance = self.candidates.relevance
+        return np.array([relevance.get(doc_id, 0) for doc_id in self.doc_ids], dtype=np.int64)
+
+    def on_side(self, side: Side | None) -> NDArray[np.bool_]:
+        """Which candidates are on this side (None: on neither); shape (n,)."""
+        return np.array([self.sides.get(doc_id) is side for doc_id in self.doc_ids], dtype=bool)
+
+
+Allowed = tuple[str, ...] | None
+"""A parameter's words, the first the default (a lone one must be written); or None: a whole number from 1."""
+
+Argument = str | int | None
+Aggregate = Literal["mean", "ratio-of-means", "mean-of-ratios", "geometric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a measure declares of itself; reports, tables and plots ask this and never the measure's name.
+
+    `values(judged, cutoff, **params)` gives one Value per group, the group being "" when there is none.
+    `reach`, called alike, gives the lowest and the highest Value that a ranker of all candidates can have. A
+    parameter `agg` names the aggregate in place of `aggregate`; `label` is how tables name it.
+    """
+
+    name: str
+    values: Callable[..., Mapping[str, Value]]
+    params: Mapping[str, Allowed] = field(default_factory=dict)
+    cutoff: Literal["none", "optional", "required"] = "optional"
+    parity: float | None = None
+    scale: Literal["log", "linear"] = "linear"
+    better: Literal["higher", "lower", "parity"] | None = None
+    aggregate: Aggregate = "mean"
+    reach: Callable[..., tuple[Value, Value]] | None = None
+    label: str = ""
+    cite: str = ""
+
+
+def measure(name: str, **declared: Any) -> Callable[[Callable[..., Mapping[str, Value]]], Definition]:
+    """Defines a measure by its function `values`; `declared` are the other fields of its Definition."""
+
+    def define(values: Callable[..., Mapping[str, Value]]) -> Definition:
+        definition = Definition(name, values, **{"label": name, **declared})
+        return registry.register("measure", name)(definition)
+
+    return define
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure with its parameters (those not at their default, sorted) and cutoff: see `parse_measure`."""
+
+    name: str
+    params: tuple[tuple[str, str], ...]
+    cutoff: float | None
+    definition: Definition = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        params = ",".join(f"{name}={value}" for name, value in self.params)
+        cutoff = "" if self.cutoff is None else f"@{self.cutoff}"
+        return f"{self.name}({params}){cutoff}" if params else f"{self.name}{cutoff}"
+
+    @property
+    def arguments(self) -> dict[str, Argument]:
+        """Every declared parameter with its value, defaults filled in."""
+        written = dict(self.params)
+        filled: dict[str, Argument] = {}
+        for name, allowed in self.definition.params.items():
+            value = written.get(name, allowed[0] if allowed else None)
+            filled[name] = int(value) if value and not allowed else value
+        return filled
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """How the queries' values become one: the parameter `agg` where there is one."""
+        return cast(Aggregate, self.arguments.get("agg", self.definition.aggregate))
+
+    def values(self, judged: Judged) -> Mapping[str, Value]:
+        """The measure of one query, by group."""
+        return self.definition.values(judged, self.cutoff, **self.arguments)
+
+    def reach(self, judged: Judged) -> tuple[Value, Value] | None:
+        """Lowest and highest Value that a ranker can have on this query; None without a closed form."""
+        if self.definition.reach is None:
+            return None
+        return self.definition.reach(judged, self.cutoff, **self.arguments)
+
+
+_SPELLING = re.compile(
+    r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
+    r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
+)
+_PARAM = re.compile(r"\s*(\w+)\s*=\s*(\{[^{}]*\}|'[^']*'|\"[^\"]*\"|[^\s,'\"{}()=]+)\s*(?:,|$)")
+
+
+def parse_measure(text: str) -> Measure:
+    """Reads `Name(param=value,…)@k`, the grammar of ir_measures, in any case of the name.
+
+    A name that is not defined here is looked up in ir_measures; one that both know is ours when a parameter
+    of ours is written. Raises UsageError with the nearest name for an unknown name, parameter or value.
+    """
+    # utility imports this module, so it can only be imported here
+    from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
+
+    name, written, cutoff = _spelled(text)
+    ours = {known.casefold(): known for known in registry.names("measure")}
+    theirs = trec_eval_names()
+    known_name = ours.get(name.casefold())
+    definition: Definition | None = registry.lookup("measure", known_name) if known_name else None
+    if name.casefold() in theirs and not (definition and written.keys() & definition.params.keys()):
+        return trec_eval_measure(
+            theirs[name.casefold()], written, cutoff, also=definition.params if definition else ()
+        )
+    if definition is None:
+        known = {**theirs, **ours}.values()
+        raise UsageError(
+            f"no measure '{name}'.{did_you_mean(name, known)}", f"known: {', '.join(sorted(set(known)))}"
+        )
+    return Measure(
+        definition.name, _checked_params(definition, written), _checked_cutoff(definition, cutoff), definition
+    )
+
+
+def _spelled(text: str) -> tuple[str, dict[str, str], str | None]:
+    """Name, parameters and cutoff as written."""
+    grammar = UsageError(
+        f"'{text.strip()}' is not a measure.", "write Name, Name@k or Name(param=value,…)@k, as in nDCG@20"
+    )
+    match = _SPELLING.fullmatch(text)
+    if match is None or (match["before"] and match["after"]):
+        raise grammar
+    written: dict[str, str] = {}
+    rest = match["params"] or ""
+    while rest.strip():
+        param = _PARAM.match(rest)
+        if param is None or param[1] in written:
+            raise grammar
+        written[param[1]] = param[2].strip("'\"")
+        rest = rest[param.end() :]
+    return match["name"], written, match["before"] or match["after"]
+
+
+def unknown_param(name: str, param: str, known: Collection[str]) -> UsageError:
+    """The error for a parameter that the measure does not have."""
+    return UsageError(
+        f"{name} has no parameter '{param}'.{did_you_mean(param, known)}",
+        f"{name} knows: {', '.join(sorted(known))}" if known else f"{name} takes no parameters",
+    )
+
+
+def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The parameters of the canonical spelling. Raises UsageError."""
+    name, checked = definition.name, []
+    for param, value in sorted(written.items()):
+        if param not in definition.params:
+            raise unknown_param(name, param, definition.params)
+        allowed = definition.params[param]
+        if allowed is None:
+            checked.append((param, str(_whole_number(f"{name}: {param}", value))))
+        elif value not in allowed:
+            raise UsageError(
+                f"{name}: {param} cannot be '{value}'.{did_you_mean(value, allowed)}",
+                f"{param} is one of: {', '.join(allowed)}",
+            )
+        elif len(allowed) == 1 or value != allowed[0]:
+            checked.append((param, value))
+    for param, allowed in definition.params.items():
+        if allowed and len(allowed) == 1 and param not in written:
+            raise UsageError(
+                f"{name}({','.join(sorted(written))}=…) needs {param}={allowed[0]}.",
+                f"write {name}({param}={allowed[0]},…)",
+            )
+    return tuple(checked)
+
+
+def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:
+    """The number of first ranks that count. Raises UsageError."""
+    if cutoff is None and definition.cutoff == "required":
+        raise UsageError(f"{definition.name} needs a cutoff.", f"write {definition.name}@20")
+    if cutoff is not None and definition.cutoff == "none":
+        raise UsageError(f"{definition.name} takes no cutoff.", f"write it without @{cutoff}")
+    return None if cutoff is None else _whole_number(f"{definition.name}: the cutoff", cutoff)
+
+
+def _whole_number(what: str, text: str) -> int:
+    """A whole number from 1. Raises UsageError."""
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise UsageError(f"{what} cannot be '{text}'.", "it is a whole number from 1")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A measure's values under one variant, of one group ("" for none), by query_id (sorted)."""
+
+    measure: Measure
+    variant: str
+    group: str
+    values: Mapping[str, Value]
+
+
+def measure_all(measures: Sequence[Measure], judged: Mapping[str, Sequence[Judged]]) -> list[Column]:
+    """Every measure of every query: measures and variants in the order given, groups as measures name them.
+
+    Raises ValueError when a query comes twice in a variant or a measure gives a value that is not finite.
+    """
+    return [
+        column
+        for measure in measures
+        for variant, queries in judged.items()
+        for column in _columns(measure, variant, queries)
+    ]
+
+
+def _columns(measure: Measure, variant: str, queries: Sequence[Judged]) -> list[Column]:
+    groups: dict[str, dict[str, Value]] = {}
+    for query in sorted(queries, key=lambda query: query.query_id):
+        for group, value in measure.values(query).items():
+            if query.query_id in groups.setdefault(group, {}):
+                raise ValueError(f"query {query.query_id} comes twice in {variant}")
+            sides = (value.numerator, value.denominator) if isinstance(value, Ratio) else (value,)
+            if not all(isinstance(side, Undefined) or math.isfinite(side) for side in sides):
+                raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
+            groups[group][query.query_id] = value
+    return [Column(measure, variant, group, values) for group, values in groups.items()]

@@ -1,0 +1,165 @@
+"""How useful a ranking is: P@k, nDCG@k and the rest of ir_measures; the nDCG of TREC Fair; overlap@k."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Definition, Judged, Measure, Undefined, Value, measure, unknown_param
+from llmfair.records import Side
+
+
+def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:
+    """The order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling as text."""
+    with np.errstate(over="ignore"):  # what is beyond the range of 32 bits ties
+        stored = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
+    return tuple(doc_id for _, doc_id in sorted(zip(stored, scores, strict=True), reverse=True))
+
+
+# Measures of ir_measures
+
+
+@cache
+def trec_eval_names() -> dict[str, str]:
+    """What ir_measures computes with pytrec_eval and averages over queries: case-folded name to name."""
+    import ir_measures
+
+    computed = {supported.NAME for supported in ir_measures.pytrec_eval.SUPPORTED_MEASURES}
+    return {
+        name.casefold(): name
+        for name, named in ir_measures.measures.registry.items()
+        if named.NAME in computed and isinstance(named.aggregator(), ir_measures.MeanAgg)
+    }
+
+
+def trec_eval_measure(
+    name: str, written: Mapping[str, str], cutoff: str | None, also: Collection[str] = ()
+) -> Measure:
+    """A measure of ir_measures by its name there; `also` are parameters of ours that an error may suggest.
+
+    Raises UsageError for an unknown parameter or value, and for what pytrec_eval does not compute.
+    """
+    import ir_measures
+
+    named = ir_measures.measures.registry[name]
+    spoken, declared, at = named.__name__, named.SUPPORTED_PARAMS, named.AT_PARAM
+    arguments: dict[str, Any] = dict(named.params)
+    for param, text in {**written, **({} if cutoff is None else {at: cutoff})}.items():
+        if param == at and at not in declared:
+            raise UsageError(f"{spoken} takes no cutoff.", f"write it without @{text}")
+        if param not in declared:
+            raise unknown_param(spoken, param, {*declared, *also} - {at})
+        value = arguments[param] = _literal(text, declared[param].dtype)
+        if not declared[param].validate(value) or (param == "cutoff" and value < 1):
+            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
+    if at in declared and declared[at].required and at not in arguments:
+        raise UsageError(f"{spoken} needs a {at}.", f"write {spoken}@k")
+    exact = type(named)(**arguments)
+    if not ir_measures.pytrec_eval.supports(exact):
+        hint = "use gains={1:1,2:3,3:7}" if "dcg" in arguments else "only what trec_eval has is offered"
+        raise UsageError(f"{exact} is not computed by pytrec_eval.", hint)
+    params = tuple(
+        (param, _spelled(value))
+        for param, value in sorted(arguments.items())
+        if param != at and value != declared[param].default
+    )
+    definition = Definition(
+        spoken, partial(_trec_eval, exact), better="higher", label=spoken, cite="trec_eval"
+    )
+    return Measure(spoken, params, arguments.get(at), definition)
+
+
+def _literal(text: str, kind: type) -> Any:
+    """The value a parameter of ir_measures is written for."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return float(value) if kind is float and isinstance(value, int) else value
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{gain}" for key, gain in sorted(value.items())) + "}"
+    return str(value)
+
+
+def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str, Value]:
+    """As trec_eval has it: 0 without relevant documents, and 0 for a judged query that was not ranked.
+
+    A query without any judgement is in no qrels file, so trec_eval does not speak of it.
+    """
+    import ir_measures
+
+    relevance = dict(judged.candidates.relevance)
+    if not relevance:
+        return {"": Undefined("no_relevant")}
+    if not judged.rankings:
+        return {"": float(exact.DEFAULT)}
+    query_id, n = judged.query_id, len(judged.doc_ids)
+    evaluator = ir_measures.pytrec_eval.evaluator([exact], {query_id: relevance})
+    values = [
+        metric.value
+        for order in judged.orders
+        for metric in evaluator.iter_calc(
+            # strictly falling scores: tied ones would be put in the order of doc_ids
+            {query_id: {judged.doc_ids[place]: float(n - rank) for rank, place in enumerate(order)}}
+        )
+    ]
+    return {"": float(np.mean(values))}
+
+
+# Measures of our own
+
+
+@measure(
+    "nDCG",
+    params={"discount": ("trec",), "ideal": None},
+    better="higher",
+    label="nDCG (TREC Fair)",
+    cite="TREC Fair Ranking 2021, 2022, metric code",
+)
+def trec_fair_ndcg(
+    judged: Judged, cutoff: int | None, discount: str, ideal: int | None
+) -> Mapping[str, Value]:
+    """nDCG of the TREC Fair Ranking track: binary gain, weight w(r) = 1/log2(max(r, 2)).
+
+    Σ_{r ≤ k} w(r) rel(r) / Σ_{r ≤ min(I, R)} w(r), R relevant documents; I is k unless given. Without R:
+    `no_relevant`. The official code rounds weights to 32 bits, so it differs by up to 2e-6.
+    """
+    relevant = sum(grade >= 1 for grade in judged.candidates.relevance.values())
+    if not relevant:
+        return {"": Undefined("no_relevant")}
+    if not judged.rankings:
+        return {"": Undefined("not_ranked")}
+    weights = 1 / np.log2(np.maximum(np.arange(1, max(len(judged.doc_ids), relevant) + 1), 2))
+    gain = np.mean(
+        [weights[: len(order)][:cutoff] @ (judged.grades[order][:cutoff] >= 1) for order in judged.orders]
+    )
+    return {"": float(gain / weights[:relevant][: ideal or cutoff].sum())}
+
+
+@measure("overlap", cutoff="required", better="higher", label="overlap", cite="DELTR, precision at top k")
+def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:
+    """|first k ranked ∩ first k of the reference order| / k [official code: DELTR, "precision at top k"].
+
+    Reference order: relevance falling, then unprotected, protected, no side, then candidate order; on lists
+    drawn in four buckets this is the DELTR order.
+    """
+    if not judged.rankings:
+        return {"": Undefined("not_ranked")}
+    ranks = {Side.UNPROTECTED: 0, Side.PROTECTED: 1, None: 2}
+    sides = np.array([ranks[judged.sides.get(doc_id)] for doc_id in judged.doc_ids])
+    reference = set(np.lexsort((sides, -judged.grades))[:cutoff].tolist())
+    return {
+        "": float(
+            np.mean(
+                [len(reference.intersection(order[:cutoff].tolist())) / cutoff for order in judged.orders]
+            )
+        )
+    }

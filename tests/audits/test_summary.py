@@ -1,0 +1,107 @@
+"""Tidy rows: one per query, then the aggregate; undefined values counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llmfair.audits.summary import aggregate, summarise, undefined_counts
+from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all, parse_measure
+from llmfair.records import Measurement
+from tests.metrics import lettered
+
+RATIO = parse_measure("ExpRatio")
+MEAN_OF_RATIOS = parse_measure("ExpRatio(agg=mean-of-ratios)")
+GEOMETRIC = parse_measure("ExpRatio(agg=geometric)")
+PRECISION = parse_measure("P@20")
+
+
+def column(measure: Measure, *values: Value, variant: str = "neutral", group: str = "") -> Column:
+    return Column(measure, variant, group, {f"q{number}": value for number, value in enumerate(values)})
+
+
+def last(*columns: Column) -> Measurement:
+    return summarise(columns)[-1]
+
+
+def test_rows_of_queries_then_all() -> None:
+    found = summarise([column(PRECISION, 0.5, Undefined("no_relevant"), 0.25)])
+    assert found == [
+        Measurement("q0", "P@20", 0.5, "neutral"),
+        Measurement("q1", "P@20", None, "neutral", reason="no_relevant"),
+        Measurement("q2", "P@20", 0.25, "neutral"),
+        Measurement("all", "P@20", 0.375, "neutral", n=2, reason="too_few_queries"),
+    ]
+
+
+def test_five_queries_have_an_interval() -> None:
+    row = last(column(PRECISION, 0.1, 0.2, 0.3, 0.4, 0.5))
+    assert row.value == pytest.approx(0.3)
+    assert row.low == pytest.approx(0.3 - 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
+    assert row.high == pytest.approx(0.3 + 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
+    assert (row.n, row.reason) == (5, None)
+    wide = summarise([column(PRECISION, 0.1, 0.2, 0.3, 0.4, 0.5)], level=0.99)[-1]
+    assert wide.low is not None
+    assert wide.low < 0
+
+
+def test_each_aggregate_of_ratios() -> None:
+    ratios: list[Value] = [Ratio(1.0, 2.0), Ratio(6.0, 3.0)]
+    assert last(column(RATIO, *ratios)).value == pytest.approx(7 / 5)
+    assert last(column(MEAN_OF_RATIOS, *ratios)).value == pytest.approx((0.5 + 2) / 2)
+    assert last(column(GEOMETRIC, *ratios)).value == pytest.approx(1)
+    assert [row.value for row in summarise([column(RATIO, *ratios)])[:2]] == [0.5, 2.0]
+
+
+def test_zero_sides_count_in_the_ratio_of_means_only() -> None:
+    values: list[Value] = [Ratio(0.0, 1.0, "zero_exposure"), Ratio(3.0, 1.0), Undefined("no_protected")]
+    rows = summarise([column(RATIO, *values)])
+    assert [(row.value, row.reason) for row in rows[:3]] == [
+        (None, "zero_exposure"),
+        (3.0, None),
+        (None, "no_protected"),
+    ]
+    assert (rows[3].value, rows[3].n) == (1.5, 2)
+    for measure in (MEAN_OF_RATIOS, GEOMETRIC):
+        row = last(column(measure, *values))
+        assert row.value == pytest.approx(3)
+        assert row.n == 1
+
+
+def test_nothing_defined_gives_the_most_frequent_reason() -> None:
+    undefined = [Undefined("no_unprotected"), Undefined("no_protected"), Undefined("no_unprotected")]
+    row = last(column(RATIO, *undefined))
+    assert (row.value, row.n, row.reason) == (None, 0, "no_unprotected")
+    tied = last(column(RATIO, *undefined[:2]))
+    assert tied.reason == "no_protected"
+    zero = last(column(RATIO, Ratio(0.0, 1.0, "zero_exposure"), Ratio(0.0, 2.0, "zero_exposure")))
+    assert (zero.value, zero.n, zero.reason) == (None, 0, "zero_exposure")
+    assert aggregate("mean", []) is None
+
+
+def test_groups_and_variants_have_rows_of_their_own() -> None:
+    queries = {"neutral": [lettered("pu")], "female": [lettered("up")]}
+    found = summarise(measure_all([parse_measure("Exposure")], queries))
+    assert [(row.variant, row.group, row.query_id) for row in found] == [
+        (variant, group, query_id)
+        for variant in ("neutral", "female")
+        for group in ("protected", "unprotected")
+        for query_id in ("q", "all")
+    ]
+    assert [row.value for row in found if row.query_id == "q"] == pytest.approx(
+        [1 / np.log(2), 1 / np.log(3), 1 / np.log(3), 1 / np.log(2)]
+    )
+
+
+def test_undefined_queries_are_counted_once_per_reason() -> None:
+    queries = [lettered("uu", "q1"), lettered("--", "q2"), lettered("uu", "q3"), lettered("pu", "q4")]
+    measures = [parse_measure("Exposure"), RATIO, parse_measure("ExpRatio@1"), parse_measure("overlap@1")]
+    columns = measure_all(measures, {"neutral": queries, "female": queries[3:]})
+    assert undefined_counts(columns) == {
+        "Exposure": {"neutral": {"no_group": 1, "no_protected": 2}},
+        "ExpRatio": {"neutral": {"no_group": 1, "no_protected": 2}},
+        "ExpRatio@1": {
+            "neutral": {"no_group": 1, "no_protected": 2, "zero_exposure": 1},
+            "female": {"zero_exposure": 1},
+        },
+    }

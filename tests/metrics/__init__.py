@@ -1,0 +1,51 @@
+"""Builders of measured queries for the tests of measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llmfair.audits.summary import summarise
+from llmfair.metrics.base import Judged, Value, measure_all, parse_measure
+from llmfair.records import Candidates, Document, Measurement, Query, Ranking, Side
+
+LETTERS = {"p": Side.PROTECTED, "u": Side.UNPROTECTED, "-": None}
+
+
+def judged(
+    *rankings: Sequence[str],
+    sides: Mapping[str, str | None] | None = None,
+    candidates: Sequence[str] | None = None,
+    relevance: Mapping[str, int] | None = None,
+    query_id: str = "q",
+) -> Judged:
+    """A query with these runs; `sides` maps doc_id to "protected", "unprotected" or None."""
+    doc_ids = candidates if candidates is not None else (rankings[0] if rankings else ())
+    return Judged(
+        Candidates(Query(query_id, "text"), tuple(map(Document, doc_ids, doc_ids)), relevance or {}),
+        tuple(Ranking(query_id, tuple(ranking)) for ranking in rankings),
+        {doc_id: Side(side) if side else None for doc_id, side in (sides or {}).items()},
+    )
+
+
+def lettered(letters: str, query_id: str = "q", relevant: str = "") -> Judged:
+    """A list ranked as written: p protected, u unprotected, - neither; `relevant`: grades by rank."""
+    doc_ids = [f"d{rank}" for rank in range(len(letters))]
+    sides = dict(zip(doc_ids, (LETTERS[letter] for letter in letters), strict=True))
+    grades = dict(zip(doc_ids, map(int, relevant), strict=False))
+    return judged(doc_ids, sides=sides, relevance=grades, query_id=query_id)
+
+
+def rows(name: str, *queries: Judged) -> dict[tuple[str, str], Measurement]:
+    """A measure's rows of these queries, by (query_id, group), through the public functions."""
+    columns = measure_all([parse_measure(name)], {"neutral": queries})
+    return {(row.query_id, row.group): row for row in summarise(columns)}
+
+
+def value(name: str, query: Judged, group: str = "") -> float | None:
+    """A measure's value of one query."""
+    return rows(name, query)[query.query_id, group].value
+
+
+def raw(name: str, query: Judged) -> Value:
+    """A measure's Value of one query, for measures without groups."""
+    return parse_measure(name).values(query)[""]

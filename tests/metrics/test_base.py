@@ -1,0 +1,226 @@
+"""Names of measures, the completed list, and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmfair import registry
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Definition, Judged, Ratio, Undefined, Value, complete, measure, measure_all
+from llmfair.metrics.base import parse_measure as parse
+from llmfair.metrics.exposure import exposure_ratio
+from llmfair.records import Side
+from tests.metrics import judged, lettered
+
+CHOICES = {
+    "agg": ("ratio-of-means", "mean-of-ratios", "geometric"),
+    "missing": ("append", "zero"),
+    "unknown": ("keep", "unprotected", "close"),
+    "weight": ("log", "top1"),
+    "stratum": ("none", "relevant", "irrelevant"),
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("nDCG@20", "nDCG@20"),
+        ("ndcg@20", "nDCG@20"),
+        ("NDCG@20", "nDCG@20"),
+        ("P@10(rel=2)", "P(rel=2)@10"),
+        ("P(rel=1)@10", "P@10"),
+        ("map", "AP"),
+        ("setrelp", "SetP(relative=True)"),
+        ("IPrec@0.1", "IPrec@0.1"),
+        ("SetF(beta=2)", "SetF(beta=2.0)"),
+        ("nDCG(gains={3: 7, 2: 3})@20", "nDCG(gains={2:3,3:7})@20"),
+        ("nDCG(dcg='log2')@5", "nDCG@5"),
+        ("nDCG@20(ideal=500, discount=trec)", "nDCG(discount=trec,ideal=500)@20"),
+        ("nDCG(discount=trec)", "nDCG(discount=trec)"),
+        ("OVERLAP@20", "overlap@20"),
+        ("exposure(log=2)", "Exposure(log=2)"),
+        ("Exposure(log=e)", "Exposure"),
+        (" expratio ( weight = top1 , agg=geometric ) @ 5 ", "ExpRatio(agg=geometric,weight=top1)@5"),
+        ("ExpRatio(agg=ratio-of-means,missing=append)", "ExpRatio"),
+        ("ExpRatio()", "ExpRatio"),
+    ],
+)
+def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
+    measure = parse(written)
+    assert str(measure) == canonical
+    assert measure == parse(canonical)
+    assert hash(measure) == hash(parse(canonical))
+    assert str(parse(str(measure))) == canonical
+
+
+def test_different_measures_differ() -> None:
+    names = [
+        "ExpRatio",
+        "ExpRatio@5",
+        "ExpRatio@6",
+        "ExpRatio(agg=geometric)",
+        "nDCG@5",
+        "nDCG(discount=trec)@5",
+    ]
+    assert len({parse(name) for name in names}) == len(names)
+    with pytest.raises(FrozenInstanceError):
+        parse("P@5").cutoff = 6  # type: ignore[misc]
+
+
+@given(
+    st.fixed_dictionaries({}, optional={name: st.sampled_from(words) for name, words in CHOICES.items()}),
+    st.none() | st.integers(1, 1000),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+@settings(deadline=None)
+def test_canonical_names_round_trip(
+    params: dict[str, str], cutoff: int | None, last: bool, random: object
+) -> None:
+    written = ",".join(f"{name}={word}" for name, word in params.items())
+    at = "" if cutoff is None else f"@{cutoff}"
+    found = parse(f"EXPRATIO{at}({written})" if last else f"expRatio({written}){at}")
+    assert parse(str(found)) == found
+    assert str(parse(str(found))) == str(found)
+    assert found.cutoff == cutoff
+    assert found.arguments == {name: params.get(name, words[0]) for name, words in CHOICES.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nDGC@20", "Did you mean 'nDCG'?"),
+        ("ExpRation", "Did you mean 'ExpRatio'?"),
+        ("ExpRatio(ag=geometric)", "Did you mean 'agg'?"),
+        ("ExpRatio(control=order)", "no parameter 'control'"),
+        ("ExpRatio(agg=geometrical)", "Did you mean 'geometric'?"),
+        ("ExpRatio(agg=mean)", "agg cannot be 'mean'"),
+        ("ExpRatio@0", "cutoff cannot be '0'"),
+        ("ExpRatio@2.5", "cutoff cannot be '2.5'"),
+        ("nDCG(discont=trec)@20", "Did you mean 'discount'?"),
+        ("nDCG(discount=trek)@20", "Did you mean 'trec'?"),
+        ("nDCG(ideal=500)@20", "needs discount=trec"),
+        ("nDCG(discount=trec,ideal=0)@20", "ideal cannot be '0'"),
+        ("nDCG(discount=trec,gains={1:2})@20", "no parameter 'gains'"),
+        ("nDCG(dcg='exp-log2')@20", "not computed by pytrec_eval"),
+        ("ERR@20", "no measure 'ERR'"),
+        ("NumRet", "no measure 'NumRet'"),
+        ("RR@10", "not computed by pytrec_eval"),
+        ("P(rel=two)@10", "rel cannot be 'two'"),
+        ("P(rle=2)@10", "Did you mean 'rel'?"),
+        ("P@-1", "cutoff cannot be '-1'"),
+        ("P", "needs a cutoff"),
+        ("overlap", "needs a cutoff"),
+        ("Rprec@5", "takes no cutoff"),
+        ("P@5@6", "not a measure"),
+        ("P(rel=1,rel=2)@5", "not a measure"),
+        ("P(rel)@5", "not a measure"),
+        ("", "not a measure"),
+    ],
+)
+def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert says in caught.value.message
+    assert caught.value.hint
+
+
+def test_the_hint_for_exponential_gains_names_gains() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("nDCG(dcg=exp-log2)@20")
+    assert "gains={" in caught.value.hint
+
+
+def test_aggregate_parity_and_scale_come_from_the_definition() -> None:
+    assert parse("P@5").aggregate == "mean"
+    assert parse("ExpRatio").aggregate == "ratio-of-means"
+    assert parse("ExpRatio(agg=geometric)").aggregate == "geometric"
+    assert (exposure_ratio.parity, exposure_ratio.scale, exposure_ratio.better) == (1.0, "log", "parity")
+    assert parse("ExpRatio@5").definition is exposure_ratio
+    assert parse("AP").definition.better == "higher"
+    assert parse("Exposure").definition.label == "mean exposure"
+
+
+def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._found, "measure", dict(registry._found["measure"]))
+
+    @measure("Runs", cutoff="none", params={"of": ("all", "none")})
+    def runs(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value]:
+        return {"": float(len(judged.rankings) if of == "all" else 0)}
+
+    assert isinstance(runs, Definition)
+    assert runs.label == "Runs"
+    columns = measure_all([parse("runs"), parse("Runs(of=none)")], {"neutral": [lettered("pu")]})
+    assert [(str(column.measure), column.values["q"]) for column in columns] == [
+        ("Runs", 1.0),
+        ("Runs(of=none)", 0.0),
+    ]
+    with pytest.raises(UsageError, match="takes no cutoff"):
+        parse("Runs@5")
+
+
+@pytest.mark.parametrize(
+    ("ranked", "candidates", "completed"),
+    [
+        ("cb", "abcd", "cbad"),
+        ("", "abc", "abc"),
+        ("cxbcy", "abc", "cba"),
+        ("aab", "ab", "ab"),
+        ("ba", "", ""),
+    ],
+)
+def test_a_ranking_is_completed(ranked: str, candidates: str, completed: str) -> None:
+    assert "".join(complete(ranked, candidates)) == completed
+
+
+@given(st.lists(st.integers(0, 9).map(str)), st.lists(st.integers(0, 7).map(str), unique=True))
+def test_a_completed_ranking_is_a_permutation_of_the_candidates(
+    ranked: list[str], candidates: list[str]
+) -> None:
+    completed = complete(ranked, candidates)
+    assert sorted(completed) == sorted(candidates)
+    absent = [doc_id for doc_id in candidates if doc_id not in ranked]
+    assert list(completed[len(completed) - len(absent) :]) == absent
+
+
+def test_ratios_keep_their_sides() -> None:
+    assert Ratio(3.0, 2.0).value == 1.5
+    assert Ratio(0.0, 2.0, "zero_exposure").value is None
+
+
+def test_columns_come_in_the_order_asked_with_sorted_queries() -> None:
+    queries = [lettered("pu", "q2"), lettered("up", "q1")]
+    columns = measure_all([parse("Exposure"), parse("ExpRatio")], {"neutral": queries, "female": queries[:1]})
+    assert [(str(c.measure), c.variant, c.group, list(c.values)) for c in columns] == [
+        ("Exposure", "neutral", "protected", ["q1", "q2"]),
+        ("Exposure", "neutral", "unprotected", ["q1", "q2"]),
+        ("Exposure", "female", "protected", ["q2"]),
+        ("Exposure", "female", "unprotected", ["q2"]),
+        ("ExpRatio", "neutral", "", ["q1", "q2"]),
+        ("ExpRatio", "female", "", ["q2"]),
+    ]
+
+
+def test_a_query_twice_or_a_value_that_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="twice"):
+        measure_all([parse("ExpRatio")], {"neutral": [lettered("pu"), lettered("up")]})
+    monkeypatch.setitem(registry._found, "measure", dict(registry._found["measure"]))
+
+    @measure("Endless")
+    def endless(judged: Judged, cutoff: int | None) -> Mapping[str, Value]:
+        return {"": Undefined("no_group"), "a": float("inf")}
+
+    with pytest.raises(ValueError, match="not finite"):
+        measure_all([parse("Endless")], {"neutral": [lettered("pu")]})
+
+
+def test_absent_sides_and_relevance_read_as_none_and_zero() -> None:
+    query = judged("abc", sides={"a": "protected"}, relevance={"b": 2, "z": 1})
+    assert query.on_side(None).tolist() == [False, True, True]
+    assert query.on_side(Side.PROTECTED).tolist() == [True, False, False]
+    assert query.grades.tolist() == [0, 2, 0]

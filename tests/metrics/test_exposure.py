@@ -1,0 +1,406 @@
+"""Mean exposures of the two sides, their ratio, and its reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmfair.audits.summary import reach as aggregated_reach
+from llmfair.metrics.base import Judged, Ratio, Undefined, complete, parse_measure
+from llmfair.metrics.exposure import position_weights, reach
+from llmfair.records import Candidates, Document, Query, Ranking, Side
+from tests.metrics import judged, lettered, raw, rows, value
+from tests.shared import vectors
+
+V = 1 / np.log(np.arange(2, 40))
+"""v_1, v_2, … in natural logarithms."""
+
+
+def queries_of(case: dict[str, Any]) -> list[Judged]:
+    """The queries of a reference case, whichever of its shapes it has."""
+    given = case["input"]
+    if "queries" in given:
+        return [
+            judged(query["ranking"], sides=query["group_of"], query_id=query_id)
+            for query_id, query in given["queries"].items()
+        ]
+    if "rankings" in given:
+        return [judged(*given["rankings"], sides=given["group_of"], candidates=given["candidates"])]
+    if "ranking_returned" in given:
+        candidates = given["candidates_in_input_order"]
+        return [judged(given["ranking_returned"], sides=given["group_of"], candidates=candidates)]
+    return [judged(given["ranking"], sides=given["group_of"])]
+
+
+def absent_side(case: dict[str, Any]) -> str | None:
+    counts = case["expected"].get("n_protected", 1), case["expected"].get("n_unprotected", 1)
+    return {(0, 0): "no_group", (0, 1): "no_protected", (1, 0): "no_unprotected"}.get(
+        (min(counts[0], 1), min(counts[1], 1))
+    )
+
+
+def test_reference_figures_by_their_names() -> None:
+    reference = vectors("exposure_ratio")
+    tolerance = reference["meta"]["tolerance_abs"]
+    seen = set()
+    for case in reference["cases"]:
+        queries = queries_of(case)
+        for key, described in reference["meta"]["names"].items():
+            if key not in case["expected"] or "not a measure" in described:
+                continue
+            name, _, rest = described.partition(" ")
+            group = rest.removeprefix("group=") if "group=" in rest else ""
+            row = rows(name, *queries)[queries[0].query_id if len(queries) == 1 else "all", group]
+            seen.add(key)
+            expected = case["expected"][key]
+            assert row.value == (None if expected is None else pytest.approx(expected, abs=tolerance)), (
+                case["id"],
+                key,
+            )
+            if expected is None:
+                reason = (
+                    case["expected"].get(f"{key}_undefined_reason") or absent_side(case) or "zero_exposure"
+                )
+                assert row.reason == reason, (case["id"], key)
+    assert seen == {key for key, text in reference["meta"]["names"].items() if "not a measure" not in text}
+
+
+def test_reference_figures_of_lists_and_runs() -> None:
+    reference = vectors("exposure_ratio")
+    tolerance = reference["meta"]["tolerance_abs"]
+    counted = 0
+    for case in reference["cases"]:
+        expected, queries = case["expected"], queries_of(case)
+        for base, name in (("ln", "Exposure"), ("log2", "Exposure(log=2)")):
+            for side in Side:
+                if f"{side}_mean_exposure_{base}" in expected:
+                    figure = expected[f"{side}_mean_exposure_{base}"]
+                    got = value(name, queries[0], side)
+                    assert got == (None if figure is None else pytest.approx(figure, abs=tolerance)), case[
+                        "id"
+                    ]
+                    counted += 1
+        if expected.get("top1_protected_mean_exposure_ln") is not None and not absent_side(case):
+            top = raw("ExpRatio(weight=top1)", queries[0])
+            assert isinstance(top, Ratio)
+            assert top.numerator == pytest.approx(expected["top1_protected_mean_exposure_ln"], abs=tolerance)
+            assert top.denominator == pytest.approx(
+                expected["top1_unprotected_mean_exposure_ln"], abs=tolerance
+            )
+            assert top.reason == "zero_exposure"
+            assert raw("ExpRatio@1", queries[0]) == top
+            counted += 1
+        if "completed_ranking" in expected:
+            given = case["input"]
+            completed = complete(given["ranking_returned"], given["candidates_in_input_order"])
+            assert list(completed) == expected["completed_ranking"]
+            counted += 1
+        if "ratio_of_expected_exposures" in expected:
+            ratio = value("ExpRatio", queries[0])
+            assert ratio == pytest.approx(expected["ratio_of_expected_exposures"], abs=tolerance), case["id"]
+            for side in Side:
+                members = [
+                    figure
+                    for doc_id, figure in expected["expected_exposure_ln"].items()
+                    if case["input"]["group_of"][doc_id] == side
+                ]
+                assert value("Exposure", queries[0], side) == pytest.approx(np.mean(members), abs=tolerance)
+            single = [value("ExpRatio", replace(queries[0], rankings=(r,))) for r in queries[0].rankings]
+            mean = np.mean([ratio for ratio in single if ratio is not None])
+            assert mean == pytest.approx(expected["mean_of_per_sample_ratios_NOT_the_metric"], abs=tolerance)
+            assert mean != pytest.approx(ratio, abs=1e-3)
+            counted += 1
+        if "per_query_ratio" in expected:
+            found = rows("ExpRatio(agg=mean-of-ratios)", *queries)
+            for query_id, figure in expected["per_query_ratio"].items():
+                row = found[query_id, ""]
+                assert row.value == (None if figure is None else pytest.approx(figure, abs=tolerance)), case[
+                    "id"
+                ]
+                assert (row.reason is None) == (figure is not None)
+            assert found["all", ""].n == expected["n_defined"]
+            counted += 1
+    assert counted > 100
+
+
+def test_position_weights_of_the_reference() -> None:
+    for constants in vectors("planted_bias")["exposure_constants"]:
+        weights = position_weights(constants["N"])
+        assert weights.sum() == pytest.approx(constants["sum_v"], rel=1e-9)
+        assert weights.mean() == pytest.approx(constants["mean_v"], rel=1e-9)
+        assert weights.var() / weights.mean() ** 2 == pytest.approx(constants["cv2_v"], rel=1e-9)
+
+
+def test_reach_of_the_reference() -> None:
+    for case in vectors("planted_bias")["attainable_ratio"]:
+        low, high = reach(case["N"], case["n_protected"], case["N"] - case["n_protected"])
+        assert isinstance(low, Ratio)
+        assert isinstance(high, Ratio)
+        assert low.value == pytest.approx(case["min"], rel=1e-9)
+        assert high.value == pytest.approx(case["max"], rel=1e-9)
+
+
+def test_two_documents_protected_first() -> None:
+    assert value("ExpRatio", lettered("pu")) == pytest.approx(1.5849625, abs=1e-7)
+    assert value("ExpRatio", lettered("up")) == pytest.approx(1 / 1.5849625, abs=1e-7)
+    assert value("Exposure", lettered("pu"), "protected") == pytest.approx(1 / np.log(2))
+    assert value("Exposure(log=2)", lettered("pu"), "unprotected") == pytest.approx(np.log(2) / np.log(3))
+
+
+def test_a_random_order_of_4_and_4_averages_above_1_unless_means_are_divided() -> None:
+    # every assignment of the sides once: the mean of ratios is biased, the ratio of means is not
+    masks = [mask for mask in range(256) if bin(mask).count("1") == 4]
+    lists = [lettered("".join("pu"[mask >> i & 1] for i in range(8)), f"q{mask:03}") for mask in masks]
+    assert rows("ExpRatio(agg=mean-of-ratios)", *lists)["all", ""].value == pytest.approx(1.0563, abs=5e-5)
+    assert rows("ExpRatio", *lists)["all", ""].value == pytest.approx(1, abs=1e-12)
+    assert rows("ExpRatio(agg=geometric)", *lists)["all", ""].value == pytest.approx(1, abs=1e-12)
+
+
+def test_cutoff_counts_the_first_ranks_only() -> None:
+    query = lettered("pupu")
+    assert value("ExpRatio@2", query) == pytest.approx(V[0] / V[1])
+    assert value("ExpRatio@3", query) == pytest.approx((V[0] + V[2]) / V[1])
+    assert value("ExpRatio@99", query) == value("ExpRatio", query)
+    assert value("Exposure@2", query, "protected") == pytest.approx(V[0] / 2)
+
+
+def test_documents_without_side() -> None:
+    query = lettered("-p-u")
+    assert value("ExpRatio", query) == pytest.approx(V[1] / V[3])
+    assert value("ExpRatio(unknown=unprotected)", query) == pytest.approx(V[1] / ((V[0] + V[2] + V[3]) / 3))
+    assert value("ExpRatio(unknown=close)", query) == pytest.approx(V[0] / V[1])
+
+
+def test_missing_documents_get_nothing_or_follow() -> None:
+    query = judged("cb", sides={"a": "protected", "b": "protected", "c": "unprotected"}, candidates="abc")
+    assert value("ExpRatio", query) == pytest.approx((V[1] + V[2]) / 2 / V[0])
+    assert value("ExpRatio(missing=zero)", query) == pytest.approx(V[1] / 2 / V[0])
+    assert value("ExpRatio(missing=zero,unknown=close)@1", query) is None
+
+
+def test_strata_keep_the_ranks_of_the_whole_list() -> None:
+    query = lettered("pupu", relevant="0120")
+    assert value("ExpRatio(stratum=relevant)", query) == pytest.approx(V[2] / V[1])
+    assert value("ExpRatio(stratum=irrelevant)", query) == pytest.approx(V[0] / V[3])
+    lacking = lettered("pupu", relevant="1000")
+    assert rows("ExpRatio(stratum=relevant)", lacking)["q", ""].reason == "no_unprotected"
+
+
+def test_exposures_are_averaged_over_runs_before_the_ratio() -> None:
+    query = judged("ab", "ba", "ba", sides={"a": "protected", "b": "unprotected"}, candidates="ab")
+    assert value("ExpRatio", query) == pytest.approx((V[0] + 2 * V[1]) / (2 * V[0] + V[1]))
+    assert value("Exposure", query, "protected") == pytest.approx((V[0] + 2 * V[1]) / 3)
+    assert value("ExpRatio(weight=top1)", query) == pytest.approx(1 / 2)
+
+
+def test_top1_takes_the_softmax_of_log_weights() -> None:
+    documents = tuple(Document(doc_id, doc_id) for doc_id in "abcd")
+    sides = {"a": Side.PROTECTED, "b": Side.UNPROTECTED, "c": Side.UNPROTECTED, "d": Side.PROTECTED}
+    ranking = Ranking("q", ("b", "a", "c", "a"), (-1000.0, -1001.0, -1002.0, 5.0))
+    query = Judged(Candidates(Query("q", ""), documents, {}), (ranking,), sides, log_weights=True)
+    chances = np.exp([0.0, -1.0, -2.0]) / np.exp([0.0, -1.0, -2.0]).sum()
+    ratio = raw("ExpRatio(weight=top1)", query)
+    assert isinstance(ratio, Ratio)
+    assert ratio.numerator == pytest.approx(chances[1] / 2 / np.log(2))
+    assert ratio.denominator == pytest.approx((chances[0] + chances[2]) / 2 / np.log(2))
+    assert raw("ExpRatio(weight=top1)", replace(query, log_weights=False)) == raw("ExpRatio@1", query)
+    empty = replace(query, rankings=(Ranking("q", (), ()),))
+    assert raw("ExpRatio(weight=top1)", empty) == Ratio(0.0, 0.0, "zero_exposure")
+
+
+@pytest.mark.parametrize(
+    ("letters", "reason"),
+    [("uu-", "no_protected"), ("pp-", "no_unprotected"), ("---", "no_group"), ("", "no_group")],
+)
+def test_a_side_without_documents_is_undefined(letters: str, reason: str) -> None:
+    row = rows("ExpRatio", lettered(letters))["q", ""]
+    assert (row.value, row.reason) == (None, reason)
+    sides = rows("Exposure", lettered(letters))
+    for side, letter in (("protected", "p"), ("unprotected", "u")):
+        expected = (None, reason) if letter not in letters else (sides["q", side].value, None)
+        assert (sides["q", side].value, sides["q", side].reason) == expected
+    assert reach(len(letters), letters.count("p"), letters.count("u")) == (
+        Undefined(reason),
+        Undefined(reason),
+    )
+
+
+def test_an_unranked_query_is_undefined() -> None:
+    query = judged(candidates="ab", sides={"a": "protected", "b": "unprotected"})
+    assert rows("ExpRatio", query)["q", ""].reason == "not_ranked"
+    assert rows("Exposure", query)["q", "protected"].reason == "not_ranked"
+
+
+def test_a_query_with_zero_exposure_stays_in_the_ratio_of_means() -> None:
+    queries = [lettered("pu", "q1"), lettered("up", "q2"), lettered("up", "q3")]
+    found = rows("ExpRatio@1", *queries)
+    assert [found[f"q{i}", ""].reason for i in (1, 2, 3)] == ["zero_exposure"] * 3
+    assert found["all", ""].value == pytest.approx(1 / 2)
+    assert found["all", ""].n == 3
+    other = rows("ExpRatio(agg=mean-of-ratios)@1", *queries)["all", ""]
+    assert (other.value, other.n, other.reason) == (None, 0, "zero_exposure")
+
+
+# Properties
+
+LETTERS = st.text("pu-", min_size=1, max_size=12)
+LISTS = st.lists(LETTERS, min_size=1, max_size=6)
+NAMES = st.sampled_from(
+    [
+        "ExpRatio",
+        "ExpRatio@3",
+        "ExpRatio(agg=geometric)",
+        "ExpRatio(unknown=close)",
+        "ExpRatio(weight=top1)",
+        "ExpRatio(stratum=relevant)",
+        "ExpRatio(stratum=irrelevant)@4",
+        "ExpRatio(missing=zero)",
+    ]
+)
+
+
+@st.composite
+def judged_queries(draw: Callable[..., Any]) -> list[Judged]:
+    """Queries with up to three runs, incomplete and with repeated ids, graded relevance, unknown sides."""
+    queries = []
+    for number, letters in enumerate(draw(LISTS)):
+        doc_ids = [f"d{i}" for i in range(len(letters))]
+        runs = draw(st.lists(st.lists(st.sampled_from([*doc_ids, "x"]), max_size=14), min_size=1, max_size=3))
+        words = {"p": "protected", "u": "unprotected", "-": None}
+        queries.append(
+            judged(
+                *runs,
+                candidates=doc_ids,
+                sides={doc_id: words[letter] for doc_id, letter in zip(doc_ids, letters, strict=True)},
+                relevance={doc_id: draw(st.integers(0, 2)) for doc_id in doc_ids},
+                query_id=f"q{number}",
+            )
+        )
+    return queries
+
+
+def swapped(query: Judged) -> Judged:
+    other = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED, None: None}
+    return replace(query, sides={doc_id: other[side] for doc_id, side in query.sides.items()})
+
+
+@given(judged_queries(), NAMES)
+@settings(deadline=None)
+def test_swapping_the_sides_inverts_ratios_and_intervals_or_keeps_none(
+    queries: list[Judged], name: str
+) -> None:
+    before, after = rows(name, *queries), rows(name, *map(swapped, queries))
+    assert before.keys() == after.keys()
+    for key, row in before.items():
+        opposite = after[key]
+        if row.value is None:
+            assert opposite.value is None
+        else:
+            assert opposite.value is not None
+            assert row.value * opposite.value == pytest.approx(1)
+        if row.low is not None and row.high is not None:
+            assert opposite.low is not None
+            assert opposite.high is not None
+            assert row.low * opposite.high == pytest.approx(1)
+            assert row.high * opposite.low == pytest.approx(1)
+        assert row.n == opposite.n
+
+
+def renamed(query: Judged) -> Judged:
+    def name(doc_id: str) -> str:
+        return f"{7 - int(doc_id[1:])}{doc_id}" if doc_id != "x" else "y"
+
+    candidates = Candidates(
+        query.candidates.query,
+        tuple(Document(name(document.doc_id), "") for document in query.candidates.documents),
+        {name(doc_id): grade for doc_id, grade in query.candidates.relevance.items()},
+    )
+    rankings = tuple(
+        replace(ranking, doc_ids=tuple(map(name, ranking.doc_ids))) for ranking in query.rankings
+    )
+    return Judged(candidates, rankings, {name(doc_id): side for doc_id, side in query.sides.items()})
+
+
+@given(
+    judged_queries(),
+    st.sampled_from(
+        ["ExpRatio", "ExpRatio(weight=top1)", "Exposure", "overlap@3", "P@3", "nDCG(discount=trec)@3"]
+    ),
+)
+@settings(deadline=None)
+def test_names_of_documents_and_the_order_of_queries_change_nothing(queries: list[Judged], name: str) -> None:
+    assert rows(name, *queries) == rows(name, *map(renamed, reversed(queries)))
+
+
+@given(LETTERS, st.randoms(use_true_random=False), st.none() | st.integers(1, 14), NAMES)
+@settings(deadline=None)
+def test_ratios_lie_within_reach_and_attain_it(
+    letters: str, random: Any, cutoff: int | None, name: str
+) -> None:
+    measure = parse_measure(name if cutoff is None or "@" in name else f"{name}@{cutoff}")
+    grades = "".join(random.choice("012") for _ in letters)
+    documents = list(zip(letters, grades, strict=True))
+    random.shuffle(documents)
+
+    def listed(documents: list[tuple[str, str]]) -> Ratio | Undefined:
+        letters, grades = ("".join(column) for column in zip(*documents, strict=True))
+        found = raw(str(measure), lettered(letters, relevant=grades))
+        assert not isinstance(found, float)
+        return found
+
+    params = measure.arguments
+
+    def preferred(document: tuple[str, str]) -> int:
+        inside = {"relevant": document[1] != "0", "irrelevant": document[1] == "0"}.get(
+            str(params["stratum"]), True
+        )
+        return "p-u".index(document[0]) if inside else 1
+
+    any_order = listed(documents)
+    low, high = (
+        listed(sorted(documents, key=preferred, reverse=True)),
+        listed(sorted(documents, key=preferred)),
+    )
+    bounds = measure.reach(lettered(letters, relevant=grades))
+    assert bounds is not None
+    for end, extreme in zip(bounds, (low, high), strict=True):
+        if isinstance(end, Undefined) or isinstance(extreme, Undefined):
+            assert end == extreme
+        else:
+            assert isinstance(end, Ratio)
+            assert end.reason == extreme.reason
+            assert (end.numerator, end.denominator) == pytest.approx((extreme.numerator, extreme.denominator))
+    if isinstance(any_order, Ratio) and isinstance(low, Ratio) and isinstance(high, Ratio):
+        assert low.numerator - 1e-9 <= any_order.numerator <= high.numerator + 1e-9
+        assert high.denominator - 1e-9 <= any_order.denominator <= low.denominator + 1e-9
+
+
+@given(judged_queries(), st.sampled_from(["ratio-of-means", "mean-of-ratios", "geometric"]))
+@settings(deadline=None)
+def test_aggregates_lie_within_the_aggregated_reach(queries: list[Judged], agg: str) -> None:
+    name = f"ExpRatio(agg={agg})"
+    bounds, row = aggregated_reach(parse_measure(name), queries), rows(name, *queries)["all", ""]
+    if row.value is None:
+        assert bounds is None
+    else:
+        assert bounds is not None
+        assert bounds[0] - 1e-9 <= row.value <= bounds[1] + 1e-9
+
+
+@given(LETTERS, st.sampled_from(["ExpRatio", "ExpRatio@3", "ExpRatio(unknown=close)", "Exposure"]))
+@settings(deadline=None)
+def test_a_document_without_side_at_the_end_changes_nothing(letters: str, name: str) -> None:
+    assert rows(name, lettered(letters)) == rows(name, lettered(letters + "-"))
+
+
+def test_published_reach_of_lists_of_200() -> None:
+    for protected, low, high in ((21, 0.7372, 2.2473), (40, 0.7236, 1.8698), (100, 0.6629, 1.5086)):
+        ends = reach(200, protected, 200 - protected)
+        assert [end.value for end in ends if isinstance(end, Ratio)] == pytest.approx([low, high], abs=5e-5)
+    assert aggregated_reach(parse_measure("P@5"), [lettered("pu")]) is None

@@ -1,0 +1,175 @@
+"""P, nDCG and the rest of ir_measures; the nDCG of TREC Fair; overlap."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmfair.metrics.utility import trec_order
+from llmfair.trec import qrels_lines, run_lines
+from tests.metrics import judged, raw, rows, value
+from tests.shared import realdata, vectors
+
+
+def judged_run(qrels: dict[str, dict[str, int]], run: dict[str, dict[str, float]]) -> list[Any]:
+    """A run as it stands: every query of the run or of the qrels."""
+    orders = {query_id: trec_order(scores) for query_id, scores in run.items()}
+    return [
+        judged(
+            *([orders[query_id]] if query_id in orders else []),
+            relevance=qrels.get(query_id, {}),
+            query_id=query_id,
+        )
+        for query_id in {**run, **qrels}
+    ]
+
+
+def test_reference_figures_of_ir_measures_and_trec_fair() -> None:
+    reference = vectors("p_at_k_ndcg")
+    cases = [case for case in reference["cases"] if "qrels" in case["input"]]
+    tolerance = reference["meta"]["tolerance_abs"]
+    names = reference["meta"]["names"]
+    assert cases
+    for case in cases:
+        queries = judged_run(case["input"]["qrels"], case["input"]["run"])
+        for name, mean in case["expected"]["aggregate"].items():
+            found = rows(name, *queries)
+            assert found["all", ""].value == pytest.approx(mean, abs=tolerance), (case["id"], name)
+            for query_id, expected in case["expected"]["per_query"].items():
+                row = found[query_id, ""]
+                assert row.value == pytest.approx(expected[name], abs=tolerance), (case["id"], name, query_id)
+        for key, name in names.items():
+            found = rows(name, *queries)
+            for query_id, expected in case["expected"][key].items():
+                row = found[query_id, ""]
+                assert row.value == pytest.approx(expected, abs=tolerance), (case["id"], name, query_id)
+                assert (row.value is None) == (row.reason == "no_relevant")
+
+
+def test_reference_figures_of_overlap() -> None:
+    reference = vectors("p_at_k_ndcg")
+    cases = [case for case in reference["cases"] if "overlap_at_k" in case["tags"]]
+    assert cases
+    for case in cases:
+        query = judged(case["input"]["predicted_ranking"], candidates=case["input"]["ground_truth_ranking"])
+        for name, expected in case["expected"].items():
+            assert value(name, query) == pytest.approx(expected, abs=1e-12), (case["id"], name)
+
+
+def test_official_ndcg_of_both_tracks_on_real_lists() -> None:
+    lines = realdata("golden/awrf_official_code_outputs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 88
+    for line in lines:
+        row = json.loads(line)
+        query = judged(
+            [str(page) for page in row["ranking"]], relevance={str(page): 1 for page in row["relevant"]}
+        )
+        for year, ideal in ((2021, 1000), (2022, 500)):
+            expected = row["official"][f"ndcg_{year}"]
+            got = value(f"nDCG(discount=trec,ideal={ideal})", query)
+            assert got == pytest.approx(expected, abs=2e-6), (row["topic_id"], row["dim"], year)
+
+
+def test_trec_order_breaks_ties_as_trec_eval_does() -> None:
+    assert trec_order({"a": 1.0, "b": 2.0, "c": 1.0}) == ("b", "c", "a")
+    assert trec_order({"a": 1.000000001, "b": 1.0}) == ("b", "a")
+    assert trec_order({"d9": 0.0, "d10": 0.0}) == ("d9", "d10")
+    assert trec_order({"a": 1e300, "b": 1e200, "c": -1e300}) == ("b", "a", "c")
+    assert trec_order({}) == ()
+
+
+@given(
+    st.dictionaries(st.text("abcd", min_size=1, max_size=3), st.integers(0, 3).map(float), min_size=1),
+    st.data(),
+)
+@settings(deadline=None)
+def test_ir_measures_reads_the_same_order_in_a_run_with_ties(
+    scores: dict[str, float], data: st.DataObject
+) -> None:
+    relevance = {doc_id: data.draw(st.integers(0, 2)) for doc_id in scores}
+    query = judged(trec_order(scores), relevance=relevance)
+    for theirs in (ir_measures.P @ 2, ir_measures.nDCG, ir_measures.nDCG @ 3, ir_measures.AP, ir_measures.RR):
+        expected = ir_measures.pytrec_eval.calc_aggregate([theirs], {"q": relevance}, {"q": scores})[theirs]
+        assert value(str(theirs), query) == pytest.approx(expected, abs=1e-12)
+
+
+def test_ir_measures_agrees_on_the_files_we_write() -> None:
+    rng = np.random.default_rng(3)
+    doc_ids = [f"d{number}" for number in range(30)]
+    queries = [
+        judged(
+            [doc_ids[place] for place in rng.permutation(30)],
+            relevance={doc_id: int(rng.integers(0, 3)) for doc_id in doc_ids},
+            query_id=f"q{number}",
+        )
+        for number in range(5)
+    ]
+    queries.append(judged(candidates=doc_ids, relevance={"d1": 1}, query_id="unranked"))
+    queries.append(judged(doc_ids, relevance={"d1": 0}, query_id="nothing"))
+    queries.append(judged(doc_ids, query_id="unjudged"))
+    run = "".join(run_lines([ranking for query in queries for ranking in query.rankings], "tag"))
+    qrels = "".join(qrels_lines({query.query_id: query.candidates.relevance for query in queries}))
+    read_qrels: Any = ir_measures.read_trec_qrels
+    read_run: Any = ir_measures.read_trec_run
+    for theirs in (ir_measures.P @ 20, ir_measures.nDCG @ 20, ir_measures.AP, ir_measures.P(rel=2) @ 10):
+        expected = ir_measures.calc_aggregate([theirs], read_qrels(qrels), read_run(run))[theirs]
+        found = rows(str(theirs), *queries)
+        assert found["all", ""].value == pytest.approx(expected, abs=1e-12)
+        assert found["all", ""].n == 7
+        assert found["unranked", ""].value == 0
+        assert found["unjudged", ""].reason == "no_relevant"
+
+
+def test_utility_is_the_mean_over_runs_of_completed_lists() -> None:
+    query = judged("ab", "ca", candidates="abc", relevance={"a": 1, "c": 1})
+    assert value("P@1", query) == 1.0
+    assert value("P@2", query) == pytest.approx((1 / 2 + 2 / 2) / 2)
+    assert value("P@3", query) == pytest.approx(2 / 3)
+    assert value("P@20", query) == pytest.approx(2 / 20)
+
+
+def test_trec_fair_ndcg_by_hand() -> None:
+    query = judged("abcd", relevance={"b": 1, "c": 2, "z": 1})
+    ranks_2_and_3 = 1 + 1 / np.log2(3)
+    assert value("nDCG(discount=trec)", query) == pytest.approx(ranks_2_and_3 / (2 + 1 / np.log2(3)))
+    assert value("nDCG(discount=trec)@2", query) == pytest.approx(1 / 2)
+    assert value("nDCG(discount=trec,ideal=3)@2", query) == pytest.approx(1 / (2 + 1 / np.log2(3)))
+    assert value("nDCG(discount=trec,ideal=1)", query) == pytest.approx(ranks_2_and_3)
+
+
+def test_the_first_two_ranks_weigh_the_same_in_trec_fair_ndcg() -> None:
+    first, second = judged("ab", relevance={"a": 1}), judged("ab", relevance={"b": 1})
+    assert value("nDCG(discount=trec)@2", first) == value("nDCG(discount=trec)@2", second) == 1
+    assert value("nDCG@2", second) == pytest.approx(1 / np.log2(3))
+
+
+def test_undefined_utility_has_a_reason() -> None:
+    nothing = judged("ab", relevance={"a": 0, "b": -1})
+    assert rows("nDCG(discount=trec)@2", nothing)["q", ""].reason == "no_relevant"
+    assert value("nDCG@2", nothing) == 0
+    unranked = judged(candidates="ab", relevance={"a": 1})
+    assert rows("nDCG(discount=trec)@2", unranked)["q", ""].reason == "not_ranked"
+    assert rows("overlap@2", unranked)["q", ""].reason == "not_ranked"
+
+
+def test_overlap_reference_is_relevance_then_unprotected_then_protected_then_candidate_order() -> None:
+    sides = {"a": None, "b": "protected", "c": "unprotected", "d": "protected", "e": "unprotected"}
+    relevance = {"d": 1, "e": 1}
+    reference = "edcba"
+    for k in range(1, 6):
+        top = judged(reference[:k], candidates="abcde", sides=sides, relevance=relevance)
+        assert value(f"overlap@{k}", top) == 1
+    last = judged("abcde", sides=sides, relevance=relevance)
+    assert [value(f"overlap@{k}", last) for k in (1, 2, 3, 4, 5, 10)] == [0, 0, 1 / 3, 3 / 4, 1, 1 / 2]
+    tied = judged("ba", candidates="ab", sides={"a": "protected", "b": "protected"})
+    assert value("overlap@1", tied) == 0
+
+
+def test_overlap_is_the_mean_over_runs() -> None:
+    assert raw("overlap@1", judged("ab", "ba", "ba", candidates="ab")) == pytest.approx(1 / 3)

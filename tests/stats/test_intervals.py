@@ -1,0 +1,141 @@
+"""Aggregates over queries and their intervals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmfair.stats.intervals import (
+    Estimate,
+    geometric_mean,
+    mean,
+    ratio_of_means,
+    ratio_scores,
+    standard_error,
+)
+from tests.shared import vectors
+
+# t_{.975} of published tables, by degrees of freedom
+T = {4: 2.776445, 5: 2.570582, 43: 2.016692}
+
+
+def test_mean_with_the_t_interval_by_hand() -> None:
+    # mean 3, s² = 2.5, s/√5 = .7071068
+    found = mean([1, 2, 3, 4, 5])
+    assert found.value == 3
+    assert (found.low, found.high) == pytest.approx((3 - T[4] * 0.5**0.5, 3 + T[4] * 0.5**0.5), abs=1e-6)
+    assert (found.n, found.reason) == (5, None)
+
+
+def test_geometric_mean_by_hand() -> None:
+    found = geometric_mean([1, 2, 4, 8, 16])
+    half = T[4] * np.log(2) * 0.5**0.5
+    assert found.value == pytest.approx(4)
+    assert (found.low, found.high) == pytest.approx((4 * np.exp(-half), 4 * np.exp(half)), rel=1e-6)
+
+
+def test_ratio_of_means_by_hand() -> None:
+    # Σa = 15, Σb = 10: d_q = q/15 − 1/5 for q = 1..5, so Σd² = 10/225 and V = 5/4 · 10/225
+    found = ratio_of_means([1, 2, 3, 4, 5], [2, 2, 2, 2, 2])
+    half = T[4] * (5 / 4 * 10 / 225) ** 0.5
+    assert found.value == pytest.approx(1.5)
+    assert (found.low, found.high) == pytest.approx((1.5 * np.exp(-half), 1.5 * np.exp(half)), rel=1e-6)
+
+
+def test_query_standard_error_of_the_reference() -> None:
+    golden = vectors("planted_bias")["golden_repeats"]
+    protected, unprotected = (np.mean(golden[f"final_E{side}"], axis=0) for side in (1, 0))
+    error = standard_error(ratio_scores(protected, unprotected))
+    assert error == pytest.approx(golden["plain"]["se_query"], rel=1e-12)
+    estimate = ratio_of_means(protected, unprotected)
+    assert np.log(estimate.value) == pytest.approx(golden["plain"]["log_ratio"], rel=1e-12)
+    assert estimate.reason == "too_few_queries"
+
+
+AGGREGATES: list[Callable[..., Estimate]] = [
+    mean,
+    geometric_mean,
+    lambda values, level=0.95: ratio_of_means(values, np.ones(len(values)), level),
+]
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("queries", [1, 4])
+def test_few_queries_have_a_value_without_interval(aggregate: Callable[..., Estimate], queries: int) -> None:
+    found = aggregate([2.0] * queries)
+    assert found.value == pytest.approx(2)
+    assert (found.low, found.high, found.n, found.reason) == (None, None, queries, "too_few_queries")
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")], [[1.0, 2.0]]])
+def test_what_is_not_a_number_per_query_is_refused(
+    aggregate: Callable[..., Estimate], values: list[float]
+) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        aggregate(values)
+
+
+def test_impossible_ratios_are_refused() -> None:
+    with pytest.raises(ValueError, match="not all 0"):
+        ratio_of_means([0, 0], [1, 2])
+    with pytest.raises(ValueError, match="not negative"):
+        ratio_of_means([1, 2], [1, -1])
+    with pytest.raises(ValueError, match="2 numerators and 1 denominators"):
+        ratio_of_means([1, 2], [1])
+    with pytest.raises(ValueError, match="positive"):
+        geometric_mean([1, 0])
+    with pytest.raises(ValueError, match="level"):
+        mean([1, 2], level=95)
+
+
+def test_a_query_with_one_zero_side_counts() -> None:
+    found = ratio_of_means([1, 0, 1, 1, 1], [1, 1, 0, 1, 1])
+    assert (found.value, found.n) == (1, 5)
+    assert found.low is not None
+    assert found.low < 1
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=5, max_size=30), st.data())
+def test_swapping_sides_inverts_the_ratio_of_means(numerators: list[float], data: st.DataObject) -> None:
+    size = len(numerators)
+    denominators = data.draw(st.lists(st.floats(0.1, 10), min_size=size, max_size=size))
+    found, opposite = ratio_of_means(numerators, denominators), ratio_of_means(denominators, numerators)
+    assert None not in (found.low, found.high, opposite.low, opposite.high)
+    ends = np.array([found.value, found.low, found.high], float)
+    assert ends * np.array([opposite.value, opposite.high, opposite.low], float) == pytest.approx(1)
+    assert ratio_scores(numerators, denominators).sum() == pytest.approx(0, abs=1e-12)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=5, max_size=30))
+def test_a_higher_level_gives_a_wider_interval(values: list[float]) -> None:
+    for aggregate in AGGREGATES:
+        narrow, wide = aggregate(values, level=0.8), aggregate(values, level=0.99)
+        assert None not in (narrow.low, narrow.high, wide.low, wide.high)
+        assert wide.low <= narrow.low <= narrow.value * (1 + 1e-9)  # type: ignore[operator]
+        assert narrow.value * (1 - 1e-9) <= narrow.high <= wide.high  # type: ignore[operator]
+
+
+def test_intervals_cover_the_truth() -> None:
+    rng = np.random.default_rng(7)
+    truth, covered, sims = 0.9, 0, 1500
+    for _ in range(sims):
+        level = rng.normal(1, 0.1, 44)
+        found = ratio_of_means(
+            truth * level * np.exp(rng.normal(0, 0.1, 44)), level * np.exp(rng.normal(0, 0.1, 44))
+        )
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= truth <= found.high
+    assert 0.93 <= covered / sims <= 0.97
+
+
+def test_stats_import_no_scipy() -> None:
+    program = "import sys, llmfair.stats.intervals, llmfair.stats.reach; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
