@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from llmfair.records import Completion, Message, Request
 
@@ -33,7 +32,6 @@ class BackendOptions:
     server_name: str | None = None
     timeout: float = 120.0
     system: Literal["auto", "separate", "fold"] = "auto"
-    template_args: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
 

@@ -1,0 +1,144 @@
+"""Simulated models: offline, seeded, with a bias of known size. They read what a chat is about, not its words.
+
+`fake:oracle` ranks by relevance, then input order; `fake:random` by chance; `fake:biased` as a Plackett–Luce
+ranker with planted preferences. Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`.
+Every answer is drawn from its request's key, so answers depend neither on order nor on how many are in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from llmfair.backends.base import BackendOptions, RateLimited
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.records import Completion, Finish, Permutation, Request
+from llmfair.registry import register
+
+PARAMETERS = {
+    "relevance": 2.0,  # added to an item's log-weight for each grade of relevance
+    "listwise": -0.5,  # added for a protected item
+    "prompt": 1.0,  # added for an item of the side that the prompt names
+    "order": 0.0,  # added from +order/2 for the first slot down to −order/2 for the last
+    "noise": 1.0,  # scale of the Gumbel noise, fresh for every call
+    "malformed": 0.01,  # share of damaged answers
+    "latency": 0.0,  # seconds before each answer
+    "rate_429": 0.0,  # share of attempts refused as rate limited
+}
+MODELS: dict[str, Mapping[str, float]] = {
+    "biased": PARAMETERS,
+    "random": {**PARAMETERS, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},
+    "oracle": {**PARAMETERS, "relevance": 1.0, "listwise": 0.0, "prompt": 0.0, "noise": 0.0},
+}
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@register("backend", "fake")
+def fake(name: str, options: BackendOptions) -> Fake:
+    """A simulated model by name and parameters. Raises UsageError for an unknown one."""
+    model, *assignments = name.split(",")
+    if model not in MODELS:
+        raise UsageError(
+            f"no simulated model 'fake:{model}'.{did_you_mean(model, MODELS)}",
+            f"known: {', '.join('fake:' + known for known in MODELS)}",
+        )
+    parameters = dict(MODELS[model])
+    for assignment in assignments:
+        key, _, text = assignment.partition("=")
+        if key not in parameters:
+            raise UsageError(
+                f"fake:{model} has no parameter '{key}'.{did_you_mean(key, parameters)}",
+                f"known: {', '.join(parameters)}",
+            )
+        try:
+            parameters[key] = float(text)
+        except ValueError:
+            raise UsageError(
+                f"fake:{model}: {key}={text!r} is not a number.", f"for example {key}=0.5"
+            ) from None
+    return Fake(model, parameters, options.seed)
+
+
+class Fake:
+    """A ranker that draws from planted preferences (Plackett–Luce, `backends.md` 7)."""
+
+    capabilities = frozenset({"permutation", "seed", "system_role"})
+    max_workers = 64
+
+    def __init__(self, model: str, parameters: Mapping[str, float], seed: int) -> None:
+        self.parameters = parameters
+        self.seed = seed
+        shown = ",".join(
+            f"{key}={value:g}" for key, value in sorted(parameters.items()) if key not in _TIMING
+        )
+        self.identity = f"fake {model} {shown} seed={seed}"
+        self.model = f"fake:{model}"
+        self._attempts: dict[str, int] = {}
+
+    async def open(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    async def complete(self, request: Request) -> Completion:
+        rng = np.random.default_rng([self.seed, zlib.crc32(request.key.encode())])
+        if self.parameters["latency"]:
+            await asyncio.sleep(self.parameters["latency"])
+        if self.parameters["rate_429"]:
+            self._refuse(request.key)
+        if not isinstance(request.chat.expects, Permutation):
+            raise UsageError(f"{self.model} answers ranking questions only.", "choose another model")
+        order = self._rank(request.chat.about, rng)
+        if rng.random() < self.parameters["malformed"]:
+            text, finish = damage(order, rng)
+        else:
+            text, finish = _render(order), Finish.STOP
+        return Completion(text, finish, model=self.model)
+
+    def _refuse(self, key: str) -> None:
+        attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
+        chance = np.random.default_rng([self.seed, zlib.crc32(key.encode()), attempt]).random()
+        if chance < self.parameters["rate_429"]:
+            raise RateLimited
+
+    def _rank(self, about: Mapping[str, Any], rng: np.random.Generator) -> list[int]:
+        """Slots 0..n−1, best first: falling log-weight + Gumbel noise, ties in input order."""
+        sides, n = about["sides"], len(about["sides"])
+        weights = self.parameters["relevance"] * np.array(about["relevance"], dtype=float)
+        weights += self.parameters["listwise"] * np.array([side == "protected" for side in sides])
+        if about["names"] is not None:
+            weights += self.parameters["prompt"] * np.array([side == about["names"] for side in sides])
+        if n > 1:
+            weights += self.parameters["order"] * (n - 1 - 2 * np.arange(n)) / (2 * (n - 1))
+        weights += self.parameters["noise"] * rng.gumbel(size=n)
+        return [int(slot) for slot in np.argsort(-weights, kind="stable")]
+
+
+_TIMING = {"latency", "rate_429"}
+
+
+def _render(order: list[int]) -> str:
+    return " > ".join(f"[{slot + 1}]" for slot in order)
+
+
+def damage(order: list[int], rng: np.random.Generator) -> tuple[str, Finish]:
+    """The answer `order` as a careless model would give it, one of ten kinds."""
+    n, whole = len(order), _render(order)
+    kinds: list[tuple[str, Finish]] = [
+        (_render(order[: max(1, n // 2)]), Finish.STOP),  # missing
+        (_render([*order[:-1], order[0]]), Finish.STOP),  # duplicate
+        (_render([*order[:-1], n + 4]), Finish.STOP),  # out of range
+        (f"Here are the {n} passages, the best first: {whole}", Finish.STOP),
+        ("I am not able to rank these passages.", Finish.STOP),
+        (whole.translate(_SUPERSCRIPTS), Finish.STOP),
+        (whole[: len(whole) // 2], Finish.LENGTH),
+        ("", Finish.EMPTY),
+        ("I'm sorry, I can't help with that.", Finish.REFUSED),
+        (f"<think>Passage {n} could come first", Finish.UNFINISHED_THINKING),
+    ]
+    return kinds[int(rng.integers(len(kinds)))]

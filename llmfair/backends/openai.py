@@ -1,0 +1,348 @@
+"""OpenAI and every server that speaks its chat completions: one POST a question.
+
+Key, URL and headers are copied once from the openai package; the requests themselves go through aiohttp, at
+a tenth of that package's CPU time a request (`backends.md` 5). Failures are told apart by status and by the
+fields of the error, never by words in a message.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from email.utils import mktime_tz, parsedate_tz
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
+from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
+from llmfair.records import Completion, Expects, Finish, Labels, Message, Request, Sampling
+from llmfair.registry import register
+
+if TYPE_CHECKING:
+    import aiohttp
+
+OPENAI_HOST = "api.openai.com"
+OPENAI_URL = f"https://{OPENAI_HOST}/v1"
+KEY_VARIABLE = "OPENAI_API_KEY"
+NO_KEY = "none"  # what servers that need no key are sent
+CONNECT_SECONDS = 10.0
+LONGEST_QUOTE = 300
+FOLD_HINT = "if its chat template has no system role, add --system fold"
+
+# Credentials, a query (keys are passed that way, too) and a fragment have no place here.
+_BASE_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*)(:(?P<port>\d{1,5}))?(/[^\s?#]*)?"
+)
+_PORTS = {"http": 80, "https": 443}
+_OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_LENGTH = {"length", "max_tokens"}
+_BROKEN_OFF = {"error", "abort"}
+_RETRIED = {408, 409, 425, *range(500, 600)}
+_ELSEWHERE = {404, 405, 410, *range(300, 400)}
+# The field that says "too long", as OpenAI, llama.cpp and vLLM fill it.
+_TOO_LONG = {"code": "context_length_exceeded", "type": "exceed_context_size_error", "param": "input_tokens"}
+_UNSUPPORTED = {"unsupported_parameter", "unsupported_value"}
+_FLAGS = {
+    "temperature": ("--temperature", "give one it takes, for example --temperature 1"),
+    "seed": ("--model-seed", "send none with --extra seed=null; answers are then drawn without a seed"),
+    "logprobs": ("--answers margin", "compare the answers' text with --answers text"),
+}
+
+
+@register("backend", "openai")
+def openai(name: str, options: BackendOptions) -> OpenAI:
+    """A model on OpenAI or a compatible server. Raises UsageError for a base URL that cannot be used."""
+    if not name:
+        raise UsageError("openai: is not followed by a model.", "for example openai:gpt-5-mini")
+    return OpenAI(name, options)
+
+
+class OpenAI:
+    """A model behind chat completions, without streaming; `complete` is one attempt."""
+
+    capabilities = frozenset({"seed", "system_role"})
+    max_workers = 64
+
+    def __init__(self, name: str, options: BackendOptions) -> None:
+        source = "--base-url" if options.base_url else "OPENAI_BASE_URL"
+        self.name = name
+        self.options = options
+        self.base_url = options.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        self.server = server_of(self.base_url, source)
+        self.limit_name = "max_completion_tokens" if self.server == OPENAI_HOST else "max_tokens"
+        parts = ["openai", name, options.server_name or self.server]
+        if options.system == "fold":
+            parts.append("fold")
+        self.identity = " ".join(parts)
+        self._session: aiohttp.ClientSession | None = None
+        self._url = ""
+        self._proxy: str | None = None
+        self._secrets: tuple[str, ...] = ()
+        self._broken_off: set[str] = set()
+
+    async def open(self) -> None:
+        """Takes key, URL and headers from the environment. Raises MissingKey and UsageError."""
+        import aiohttp
+        from openai import AsyncOpenAI
+
+        key = os.environ.get(KEY_VARIABLE, "").strip()
+        if not key and self.server == OPENAI_HOST:
+            raise MissingKey(f"{OPENAI_HOST} needs a key.", f"set {KEY_VARIABLE}")
+        if not key.isprintable():
+            raise MissingKey(f"{KEY_VARIABLE} holds a control character.", f"set {KEY_VARIABLE} again")
+        async with AsyncOpenAI(api_key=key or NO_KEY, base_url=self.base_url) as client:
+            self._url = f"{client.base_url}chat/completions"
+            copied = {**client.auth_headers, **client.default_headers}
+        headers = {name.lower(): value for name, value in copied.items() if isinstance(value, str)}
+        authorization = headers.get("authorization", "").split()
+        self._secrets = tuple({key, *authorization[1:]} - {"", NO_KEY})
+        self._proxy = proxy_for(self.base_url)
+        self._session = aiohttp.ClientSession(
+            # No cap of its own, since dispatch limits what is in flight.
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=75),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=self.options.timeout, connect=CONNECT_SECONDS),
+        )
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def complete(self, request: Request) -> Completion:
+        """One attempt. Raises RateLimited, Transient, a BackendError, or UsageError for a refused setting.
+
+        A server that knows the limit on tokens under its other name only is asked again at once.
+        """
+        messages = request.chat.messages
+        if self.options.system == "fold":
+            messages = fold_system(messages)
+        for _ in _OTHER_LIMIT:
+            limit_name = self.limit_name
+            body = encode_body(self.name, messages, request.sampling, limit_name)
+            started = time.perf_counter()
+            status, headers, reply = await self._post(body)
+            seconds = time.perf_counter() - started
+            if 200 <= status < 300:
+                return self._read(reply, request, seconds)
+            error = error_of(reply)
+            if (status, error.get("code"), error.get("param")) != (400, "unsupported_parameter", limit_name):
+                break
+            # By what was sent, not by what is remembered: many requests may learn of it at once.
+            self.limit_name = _OTHER_LIMIT[limit_name]
+        if status == 400 and error.get("code") == "content_filter":
+            return Completion("", Finish.FILTERED, seconds=seconds)
+        raise self._failure(status, headers, error, request)
+
+    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of the reply. Raises Transient when there is none."""
+        import aiohttp
+
+        if self._session is None:
+            raise RuntimeError("the backend is not open")
+        # A redirected POST often becomes a GET, so the address has to be right.
+        post = self._session.post(self._url, data=body, allow_redirects=False, proxy=self._proxy)
+        try:
+            async with post as response:
+                return response.status, response.headers, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            cause = self._cause(error)
+        raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
+
+    def _cause(self, error: Exception) -> str:
+        """Why there was no reply, as a clause."""
+        import aiohttp
+
+        where = "the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else self.server
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                return f"no connection to {where} within {CONNECT_SECONDS:g} s"
+            case TimeoutError():
+                return f"no answer from {where} within {self.options.timeout:g} s"
+            case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+                return f"the name of {where} cannot be resolved"
+            case aiohttp.ClientSSLError():
+                return f"no secure connection to {where} (certificate or protocol)"
+            case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+                return f"connection refused by {where}"
+            case aiohttp.ClientConnectorError():
+                reason = os.strerror(error.errno).lower() if error.errno else "unknown reason"
+                return f"no connection to {where} ({reason})"
+            case aiohttp.ClientHttpProxyError():
+                return f"the proxy answers {error.status}"
+            case _:
+                return f"connection to {where} lost"
+
+    def _read(self, reply: bytes, request: Request, seconds: float) -> Completion:
+        """The answer in a reply. Raises Transient when there is none, Rejected when it breaks off twice."""
+        try:
+            document = json.loads(reply)
+            if document["choices"][0].get("finish_reason") not in _BROKEN_OFF:
+                return read_completion(document, request.chat.expects, seconds)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise Transient(f"{self.server} answers without a completion") from None
+        if request.key in self._broken_off:
+            raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")
+        self._broken_off.add(request.key)
+        raise Transient(f"{self.server} broke the answer off")
+
+    def _failure(
+        self, status: int, headers: Mapping[str, str], error: Mapping[str, Any], request: Request
+    ) -> LlmfairError | RateLimited | Transient:
+        """The exception of a refusal, by status and the error's fields."""
+        code, param = error.get("code"), error.get("param")
+        says = f"{self.server} answers {status}{self._quote(error)}"
+        match status:
+            case 429 if code == "insufficient_quota":
+                return BackendError(f"{says}.", "the account's quota is spent; the same command continues")
+            case 429:
+                return RateLimited(retry_after(headers, time.time()))
+            case _ if status in _RETRIED:
+                return Transient(says)
+            case 401:  # not quoted: it may repeat parts of the key
+                word = "refuses the key" if self._secrets else "asks for a key"
+                return MissingKey(f"{self.server} {word}.", f"set {KEY_VARIABLE} to a key of this server")
+            case 403:
+                return MissingKey(f"{says}.", f"check what the key in {KEY_VARIABLE} may use")
+            case 402:
+                return BackendError(f"{says}.", "the account has no credit; the same command continues")
+            case _ if status in _ELSEWHERE:
+                hint = f"check the model's name ({self.name}) and --base-url, which often ends in /v1"
+                return BackendError(f"{says}.", hint)
+            case 400 if code in _UNSUPPORTED and param in _FLAGS:
+                flag, hint = _FLAGS[param]
+                return UsageError(f"{self.name} does not take this {flag}: {says}.", hint)
+            case 400 | 413 if any(error.get(field) == value for field, value in _TOO_LONG.items()):
+                return ContextTooLong(
+                    f"the prompt of {request.probe_id} does not fit the context of {self.name}: {says}.",
+                    "choose a smaller window, fewer words, or a model with more context",
+                )
+            case _:
+                foldable = self.options.system != "fold" and request.chat.messages[0].role == "system"
+                return Rejected(f"{says}.", FOLD_HINT if foldable else "")
+
+    def _quote(self, error: Mapping[str, Any]) -> str:
+        """The server's words on one line, without any key that it repeats."""
+        words = " ".join(str(error.get("message") or "").split())
+        for secret in self._secrets:
+            words = words.replace(secret, "***")
+        return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
+
+
+def encode_body(
+    model: str,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    limit_name: str = "max_tokens",
+) -> bytes:
+    """The body of a chat completion request, as JSON in UTF-8; `limit_name` names the token limit."""
+    body: dict[str, Any] = {
+        "model": model,
+        "temperature": sampling.temperature,
+        limit_name: sampling.max_tokens,
+        "seed": sampling.seed,
+    }
+    if sampling.top_p is not None:
+        body["top_p"] = sampling.top_p
+    if sampling.stop:
+        body["stop"] = sampling.stop
+    body.update(sampling.extra)
+    body["messages"] = [{"role": message.role, "content": message.content} for message in messages]
+    # A lone surrogate has no UTF-8; \ud800 is how JSON writes it.
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def read_completion(document: Mapping[str, Any], expects: Expects, seconds: float = 0.0) -> Completion:
+    """The first choice of a chat completion. Raises LookupError, TypeError or AttributeError without one."""
+    choice = document["choices"][0]
+    message = choice["message"]
+    text: str = message.get("content") or ""
+    refusal = message.get("refusal") or ""
+    usage = document.get("usage") or {}
+    return Completion(
+        text=text or refusal,
+        finish=Finish.REFUSED if refusal else finish_of(choice.get("finish_reason"), text, expects),
+        prompt_tokens=usage.get("prompt_tokens"),
+        completion_tokens=usage.get("completion_tokens"),
+        reasoning_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
+        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        reasoning=message.get("reasoning") or message.get("reasoning_content"),
+        model=document.get("model"),
+        fingerprint=document.get("system_fingerprint"),
+        seconds=seconds,
+    )
+
+
+def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
+    """How an answer ended (`backends.md` 4). A reason that is not known is one of the many words for stop."""
+    if reason == "content_filter":
+        return Finish.FILTERED
+    if not text.strip():
+        return Finish.EMPTY
+    if text.rfind("<think>") > text.rfind("</think>"):
+        return Finish.UNFINISHED_THINKING
+    # A constrained label can fill the limit and be whole.
+    whole = isinstance(expects, Labels) and text.strip() in expects.labels
+    return Finish.LENGTH if reason in _LENGTH and not whole else Finish.STOP
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds the server asks to wait, at Unix time `now`; None where it says nothing that can be read."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        with suppress(KeyError, ValueError):
+            seconds = float(headers[name]) / unit
+            if 0 <= seconds < math.inf:
+                return seconds
+    with suppress(ValueError, OverflowError):
+        if date := parsedate_tz(headers.get("retry-after", "")):
+            return max(0.0, mktime_tz((*date[:9], date[9] or 0)) - now)
+    return None
+
+
+def error_of(reply: bytes) -> Mapping[str, Any]:
+    """The plain fields of a refusal's `error`, or of the whole where they stand on top; {} if not JSON."""
+    try:
+        document = json.loads(reply)
+    except (ValueError, RecursionError):
+        return {}
+    error = document.get("error", document) if isinstance(document, dict) else {}
+    if not isinstance(error, dict):
+        return {"message": str(error)}
+    return {name: value for name, value in error.items() if isinstance(value, str | int)}
+
+
+def server_of(base_url: str, source: str) -> str:
+    """`host:port` of a base URL, or api.openai.com.
+
+    Raises UsageError that names the URL's `source` and never repeats the URL, which may hold credentials.
+    """
+    if "@" in base_url:
+        raise UsageError(f"{source} holds credentials.", f"leave them out and set {KEY_VARIABLE}")
+    match = _BASE_URL.fullmatch(base_url)
+    if match is None or (port := int(match["port"] or _PORTS[match["scheme"]])) > 65535:
+        raise UsageError(f"{source} is not the address of a server.", "for example http://127.0.0.1:8000/v1")
+    host = match["host"].lower()
+    return host if host == OPENAI_HOST else f"{host}:{port}"
+
+
+def proxy_for(base_url: str) -> str | None:
+    """The proxy that the environment names for a URL. Raises UsageError for one that is not HTTP.
+
+    Looked up once: aiohttp's `trust_env` does it for each request, in a thread, and refuses to send our
+    Authorization header where a ~/.netrc has a line for the host.
+    """
+    parts = urlsplit(base_url)
+    proxy = getproxies().get(parts.scheme)
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    if urlsplit(proxy).scheme not in _PORTS:
+        raise UsageError(f"{parts.scheme}_proxy names no HTTP proxy.", "for example http://127.0.0.1:3128")
+    return proxy

@@ -1,0 +1,672 @@
+"""The OpenAI backend against a server on loopback, with the openai package as reference."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion
+
+from llmfair.backends.base import BackendOptions, RateLimited, Transient
+from llmfair.backends.openai import (
+    OpenAI,
+    encode_body,
+    error_of,
+    finish_of,
+    proxy_for,
+    read_completion,
+    retry_after,
+    server_of,
+)
+from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
+from llmfair.records import (
+    Chat,
+    Completion,
+    Finish,
+    Labels,
+    Message,
+    Permutation,
+    Request,
+    Sampling,
+    Text,
+)
+from llmfair.registry import lookup
+from tests.servers import Reply, Respond, Server, completion, faulty, rank
+
+CANARY = "sk-canary0123456789abcdefghij"
+MESSAGES = (
+    Message("system", "You are a search system."),
+    Message("user", "Search Query: Ada Lovelace – „Ω“"),
+    Message("assistant", "Ready."),
+    Message("user", '[1] Ada "Countess" \\ 😀'),
+)
+REQUEST = Request(Chat(MESSAGES, Permutation(1)), Sampling(max_tokens=24, seed=3), "key", "q1/neutral")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings but a key that must never be seen again."""
+    for name in os.environ:
+        if name.startswith("OPENAI_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+
+
+def ask(base_url: str, *requests: Request, **options: Any) -> list[Completion | Exception]:
+    """Answers or exceptions of requests sent one after the other by one backend; looks for the canary."""
+
+    async def run() -> list[Completion | Exception]:
+        backend = OpenAI("m", BackendOptions(base_url=base_url, **options))
+        await backend.open()
+        outcomes: list[Completion | Exception] = []
+        for request in requests or (REQUEST,):
+            try:
+                outcomes.append(await backend.complete(request))
+            except Exception as error:
+                outcomes.append(error)
+        await backend.close()
+        return outcomes
+
+    outcomes = asyncio.run(run())
+    assert CANARY not in repr(outcomes)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            shown = "".join(traceback.format_exception(outcome)), str(outcome), repr(outcome.args)
+            assert not any(CANARY in text for text in (*shown, repr(vars(outcome))))
+    return outcomes
+
+
+def ask_once(reply: Reply, request: Request = REQUEST, **options: Any) -> Completion | Exception:
+    with Server(lambda body, attempt: reply) as server:
+        return ask(server.base_url, request, **options)[0]
+
+
+def answered(reply: Reply, request: Request = REQUEST) -> Completion:
+    outcome = ask_once(reply, request)
+    assert isinstance(outcome, Completion), outcome
+    return outcome
+
+
+def refused(status: int, headers: dict[str, str] | None = None, **error: Any) -> Reply:
+    error = {"message": f"No. Your key is {CANARY}, try again in 3s.", "code": None, "param": None, **error}
+    return Reply(status=status, headers=headers or {}, body={"error": error})
+
+
+# Outcomes
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected", "reference"),
+    [
+        (refused(408), Transient, openai.APIStatusError),
+        (refused(409), Transient, openai.ConflictError),
+        (refused(425), Transient, openai.APIStatusError),
+        (refused(500), Transient, openai.InternalServerError),
+        (refused(503), Transient, openai.InternalServerError),
+        (refused(529), Transient, openai.InternalServerError),
+        (refused(429), RateLimited, openai.RateLimitError),
+        (refused(429, code="insufficient_quota"), BackendError, openai.RateLimitError),
+        (refused(400, code="context_length_exceeded"), ContextTooLong, openai.BadRequestError),
+        (refused(400, type="exceed_context_size_error"), ContextTooLong, openai.BadRequestError),
+        (refused(400, param="input_tokens", code=400), ContextTooLong, openai.BadRequestError),
+        (refused(400, code="content_filter"), Completion, openai.BadRequestError),
+        (refused(400, code="unsupported_value", param="temperature"), UsageError, openai.BadRequestError),
+        (refused(400, code="unsupported_parameter", param="seed"), UsageError, openai.BadRequestError),
+        (refused(400, code="unsupported_parameter", param="logprobs"), UsageError, openai.BadRequestError),
+        (refused(400), Rejected, openai.BadRequestError),
+        (refused(422), Rejected, openai.UnprocessableEntityError),
+        (refused(401), MissingKey, openai.AuthenticationError),
+        (refused(403), MissingKey, openai.PermissionDeniedError),
+        (refused(402), BackendError, openai.APIStatusError),
+        (refused(404, code="model_not_found"), BackendError, openai.NotFoundError),
+        (Reply(status=404, body=b"404: Not Found"), BackendError, openai.NotFoundError),
+        (Reply(status=301, headers={"Location": "/"}), BackendError, openai.APIStatusError),
+        (Reply(body=b"<html>busy</html>"), Transient, None),
+        (Reply(body=b"\xff"), Transient, None),
+        (Reply(body=b""), Transient, None),
+        (Reply(body=[]), Transient, None),
+        (Reply(body={"error": {"message": "overloaded"}}), Transient, None),
+        (Reply(body={"choices": []}), Transient, None),
+        (Reply(body={"choices": [{"finish_reason": "stop"}]}), Transient, None),
+        (Reply(body={"choices": [{"message": {"content": ["parts"]}}]}), Transient, None),
+        (Reply(status=204, body=b""), Transient, None),
+        (refused(400, code=["odd"], param={}), Rejected, openai.BadRequestError),
+        (Reply("[1]", drop="before"), Transient, openai.APIConnectionError),
+        (Reply("[1]", drop="inside"), Transient, openai.APIConnectionError),
+    ],
+)
+def test_outcome(reply: Reply, expected: type[object], reference: type[Exception] | None) -> None:
+    with Server(lambda body, attempt: reply) as server:
+        outcome = ask(server.base_url)[0]
+        assert type(outcome) is expected
+        if isinstance(outcome, LlmfairError):
+            assert "***" in str(outcome) or CANARY not in str(reply.body) or reply.status == 401
+        if reference is not None:
+            assert isinstance(of_sdk(server.base_url), reference)
+
+
+def of_sdk(base_url: str) -> object:
+    """What the openai package makes of the same reply."""
+
+    async def run() -> object:
+        async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
+            try:
+                return await client.chat.completions.create(model="m", messages=[])
+            except openai.APIError as error:
+                return error
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("status", "stops"), [(401, True), (403, True), (404, True), (400, False)])
+def test_which_errors_stop_the_run(status: int, stops: bool) -> None:
+    error = ask_once(refused(status))
+    assert isinstance(error, BackendError)
+    assert error.stops_run is stops
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (refused(401), "OPENAI_API_KEY"),
+        (refused(404), "--base-url"),
+        (refused(400, code="unsupported_value", param="temperature"), "--temperature"),
+        (refused(400, code="unsupported_parameter", param="seed"), "--model-seed"),
+        (refused(400, code="unsupported_parameter", param="logprobs"), "--answers"),
+        (refused(400, code="context_length_exceeded", message="9000 tokens"), "q1/neutral"),
+        (refused(400, code="context_length_exceeded", message="9000 tokens"), "9000 tokens"),
+        (refused(400), "--system fold"),
+        (Reply(status=422, body={"error": "bad shape"}), "bad shape"),
+        (Reply(status=422, body={"message": "bad shape", "object": "error"}), "bad shape"),
+    ],
+)
+def test_errors_say_the_way_out(reply: Reply, words: str) -> None:
+    error = ask_once(reply)
+    assert isinstance(error, LlmfairError)
+    assert words in f"{error.message} {error.hint}"
+
+
+def test_a_partly_masked_key_is_not_repeated() -> None:
+    error = ask_once(refused(401, message="Incorrect API key provided: sk-canar***ghij."))
+    assert "canar" not in str(error)
+
+
+@pytest.mark.parametrize("first", ["max_tokens", "max_completion_tokens"])
+def test_the_limit_is_renamed_once_for_the_run(first: str) -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        return refused(400, code="unsupported_parameter", param=first) if first in body else Reply("[1]")
+
+    async def run() -> list[Completion]:
+        backend = OpenAI("m", BackendOptions(base_url=server.base_url))
+        backend.limit_name = first
+        await backend.open()
+        answers = await asyncio.gather(*(backend.complete(REQUEST) for _ in range(5)))
+        answers.append(await backend.complete(REQUEST))
+        await backend.close()
+        return answers
+
+    with Server(respond) as server:
+        assert [answer.text for answer in asyncio.run(run())] == ["[1]"] * 6
+        assert sum(first in body for body in server.bodies) <= 5
+        assert first not in server.bodies[-1]
+
+
+def test_a_server_that_knows_neither_limit_is_not_asked_for_ever() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        param = next(name for name in body if name.startswith("max_"))
+        return refused(400, code="unsupported_parameter", param=param)
+
+    with Server(respond) as server:
+        assert type(ask(server.base_url)[0]) is Rejected
+        assert len(server.requests) == 2
+
+
+NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "3600"}, 3600.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue Nov 14 22:13:50 2023"}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
+        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ (Nov|Jan) \d+ \d+:\d+:\d+ GMT", fullmatch=True))
+def test_any_retry_after_is_read_or_ignored(value: str) -> None:
+    seconds = retry_after({"retry-after": value}, NOW)
+    assert seconds is None or seconds >= 0
+
+
+def test_retry_after_arrives_by_any_spelling() -> None:
+    error = ask_once(refused(429, {"Retry-After": "7"}))
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 7
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        for host in ("127.0.0.1", "localhost"):
+            error = ask(f"http://{host}:{port}/v1")[0]
+            assert isinstance(error, Transient)
+            assert error.cause == f"connection refused by {host}:{port}"
+
+
+def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    error = ask("http://nowhere.invalid:80/v1")[0]
+    assert isinstance(error, Transient)
+    assert error.cause == "the name of nowhere.invalid:80 cannot be resolved"
+
+
+def test_a_server_without_tls() -> None:
+    with Server() as server:
+        error = ask(server.base_url.replace("http:", "https:"))[0]
+    assert isinstance(error, Transient)
+    assert error.cause == f"no secure connection to {server.host} (certificate or protocol)"
+
+
+def test_timeout() -> None:
+    error = ask_once(Reply("[1]", delay=2), timeout=0.1)
+    assert isinstance(error, Transient)
+    assert error.cause.startswith("no answer from 127.0.0.1:")
+    assert error.cause.endswith("within 0.1 s")
+
+
+def test_a_broken_off_answer_is_tried_once_more() -> None:
+    with Server(lambda body, attempt: Reply("", finish_reason="error")) as server:
+        kinds = [type(outcome) for outcome in ask(server.base_url, REQUEST, REQUEST)]
+    assert kinds == [Transient, Rejected]
+
+
+# Answers
+
+LABELS = replace(REQUEST, chat=Chat(MESSAGES, Labels(("A", "B"))))
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish"),
+    [
+        (Reply("[1]"), Finish.STOP),
+        (Reply("[1]", "end_turn"), Finish.STOP),
+        (Reply("[1]", "eos"), Finish.STOP),
+        (Reply("<think>1?</think>[1]"), Finish.STOP),
+        (Reply("[1", "length"), Finish.LENGTH),
+        (Reply("<think>well", "length"), Finish.UNFINISHED_THINKING),
+        (Reply("<think>well"), Finish.UNFINISHED_THINKING),
+        (Reply("", "content_filter"), Finish.FILTERED),
+        (refused(400, code="content_filter"), Finish.FILTERED),
+        (Reply(None, message={"refusal": "I cannot."}), Finish.REFUSED),
+        (Reply(None), Finish.EMPTY),
+        (Reply(" \n"), Finish.EMPTY),
+        (Reply("", "length"), Finish.EMPTY),
+    ],
+)
+def test_finish(reply: Reply, finish: Finish) -> None:
+    assert answered(reply).finish is finish
+
+
+@pytest.mark.parametrize(
+    ("text", "finish"), [("A", Finish.STOP), (" B", Finish.STOP), ("Passage A", Finish.LENGTH)]
+)
+def test_a_label_that_fills_the_limit_is_whole(text: str, finish: Finish) -> None:
+    assert answered(Reply(text, "length"), LABELS).finish is finish
+    assert finish_of("length", text, Text()) is Finish.LENGTH
+
+
+def test_what_a_completion_keeps() -> None:
+    usage = {
+        "prompt_tokens": 31,
+        "completion_tokens": 7,
+        "completion_tokens_details": {"reasoning_tokens": 4},
+        "prompt_tokens_details": {"cached_tokens": 16},
+    }
+    answer = answered(Reply("[1]", usage=usage, delay=0.05))
+    assert 0.05 <= answer.seconds < 5
+    assert replace(answer, seconds=0) == Completion(
+        "[1]", Finish.STOP, 31, 7, 4, 16, model="m-2026-01-01", fingerprint="fp_test"
+    )
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_is_kept_and_never_read(name: str) -> None:
+    answer = answered(Reply(None, message={name: "[1], I think."}, usage={"prompt_tokens_details": None}))
+    assert (answer.text, answer.finish, answer.reasoning) == ("", Finish.EMPTY, "[1], I think.")
+
+
+def test_a_refusal_is_evidence() -> None:
+    assert answered(Reply(None, message={"refusal": "I cannot."})).text == "I cannot."
+
+
+def test_a_server_that_reports_nothing() -> None:
+    answer = answered(Reply(body={"choices": [{"message": {"content": "[1]"}}]}))
+    assert replace(answer, seconds=0) == Completion("[1]", Finish.STOP)
+
+
+@given(st.none() | st.text(), st.none() | st.sampled_from(["stop", "length", "content_filter", "tool_calls"]))
+def test_any_answer_has_an_end(text: str | None, reason: str | None) -> None:
+    document = {"choices": [{"message": {"content": text}, "finish_reason": reason}]}
+    answer = read_completion(document, Permutation(3))
+    assert (answer.finish is Finish.STOP) <= bool(answer.text.strip())
+
+
+@given(st.binary() | st.text().map(lambda text: json.dumps({"error": text}).encode()))
+def test_any_refusal_is_read_to_fields(reply: bytes) -> None:
+    error_of(reply).get("code")
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(max_tokens=24, seed=3),
+        Sampling(temperature=0.7, max_tokens=8, seed=-1, top_p=0.9, stop=("\n", "###")),
+        Sampling(max_tokens=1, extra={"reasoning_effort": "low", "seed": None}),
+    ],
+)
+def test_the_body_is_the_sdk_s_own(sampling: Sampling) -> None:
+    template_args = {"enable_thinking": False}
+
+    async def of_sdk() -> ChatCompletion:
+        fields: dict[str, Any] = {"seed": sampling.seed, **sampling.extra}
+        if sampling.top_p is not None:
+            fields |= {"top_p": sampling.top_p, "stop": list(sampling.stop)}
+        async with openai.AsyncOpenAI(base_url=server.base_url) as client:
+            reply: ChatCompletion = await client.chat.completions.create(
+                model="m",
+                messages=[{"role": message.role, "content": message.content} for message in MESSAGES],  # type: ignore[misc]
+                temperature=sampling.temperature,
+                max_tokens=sampling.max_tokens,
+                extra_body={"chat_template_kwargs": template_args},
+                **fields,
+            )
+            return reply
+
+    with Server() as server:
+        extra = {"chat_template_kwargs": template_args, **sampling.extra}
+        ask(server.base_url, replace(REQUEST, sampling=replace(sampling, extra=extra)))
+        reply = asyncio.run(of_sdk())
+        ours, theirs = server.requests
+    assert ours.body == theirs.body
+    assert reply.choices[0].message.content == "[1]"
+    headers = [
+        {name.lower(): value for name, value in seen.headers.items() if name.lower() not in per_request}
+        for seen in (ours, theirs)
+    ]
+    assert headers[0] == headers[1]
+
+
+per_request = {"content-length", "accept-encoding", "connection", "x-stainless-retry-count"} | {
+    "x-stainless-read-timeout",
+    "x-stainless-raw-response",
+}
+
+
+def test_replies_are_chat_completions() -> None:
+    document = completion(Reply("[1]"), "m")
+    theirs = ChatCompletion.model_validate(document)
+    ours = read_completion(document, Permutation(1))
+    assert (theirs.choices[0].message.content, theirs.model, theirs.system_fingerprint) == (
+        ours.text,
+        ours.model,
+        ours.fingerprint,
+    )
+    assert theirs.usage is not None
+    assert theirs.usage.prompt_tokens == ours.prompt_tokens
+
+
+def test_the_body_is_compact_utf_8_with_the_messages_last() -> None:
+    body = encode_body("m", MESSAGES[1:2], Sampling(max_tokens=24), "max_completion_tokens")
+    assert body.decode() == (
+        '{"model":"m","temperature":0.0,"max_completion_tokens":24,"seed":0,'
+        '"messages":[{"role":"user","content":"Search Query: Ada Lovelace – „Ω“"}]}'
+    )
+
+
+@given(st.text(st.characters()))
+def test_any_text_arrives(text: str) -> None:
+    body = json.loads(encode_body("m", [Message("user", text)], Sampling()))
+    assert body["messages"] == [{"role": "user", "content": text}]
+
+
+def test_folding() -> None:
+    with Server() as server:
+        ask(server.base_url, system="fold")
+        ask(server.base_url, system="auto")
+    folded, separate = server.bodies
+    assert folded["messages"][0] == {
+        "role": "user",
+        "content": "You are a search system.\n\nSearch Query: Ada Lovelace – „Ω“",
+    }
+    assert [message["role"] for message in separate["messages"]] == ["system", "user", "assistant", "user"]
+
+
+def test_identity() -> None:
+    def identity(name: str = "m", **options: Any) -> str:
+        made: OpenAI = lookup("backend", "openai")(name, BackendOptions(**options))
+        return made.identity
+
+    assert identity("gpt-5-mini") == "openai gpt-5-mini api.openai.com"
+    assert identity(base_url="http://LocalHost:8000/v1") == "openai m localhost:8000"
+    assert identity(base_url="https://example.org/v1/") == "openai m example.org:443"
+    assert identity(base_url="http://h:1/v1", server_name="gpu box") == "openai m gpu box"
+    assert identity(base_url="http://h:1/v1", system="fold") == "openai m h:1 fold"
+
+
+def test_a_model_needs_a_name() -> None:
+    with pytest.raises(UsageError):
+        lookup("backend", "openai")("", BackendOptions())
+
+
+# Environment
+
+
+def opened(**options: Any) -> OpenAI:
+    backend = OpenAI("m", BackendOptions(**options))
+
+    async def run() -> None:
+        try:
+            await backend.open()
+        finally:
+            await backend.close()
+
+    asyncio.run(run())
+    return backend
+
+
+def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", " ")
+    with pytest.raises(MissingKey) as caught:
+        opened()
+    assert "OPENAI_API_KEY" in caught.value.hint
+    with Server() as server:
+        ask(server.base_url)
+    assert server.requests[0].headers["Authorization"] == "Bearer none"
+
+
+@pytest.mark.parametrize("key", [f"{CANARY}\nX: y", f"{CANARY}\x00"])
+def test_a_key_that_is_no_header(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    if "\x00" in key:
+        monkeypatch.setattr(os, "environ", {**os.environ, "OPENAI_API_KEY": key})
+    else:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(MissingKey) as caught:
+        opened()
+    assert CANARY not in str(caught.value)
+
+
+def test_limit_name_by_server() -> None:
+    assert opened().limit_name == "max_completion_tokens"
+    assert opened(base_url="http://127.0.0.1:1/v1").limit_name == "max_tokens"
+
+
+def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url + "/")
+        monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+        monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+        ask("")
+    headers = server.requests[0].headers
+    assert headers["Authorization"] == f"Bearer {CANARY}"
+    assert headers["OpenAI-Organization"] == "org-1"
+    assert headers["OpenAI-Project"] == "proj-1"
+
+
+def test_a_custom_authorization_replaces_the_key_and_is_as_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "authorization: Basic canary-basic\nX-Team: ranking")
+    with Server(lambda body, attempt: refused(422, message="Basic canary-basic")) as server:
+        error = ask(server.base_url)[0]
+    headers = server.requests[0].headers
+    if "X-Team" not in headers:
+        pytest.skip("this version of the openai package does not read OPENAI_CUSTOM_HEADERS")
+    assert headers.getall("Authorization") == ["Basic canary-basic"]
+    assert str(error).endswith("422: Basic ***.")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:canary-pass@127.0.0.1:8000/v1",
+        "user:canary-pass@127.0.0.1:8000/v1",
+        "http://127.0.0.1:8000/v1?key=canary-pass",
+        "http://127.0.0.1:8000/v1#canary-pass",
+        "canary-pass",
+        "ftp://canary-pass/v1",
+        "http://canary-pass:99999/v1",
+        "http:///canary-pass",
+        "http://canary pass/v1",
+        "http://[canary-pass]/v1",
+    ],
+)
+def test_unusable_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        OpenAI("m", BackendOptions(base_url=url))
+    assert "--base-url" in caught.value.message
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with pytest.raises(UsageError) as caught_too:
+        OpenAI("m", BackendOptions())
+    assert "OPENAI_BASE_URL" in caught_too.value.message
+    for error in (caught.value, caught_too.value):
+        assert "canary" not in "".join(traceback.format_exception(error, limit=0)) + error.hint
+
+
+def test_servers_by_url() -> None:
+    assert server_of("http://[::1]:8000/v1", "") == "[::1]:8000"
+    assert server_of("http://h", "") == "h:80"
+    assert server_of("https://API.openai.com/v1", "") == "api.openai.com"
+
+
+def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proxy_for("http://h/v1") is None
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:3128")
+    monkeypatch.setenv("no_proxy", "localhost")
+    assert proxy_for("http://h/v1") == "http://127.0.0.1:3128"
+    assert proxy_for("https://h/v1") is None
+    assert proxy_for("http://localhost/v1") is None
+    monkeypatch.setenv("http_proxy", "socks5://user:canary-pass@127.0.0.1:1080")
+    with pytest.raises(UsageError) as caught:
+        proxy_for("http://h/v1")
+    assert "canary" not in str(caught.value)
+
+
+def test_a_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test server takes the absolute path of a proxied request; nobody listens at the address itself."""
+    with Server() as server:
+        monkeypatch.setenv("http_proxy", f"http://{server.host}")
+        answer = ask("http://elsewhere.invalid/v1")[0]
+    assert isinstance(answer, Completion)
+    assert server.requests[0].headers["Host"] == "elsewhere.invalid"
+    error = ask("http://elsewhere.invalid/v1")[0]
+    assert isinstance(error, Transient)
+    assert error.cause == "connection refused by the proxy"
+
+
+def test_a_proxy_that_opens_no_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exception aiohttp raises here holds the request's headers."""
+    with Server() as server:
+        monkeypatch.setenv("https_proxy", f"http://{server.host}")
+        error = ask("https://elsewhere.invalid/v1")[0]
+    assert isinstance(error, Transient)
+    assert error.cause.startswith("the proxy answers 4")
+    assert error.__context__ is None
+
+
+def test_a_backend_that_never_opened_closes() -> None:
+    asyncio.run(OpenAI("m", BackendOptions()).close())
+
+
+# The test server's own promises
+
+
+def test_the_server_as_a_process(tmp_path: Path) -> None:
+    log = tmp_path / "requests.jsonl"
+    command = [sys.executable, "-m", "tests.servers", "--log", str(log), "--latency-ms", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        answers = ask(f"http://127.0.0.1:{port}/v1", REQUEST, REQUEST)
+        process.terminate()
+        assert process.wait(5) == 0
+    assert [answer.text for answer in answers if isinstance(answer, Completion)] == ["[1]", "[1]"]
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    body = encode_body("m", MESSAGES, REQUEST.sampling)
+    assert rows == [{"body": hashlib.sha256(body).hexdigest(), "status": 200}] * 2
+
+
+def test_ranked_answers_are_permutations_set_by_the_body() -> None:
+    body = json.loads(encode_body("m", [Message("user", f"[{k}] t") for k in range(1, 6)], Sampling()))
+    text = rank(body, 1).text
+    assert text is not None
+    assert sorted(text.split(" > ")) == ["[1]", "[2]", "[3]", "[4]", "[5]"]
+    assert rank(body, 2) == rank(body, 1)
+    assert len({rank({**body, "seed": seed}, 1).text for seed in range(20)}) > 5
+
+
+def test_faults_are_drawn_by_body_and_attempt() -> None:
+    respond: Respond = faulty(rank, rate_429=0.2, rate_500=0.2, rate_reset=0.2, rate_malformed=0.5)
+    make: Callable[[int], dict[str, Any]] = lambda seed: {  # noqa: E731
+        "seed": seed,
+        "messages": [{"role": "user", "content": f"[{k}] t"} for k in (1, 2)],
+    }
+    replies = [respond(make(seed), attempt) for seed in range(100) for attempt in (1, 2)]
+    assert replies == [respond(make(seed), attempt) for seed in range(100) for attempt in (1, 2)]
+    faults = [reply.status if not reply.drop else 0 for reply in replies]
+    assert all(20 <= faults.count(status) <= 60 for status in (429, 500, 0))
+    texts = [
+        {reply.text for reply in replies[i : i + 2] if reply.body is None and not reply.drop}
+        for i in range(0, 200, 2)
+    ]
+    assert max(len(answers) for answers in texts) == 1

@@ -1,0 +1,262 @@
+"""A small OpenAI-compatible server for tests: on loopback, deterministic, as unhelpful as a test needs.
+
+In a test: `with Server(respond) as server: … server.base_url … server.requests`. As a process of its own, for
+tests that kill and resume: `python -m tests.servers --latency-ms 5 --log requests.jsonl`, which prints its
+port on the first line and ends on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+MODEL = "test-model"
+PASSAGE = re.compile(r"\[(\d+)\] ")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one request gets: a completion with this text, or `body` as it stands (JSON, or bytes).
+
+    `message`, `choice` and `usage` add to or replace fields of the completion. `drop` cuts the connection
+    `before` or `inside` the answer, after `delay` seconds.
+    """
+
+    text: str | None = ""
+    finish_reason: str = "stop"
+    message: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    drop: Literal["", "before", "inside"] = ""
+
+
+Respond = Callable[[dict[str, Any], int], Reply]
+"""(request body, how often this body was seen: 1, 2, …) -> Reply"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it arrived; `at` is monotonic time."""
+
+    body: dict[str, Any]
+    raw: bytes
+    headers: CIMultiDictProxy[str]
+    at: float
+
+
+def rank(body: dict[str, Any], attempt: int) -> Reply:
+    """Orders the passages `[k] title` of a listwise prompt by chance, seeded by the body; others get `OK`."""
+    numbers = [
+        match[1]
+        for message in body["messages"]
+        if message["role"] == "user" and (match := PASSAGE.match(message["content"]))
+    ]
+    random.Random(json.dumps(body, sort_keys=True)).shuffle(numbers)
+    return Reply(" > ".join(f"[{number}]" for number in numbers) or "OK")
+
+
+def faulty(
+    respond: Respond,
+    *,
+    rate_429: float = 0.0,
+    rate_500: float = 0.0,
+    rate_reset: float = 0.0,
+    rate_malformed: float = 0.0,
+    latency: float = 0.0,
+    seed: int = 0,
+) -> Respond:
+    """`respond` with a share of faults. Refusals are drawn anew for each attempt, a damaged answer is not:
+    the same question gets the same answer however often it is asked, as after kill and resume."""
+
+    def respond_or_fail(body: dict[str, Any], attempt: int) -> Reply:
+        words = json.dumps(body, sort_keys=True)
+        draw = random.Random(f"{seed} {attempt} {words}").random()
+        for rate, fault in (
+            (
+                rate_429,
+                Reply(status=429, body={"error": {"message": "slow down", "code": "rate_limit_exceeded"}}),
+            ),
+            (rate_500, Reply(status=500, body={"error": {"message": "try again in 3s"}})),
+            (rate_reset, Reply(drop="inside")),
+        ):
+            if draw < rate:
+                return replace(fault, delay=latency)
+            draw -= rate
+        reply = replace(respond(body, attempt), delay=latency)
+        if random.Random(f"{seed} {words}").random() < rate_malformed and reply.text:
+            reply = replace(reply, text=reply.text[: len(reply.text) // 2])
+        return reply
+
+    return respond_or_fail
+
+
+class Server:
+    """Answers POST /v1/chat/completions by `respond`, GET /v1/models by one model; keeps what it was asked.
+
+    A context manager that runs in a thread. With `log`, each request appends a JSON line (sha256 of its body,
+    status; 0 for a dropped connection) before it is answered.
+    """
+
+    def __init__(self, respond: Respond = rank, *, port: int = 0, log: Path | None = None) -> None:
+        self.respond = respond
+        self.port = port
+        self.requests: list[Seen] = []
+        self.in_flight = self.peak = 0
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if log else None
+        self._attempts: Counter[bytes] = Counter()
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.host}/v1"
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [seen.body for seen in self.requests]
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/models", self._models)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=1024)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+        if self._log is not None:
+            os.close(self._log)
+
+    async def _models(self, _: web.Request) -> web.Response:
+        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "tests"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        at = time.monotonic()
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            raw = await request.read()
+            body = json.loads(raw)
+            self.requests.append(Seen(body, raw, request.headers, at))
+            digest = hashlib.sha256(raw).digest()
+            self._attempts[digest] += 1
+            reply = self.respond(body, self._attempts[digest])
+            self._write_log(digest, 0 if reply.drop else reply.status)
+            if reply.delay:
+                await asyncio.sleep(reply.delay)
+            return await _send(request, reply, completion(reply, body["model"]))
+        finally:
+            self.in_flight -= 1
+
+    def _write_log(self, digest: bytes, status: int) -> None:
+        if self._log is not None:
+            os.write(self._log, json.dumps({"body": digest.hex(), "status": status}).encode() + b"\n")
+
+
+def completion(reply: Reply, model: str) -> Any:
+    """The body of a reply: a whole chat completion unless it has one of its own."""
+    if reply.body is not None:
+        return reply.body
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, **reply.usage}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": reply.text, "refusal": None, **reply.message},
+        "finish_reason": reply.finish_reason,
+        "logprobs": None,
+    }
+    return {
+        "id": "chatcmpl-test",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": f"{model}-2026-01-01",
+        "system_fingerprint": "fp_test",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+async def _send(request: web.Request, reply: Reply, document: Any) -> web.StreamResponse:
+    payload = document if isinstance(document, bytes) else json.dumps(document).encode()
+    headers = {"Content-Type": "application/json", **reply.headers}
+    if not reply.drop:
+        return web.Response(body=payload, status=reply.status, headers=headers)
+    response = web.StreamResponse(
+        status=reply.status, headers={**headers, "Content-Length": str(len(payload))}
+    )
+    if reply.drop == "inside":
+        await response.prepare(request)
+        await response.write(payload[: len(payload) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response
+
+
+async def _serve(server: Server) -> None:
+    await server.start()
+    print(server.port, flush=True)
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    await stop.wait()
+    await server.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
+    parser.add_argument("--log", type=Path, help="append one JSON line for each request")
+    parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--seed", type=int, default=0)
+    rates = ("rate_429", "rate_500", "rate_reset", "rate_malformed")
+    for rate in rates:
+        parser.add_argument("--" + rate.replace("_", "-"), type=float, default=0.0)
+    given = parser.parse_args()
+    respond = faulty(
+        rank,
+        latency=given.latency_ms / 1000,
+        seed=given.seed,
+        **{rate: getattr(given, rate) for rate in rates},
+    )
+    asyncio.run(_serve(Server(respond, port=given.port, log=given.log)))
+
+
+if __name__ == "__main__":
+    main()
