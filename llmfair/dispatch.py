@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmfair.backends.base import Backend, RateLimited, Transient
-from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable
+from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.journal import Journal, request_key
 from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling, Steps
 
@@ -77,7 +77,7 @@ def dispatch(
     backend: Backend,
     journal: Journal,
     sampling: Sampling,
-    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    limits: Limits = Limits(),
     progress: Progress | None = None,
 ) -> Generator[tuple[str, Any | Failure], None, None]:
     """Runs the programs and yields `(probe_id, result or Failure)` as they finish.
@@ -210,7 +210,9 @@ class _Driver:
             return
         except LlmfairError as error:
             self._fail(Failure(program.probe_id, type(error).__name__, error.message))
-            if isinstance(error, BackendError) and (error.stops_run or self._hopeless(error)):
+            if isinstance(error, UsageError) or (
+                isinstance(error, BackendError) and (error.stops_run or self._hopeless(error))
+            ):
                 self.stop(error)
         except Exception as error:
             self._fail(Failure(program.probe_id, type(error).__name__, str(error)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -136,4 +135,4 @@ def write_whole(path: Path, lines: Iterable[str]) -> None:
     beside = path.with_name(path.name + ".tmp")
     with beside.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
         file.writelines(lines)
-    os.replace(beside, path)
+    beside.replace(path)

@@ -185,7 +185,12 @@ def test_one_failing_program_ends_alone(journal: Journal) -> None:
     def answer(text: str, attempt: int) -> Any:
         return Rejected("the server refuses this") if text == "bad" else text.upper()
 
-    programs = [single("first", "ok"), Program("broken", broken), single("rejected", "bad"), single("last", "z")]
+    programs = [
+        single("first", "ok"),
+        Program("broken", broken),
+        single("rejected", "bad"),
+        single("last", "z"),
+    ]
     results = dict(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(workers=1)))
     assert results["first"] == "OK" and results["last"] == "Z"
     assert results["broken"] == Failure("broken", "ValueError", "a bug in a program")
@@ -198,7 +203,9 @@ def test_passing_faults_are_tried_again_and_no_answer_is_lost(journal: Journal) 
 
     backend, progress = Scripted(answer), Progress()
     results = dict(
-        dispatch([single(f"p{i}", f"t{i}") for i in range(20)], backend, journal, Sampling(), progress=progress)
+        dispatch(
+            [single(f"p{i}", f"t{i}") for i in range(20)], backend, journal, Sampling(), progress=progress
+        )
     )
     assert results == {f"p{i}": f"T{i}" for i in range(20)}
     assert set(backend.asked.values()) == {3} and progress.retries == 40
@@ -243,14 +250,26 @@ def test_a_dead_server_after_the_first_answer_leaves_the_run_incomplete(journal:
 def test_a_refused_key_stops_everything(journal: Journal) -> None:
     backend = Scripted(lambda text, attempt: MissingKey("the key was refused"), latency=0.001)
     with pytest.raises(MissingKey):
-        list(dispatch([single(f"p{i}", f"t{i}") for i in range(200)], backend, journal, Sampling(), Limits(workers=8)))
+        list(
+            dispatch(
+                [single(f"p{i}", f"t{i}") for i in range(200)],
+                backend,
+                journal,
+                Sampling(),
+                Limits(workers=8),
+            )
+        )
     assert sum(backend.asked.values()) <= 16
 
 
 def test_five_rejections_before_any_success_stop_the_run(journal: Journal) -> None:
     backend = Scripted(lambda text, attempt: Rejected("no system role"))
     with pytest.raises(BackendError, match="no system role"):
-        list(dispatch([single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)))
+        list(
+            dispatch(
+                [single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)
+            )
+        )
     assert 5 <= sum(backend.asked.values()) <= 7
 
 
@@ -268,7 +287,11 @@ def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -
 def test_a_thinking_model_without_room_stops_the_run(journal: Journal) -> None:
     backend = Scripted(lambda text, attempt: Completion("<think>", Finish.UNFINISHED_THINKING))
     with pytest.raises(Incomplete, match="thinking") as caught:
-        list(dispatch([single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)))
+        list(
+            dispatch(
+                [single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)
+            )
+        )
     assert "--thinking" in caught.value.hint
     assert sum(backend.asked.values()) == 20
 

@@ -77,7 +77,9 @@ def test_a_failure_is_noted_and_asked_again(tmp_path: Path) -> None:
     assert [row["failure"] for row in read_rows(path)] == ["Rejected"]
 
 
-@pytest.mark.parametrize("content", ["hello\n", "{}\n", "[1]\n", '{"journal": 1, "run": "r", "identity": "other"}\n'])
+@pytest.mark.parametrize(
+    "content", ["hello\n", "{}\n", "[1]\n", '{"journal": 1, "run": "r", "identity": "other"}\n']
+)
 def test_a_file_of_somebody_else_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text(content)

@@ -63,7 +63,9 @@ def test_orders_do_not_depend_on_the_hash_seed() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 12), st.integers(0, 4))
-def test_mirrored_orders_swap_the_exposures_of_the_sides(seed: int, relevant: int, others: int, without: int) -> None:
+def test_mirrored_orders_swap_the_exposures_of_the_sides(
+    seed: int, relevant: int, others: int, without: int
+) -> None:
     relevance = (1,) * relevant + (0,) * others
     listed = candidates(
         "q", "f" * relevant, "f" * others, "m" * relevant, "m" * others, "-" * without,
@@ -78,7 +80,9 @@ def test_mirrored_orders_swap_the_exposures_of_the_sides(seed: int, relevant: in
     assert sorted(one.doc_ids) == sorted(other.doc_ids)
     assert exposure(one, Side.PROTECTED) == pytest.approx(exposure(other, Side.UNPROTECTED), rel=1e-12)
     assert exposure(one, Side.UNPROTECTED) == pytest.approx(exposure(other, Side.PROTECTED), rel=1e-12)
-    assert [d for d in one.documents if GENDER.side(d) is None] == [d for d in other.documents if GENDER.side(d) is None]
+    assert [d for d in one.documents if GENDER.side(d) is None] == [
+        d for d in other.documents if GENDER.side(d) is None
+    ]
     grades = [[shown.relevance.get(d, 0) for d in shown.doc_ids] for shown in (one, other)]
     assert grades[0] == grades[1], "utility of the two inputs is equal"
 

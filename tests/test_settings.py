@@ -51,16 +51,38 @@ def test_values_out_of_range(given: dict[str, Any], message: str) -> None:
 
 def test_what_names_a_run_and_what_does_not() -> None:
     base = ListwiseSettings.make()
-    for change in ({"workers": 3}, {"retries": 1}, {"measures": "P@5"}, {"max_calls": 5}, {"level": 0.9}, {"output": Path("x")}):
+    for change in (
+        {"workers": 3},
+        {"retries": 1},
+        {"measures": "P@5"},
+        {"max_calls": 5},
+        {"level": 0.9},
+        {"output": Path("x")},
+    ):
         assert ListwiseSettings.make(**change).of_result() == base.of_result(), change
-    for change in ({"seed": 1}, {"window": 10}, {"limit": 3}, {"read": "rankgpt"}, {"temperature": 1.0}, {"words": 5}):
+    for change in (
+        {"seed": 1},
+        {"window": 10},
+        {"limit": 3},
+        {"read": "rankgpt"},
+        {"temperature": 1.0},
+        {"words": 5},
+    ):
         assert ListwiseSettings.make(**change).of_result() != base.of_result(), change
 
 
 def test_every_setting_says_what_it_means() -> None:
     for item in dataclasses.fields(ListwiseSettings):
         assert item.metadata["meaning"].endswith((".", "]."))
-        assert item.metadata["panel"] in {"Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output"}
+        assert item.metadata["panel"] in {
+            "Data",
+            "Model",
+            "Prompt",
+            "Sampling",
+            "Spending",
+            "Statistics",
+            "Output",
+        }
 
 
 @pytest.mark.parametrize(("text", "value"), [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("1.5h", 5400.0)])

@@ -94,14 +94,16 @@ def _read(path: Path) -> _Content:
     content.documents = _read_documents(path / "docs.jsonl", groups, problems)
     content.queries = _read_queries(path / "queries.tsv", problems)
     judged = read_qrels(path / "qrels.txt", problems)
+    run = path / "candidates.run"
+    ranked = read_ranks(run, problems) if run.is_file() else {}
+    problems.raise_any(HINT)  # an id that a broken line lost would be reported all over
+
     _check_ids(path / "qrels.txt", judged, content, problems)
+    _check_ids(run, ranked, content, problems)
     for doc_id, by_attribute in groups.items():
         if doc_id not in content.documents:
             line = min(number for found in by_attribute.values() for number in found.values())
             problems.add(path / "groups.tsv", line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
-    run = path / "candidates.run"
-    ranked = read_ranks(run, problems) if run.is_file() else {}
-    _check_ids(run, ranked, content, problems)
     problems.raise_any(HINT)
 
     content.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}

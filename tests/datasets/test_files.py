@@ -42,7 +42,10 @@ def test_candidates_run_decides_lists_and_order(folder: Path) -> None:
 
 def test_byte_order_mark_crlf_blank_lines_and_integer_ids_are_accepted(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "mine", {"1": [("10", "female", 1), ("11", "male", 0)]})
-    write(folder / "docs.jsonl", ['{"doc_id": 10, "title": "A", "extra": [1]}', "", '{"doc_id": "11", "title": "B"}'])
+    write(
+        folder / "docs.jsonl",
+        ['{"doc_id": 10, "title": "A", "extra": [1]}', "", '{"doc_id": "11", "title": "B"}'],
+    )
     for file in ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv"):
         text = (folder / file).read_bytes().replace(b"\n", b"\r\n")
         (folder / file).write_bytes(b"\xef\xbb\xbf" + text)
@@ -166,7 +169,10 @@ def test_unknown_names_offer_the_nearest(folder: Path) -> None:
         ("gender = 1", "gender: is not a table"),
         ('[gender]\nprotected = "female"\nunprotected = ["male"]', "gender.protected: needs a list"),
         ('[gender]\nprotected = ["female"]\nunprotected = ["male"]', "gender.words: needs"),
-        ('[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}', "named twice"),
+        (
+            '[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}',
+            "named twice",
+        ),
     ],
 )
 def test_mistakes_in_attributes(folder: Path, text: str, message: str) -> None:
@@ -195,7 +201,9 @@ def test_the_fingerprint_sees_what_a_model_or_a_measure_sees(folder: Path) -> No
 def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
     import time
 
-    lists = {f"q{q}": [(f"d{q}x{i}", "female" if i % 2 else "male", i % 3) for i in range(200)] for q in range(100)}
+    lists = {
+        f"q{q}": [(f"d{q}x{i}", "female" if i % 2 else "male", i % 3) for i in range(200)] for q in range(100)
+    }
     folder = write_folder(tmp_path / "large", lists)
     started = time.perf_counter()
     assert len(Folder(folder).queries) == 100

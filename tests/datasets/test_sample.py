@@ -25,7 +25,13 @@ def test_eight_topics_of_forty_with_ten_in_every_cell_of_both_attributes() -> No
         assert query["candidates"] == 40
         for cells in query["cells"].values():
             assert {name: count for name, count in cells.items() if count} == dict.fromkeys(
-                ("relevant protected", "relevant unprotected", "irrelevant protected", "irrelevant unprotected"), 10
+                (
+                    "relevant protected",
+                    "relevant unprotected",
+                    "irrelevant protected",
+                    "irrelevant unprotected",
+                ),
+                10,
             )
 
 

@@ -1,0 +1,265 @@
+"""The design of a listwise audit: which lists are shown, in which orders, under which prompts, at what cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from llmfair.datasets.base import Dataset, attribute_of, load_dataset
+from llmfair.datasets.base import fingerprint as dataset_fingerprint
+from llmfair.dispatch import Program
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.base import Measure, parse_measure
+from llmfair.probes import Arm, arms_of, initial_orders, listwise_probes
+from llmfair.prompts import Prompt, load_prompt
+from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.rankers.passages import clean
+from llmfair.rankers.windows import never_ranked
+from llmfair.records import (
+    Attribute,
+    Candidates,
+    Chat,
+    Completion,
+    Finish,
+    Permutation,
+    Probe,
+    Query,
+    Side,
+)
+from llmfair.settings import ListwiseSettings
+
+DEFAULT_MEASURES = "P@20,overlap@20,nDCG@20,ExpRatio"
+INPUT = "input"
+SHOWN_ALTERED = 100
+
+
+@dataclass(frozen=True)
+class Design:
+    """Everything a listwise audit asks, known before anything is asked."""
+
+    settings: ListwiseSettings
+    dataset: Dataset
+    attribute: Attribute
+    prompt: Prompt
+    measures: tuple[Measure, ...]
+    queries: tuple[Query, ...]
+    arms: tuple[Arm, ...]
+    ranker: ListwiseRanker
+    orders: Mapping[str, Sequence[Candidates]]
+    sides: Mapping[str, Side | None]
+
+    def probes(self) -> Iterator[Probe]:
+        """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
+        shuffled = np.random.default_rng(self.settings.seed).permutation(len(self.queries))
+        for index in shuffled:
+            query = self.queries[index]
+            candidates = self.dataset.candidates(query)
+            yield from listwise_probes(
+                candidates, self.orders[query.query_id], self.arms, self.settings.repeats
+            )
+
+    def programs(self) -> Iterator[Program]:
+        for probe in self.probes():
+            yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
+
+    @cached_property
+    def chains_per_query(self) -> int:
+        return len(self.arms) * self.settings.orders * self.settings.repeats
+
+    @cached_property
+    def calls(self) -> int:
+        """Requests planned: the same windows for every chain of a query."""
+        return sum(self.calls_of(query) for query in self.queries) * self.chains_per_query
+
+    def calls_of(self, query: Query) -> int:
+        """Requests of one chain of this query: its critical path."""
+        return self.ranker.calls(len(self.orders[query.query_id][0].documents))
+
+    def windows(self, n: int) -> Sequence[tuple[int, int]]:
+        """The windows asked in one pass over a list of n."""
+        return self.ranker.plan(n)
+
+    def never_ranked(self) -> list[int]:
+        """Positions (0 is the head) that the window plan leaves out in some list."""
+        sizes = {len(orders[0].documents) for orders in self.orders.values()}
+        return sorted(
+            {position for n in sizes for position in never_ranked(self.windows(n), n, 0, self.settings.depth)}
+        )
+
+    def lists(self) -> list[tuple[int, int, int, int]]:
+        """Per query: documents, protected, unprotected, relevant."""
+        found = []
+        for query in self.queries:
+            candidates = self.dataset.candidates(query)
+            sides = [self.sides[doc_id] for doc_id in candidates.doc_ids]
+            relevant = sum(candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids)
+            found.append((len(sides), sides.count(Side.PROTECTED), sides.count(Side.UNPROTECTED), relevant))
+        return found
+
+    def identity(self) -> dict[str, Any]:
+        """All settings that can change a result, for the folder's name and against mixing runs."""
+        return {
+            **self.settings.of_result(),
+            "attribute": self.attribute.name,
+            "dataset_fingerprint": dataset_fingerprint(self.dataset),
+            "prompt_sha256": self.prompt.sha256,
+        }
+
+    def name_parts(self) -> tuple[str, ...]:
+        """Words of the folder's name: the dataset, and the attribute unless the dataset's name says it."""
+        dataset = Path(self.dataset.name).name if "/" in self.dataset.name else self.dataset.name
+        return (dataset,) if dataset.endswith(self.attribute.name) else (dataset, self.attribute.name)
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest says of the design, beside the settings."""
+        altered = sorted(self.altered_texts())
+        return {
+            "task": "listwise",
+            "dataset": self.dataset.name,
+            "prompt": {"file": self.settings.prompt, "sha256": self.prompt.sha256, "text": self.prompt.text},
+            "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
+            "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
+        }
+
+    def altered_texts(self) -> set[str]:
+        """Titles and queries that a model sees otherwise than the dataset has them (listwise.md 3)."""
+        texts = {query.text for query in self.queries}
+        for query in self.queries:
+            texts.update(document.title for document in self.dataset.candidates(query).documents)
+        return {text for text in texts if clean(text, self.settings.words) != text}
+
+    def file_name(self, probe: Probe) -> str:
+        """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
+        plain = probe.order == probe.repeat == 0
+        return f"{probe.arm}.run" if plain else f"{probe.arm}.o{probe.order}.r{probe.repeat}.run"
+
+    def candidates_lines(self) -> Iterator[str]:
+        """`candidates.jsonl`: the lists as the dataset gave them, with relevance and side."""
+        for query in sorted(self.queries, key=lambda query: query.query_id):
+            candidates = self.dataset.candidates(query)
+            row = {
+                "query_id": query.query_id,
+                "doc_ids": list(candidates.doc_ids),
+                "relevance": [candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids],
+                "side": [self.sides[doc_id] for doc_id in candidates.doc_ids],
+            }
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def make_design(settings: ListwiseSettings) -> Design:
+    """Loads what the settings name and fixes all that is drawn. Raises UsageError."""
+    dataset = load_dataset(settings.dataset)
+    attribute = attribute_of(dataset, settings.attribute, settings.mixed)
+    prompt = load_prompt(settings.prompt)
+    queries = _selected(dataset, settings)
+    variants = _variants(attribute, settings.variants)
+    candidates = [dataset.candidates(query) for query in queries]
+    return Design(
+        settings=settings,
+        dataset=dataset,
+        attribute=attribute,
+        prompt=prompt,
+        measures=tuple(parse_measure(text) for text in split_measures(settings.measures or DEFAULT_MEASURES)),
+        queries=tuple(queries),
+        arms=tuple(arms_of(variants, settings.repeats, settings.control)),
+        ranker=ListwiseRanker(
+            prompt=prompt,
+            attribute=attribute,
+            window=settings.window,
+            step=settings.step,
+            passes=settings.passes,
+            depth=settings.depth,
+            windows=settings.windows,
+            reader=settings.read,
+            on_bad_answer=settings.on_bad_answer,
+            input=settings.input,
+            words=settings.words,
+        ),
+        orders={
+            listed.query.query_id: initial_orders(
+                listed, attribute, settings.initial, settings.orders, settings.seed
+            )
+            for listed in candidates
+        },
+        sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
+    )
+
+
+def split_measures(text: str) -> list[str]:
+    """Splits a list of measures at the commas that stand outside brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _selected(dataset: Dataset, settings: ListwiseSettings) -> list[Query]:
+    """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
+    queries = list(dataset.queries)
+    if settings.queries is not None:
+        text = settings.queries
+        if text.startswith("@"):
+            try:
+                text = Path(text[1:]).read_text("utf-8").replace("\n", ",")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(
+                    f"--queries {settings.queries}: cannot be read: {error}", "one id a line"
+                ) from None
+        wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
+        known = {query.query_id for query in queries}
+        for query_id in sorted(wanted - known):
+            raise UsageError(
+                f"no query '{query_id}' in dataset '{dataset.name}'.{did_you_mean(query_id, known)}",
+                f"llmfair datasets show {dataset.name}    lists them",
+            )
+        queries = [query for query in queries if query.query_id in wanted]
+    if not queries:
+        raise UsageError("no query is selected.", f"llmfair datasets show {dataset.name}    lists them")
+    return queries[: settings.limit]
+
+
+def _variants(attribute: Attribute, text: str | None) -> list[str]:
+    known = attribute.variants
+    if text is None:
+        return list(known)
+    wanted = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for variant in wanted:
+        if variant not in known:
+            raise UsageError(
+                f"{attribute.name} has no prompt variant '{variant}'.{did_you_mean(variant, known)}",
+                f"known: {', '.join(known)}",
+            )
+    if not wanted:
+        raise UsageError("--variants names none.", f"known: {', '.join(known)}")
+    return wanted
+
+
+def first_order_chats(settings: ListwiseSettings) -> list[Chat]:
+    """The chats of the first query's first chain, each window in its initial order."""
+    design = make_design(settings)
+    steps = next(design.programs()).start()
+    chats = next(steps)
+    found: list[Chat] = []
+    while True:
+        found += chats
+        try:
+            chats = steps.send([answer_in_shown_order(chat) for chat in chats])
+        except StopIteration:
+            return found
+
+
+def answer_in_shown_order(chat: Chat) -> Completion:
+    """The answer of a model that changes nothing, for counting and showing what would be asked."""
+    n = chat.expects.n if isinstance(chat.expects, Permutation) else 0
+    return Completion(" > ".join(f"[{place}]" for place in range(1, n + 1)), Finish.STOP)

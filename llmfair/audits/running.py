@@ -1,0 +1,216 @@
+"""What every audit does around its questions: reach the model, hold the folder, ask, keep the books."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import llmfair
+from llmfair import registry
+from llmfair.backends.base import Backend, BackendOptions
+from llmfair.dispatch import Limits, Program, Progress, dispatch
+from llmfair.errors import Incomplete, LlmfairError, UsageError
+from llmfair.journal import Journal
+from llmfair.records import Failure, Measurement, Sampling
+from llmfair.rundir import SCHEMA, RunDir, now, set_aside
+from llmfair.settings import AuditSettings, seconds
+
+THINKING_TOKENS = 4096
+
+
+class Watch(Protocol):
+    """Shows a run while it is asked: `with watch(folder, planned calls, progress, limit):`."""
+
+    def __call__(
+        self, folder: Path, calls: int, progress: Progress, limit: int
+    ) -> AbstractContextManager[None]: ...
+
+
+def no_watch(folder: Path, calls: int, progress: Progress, limit: int) -> AbstractContextManager[None]:
+    """Shows nothing."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished audit: its folder, its results as `results.json` has them, its rows."""
+
+    folder: RunDir
+    results: Mapping[str, Any]
+    rows: Sequence[Measurement]
+
+
+@dataclass
+class Answered:
+    """What came back: results by probe, probes without one, and the error that broke the run off, if any."""
+
+    progress: Progress
+    results: dict[str, Any] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    error: LlmfairError | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest says of the asking."""
+        progress = self.progress
+        return {
+            "answered": progress.answered,
+            "calls": progress.calls,
+            "replayed": progress.replayed,
+            "retries": progress.retries,
+            "prompt_tokens": progress.prompt_tokens,
+            "completion_tokens": progress.completion_tokens,
+            "models_reported": sorted(progress.models),
+            "fingerprints_reported": sorted(progress.fingerprints),
+        }
+
+
+def backend_of(model: str, settings: AuditSettings) -> Backend:
+    """The backend a model spec names. Raises UsageError for an unknown prefix or model."""
+    prefix, colon, name = model.partition(":")
+    if not colon or not name:
+        raise UsageError(
+            f"'{model}' is not a model.", "write PREFIX:NAME, for example openai:gpt-4o-mini or fake:biased"
+        )
+    options = BackendOptions(
+        base_url=settings.base_url,
+        server_name=settings.server_name,
+        timeout=settings.timeout,
+        system=settings.system,
+        seed=settings.seed,
+    )
+    backend: Backend = registry.lookup("backend", prefix)(name, options)
+    return backend
+
+
+def sampling_of(settings: AuditSettings) -> Sampling:
+    """The sampling that the settings ask for. Raises UsageError for a malformed `--extra` or `--template-arg`."""
+    extra = {}
+    for assignment in settings.extra:
+        key, value = _assignment("--extra", assignment)
+        try:
+            extra[key] = json.loads(value)
+        except ValueError:
+            raise UsageError(f"--extra {assignment}: the value is not JSON.", "for example top_k=5") from None
+    template = dict(_assignment("--template-arg", assignment) for assignment in settings.template_arg)
+    if template:
+        extra["chat_template_kwargs"] = {key: _plain(value) for key, value in template.items()}
+    return Sampling(
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens or 0,
+        thinking_tokens=THINKING_TOKENS if settings.thinking else 0,
+        seed=settings.model_seed,
+        extra=extra,
+    )
+
+
+def _assignment(flag: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f"{flag} {text} is not k=v.", f"for example {flag} enable_thinking=false")
+    return key, value
+
+
+def _plain(value: str) -> Any:
+    """`false`, `3` as JSON has them; any other text as it stands."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+@contextmanager
+def session(
+    folder: RunDir, identity: Mapping[str, Any], fresh: bool, facts: Mapping[str, Any]
+) -> Iterator[tuple[Journal, dict[str, Any]]]:
+    """Holds a run folder while it is worked on; yields its journal and the manifest to be completed.
+
+    The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
+    disk never claims more than there is.
+    """
+    folder.prepare(identity)
+    with folder.locked():
+        if fresh:
+            set_aside(folder.journal)
+        journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
+        manifest: dict[str, Any] = {
+            "schema": SCHEMA,
+            "status": "running",
+            "settings": dict(identity),
+            "command": sys.argv,
+            "versions": _versions(),
+            "started": now(),
+            **facts,
+        }
+        folder.write_json("manifest.json", manifest)
+        if journal.skipped:
+            manifest["journal_lines_skipped"] = journal.skipped
+        try:
+            yield journal, manifest
+        except BaseException:
+            manifest["status"] = "incomplete"
+            raise
+        finally:
+            journal.close()
+            manifest["ended"] = now()
+            folder.write_json("manifest.json", manifest)
+
+
+def _versions() -> dict[str, str]:
+    packages = ("numpy", "scipy", "ir-measures", "aiohttp", "openai")
+    return {
+        "llmfair": llmfair.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        **{package: version(package) for package in packages},
+    }
+
+
+def ask(
+    programs: Iterable[Program],
+    backend: Backend,
+    journal: Journal,
+    settings: AuditSettings,
+    watch: AbstractContextManager[None],
+    progress: Progress,
+    unreadable: Callable[[Any], int],
+) -> Answered:
+    """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
+    answered = Answered(progress)
+    limits = limits_of(backend, settings)
+    with watch:
+        try:
+            for probe_id, result in dispatch(
+                programs, backend, journal, sampling_of(settings), limits, progress
+            ):
+                if isinstance(result, Failure):
+                    answered.failures.append(result)
+                else:
+                    answered.results[probe_id] = result
+                    progress.unreadable += unreadable(result)
+        except Incomplete as error:
+            answered.error = error
+    if answered.failures and answered.error is None:
+        first = min(answered.failures, key=lambda failure: failure.probe_id)
+        total = len(answered.failures) + len(answered.results)
+        answered.error = Incomplete(
+            f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: "
+            f"{first.message}",
+            "failures.csv lists them; the same command asks them again",
+        )
+    return answered
+
+
+def limits_of(backend: Backend, settings: AuditSettings) -> Limits:
+    return Limits(
+        workers=settings.workers or backend.max_workers,
+        retries=settings.retries,
+        max_wait=seconds(settings.max_wait),
+        max_calls=settings.max_calls,
+    )

@@ -1,0 +1,116 @@
+"""The application: its commands, and the one place where errors become sentences and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from itertools import pairwise
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+import llmfair
+from llmfair.cli import console
+from llmfair.cli.datasets import datasets
+from llmfair.cli.doctor import doctor
+from llmfair.cli.listwise import listwise
+from llmfair.cli.options import with_flags
+from llmfair.cli.prompts import prompts
+from llmfair.cli.runs import runs
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.settings import ListwiseSettings
+
+HELP = {"help_option_names": ["-h", "--help"]}
+FIRST_STEPS = """\
+llmfair listwise               audit a simulated model on the bundled sample, offline
+llmfair listwise -m openai:gpt-4o-mini --dry-run      count what a real model would be asked
+llmfair doctor                 what this machine can run
+llmfair --help                 all commands; README.md explains the numbers
+"""
+
+app = typer.Typer(
+    name="llmfair",
+    help="Measures whether a ranker built on a large language model treats groups of items alike.",
+    pretty_exceptions_enable=False,
+    context_settings=HELP,
+    rich_markup_mode="rich",
+)
+app.command(
+    rich_help_panel="Audit",
+    epilog="llmfair listwise -m openai:gpt-4o-mini --dry-run  ·  "
+    "llmfair listwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1",
+)(with_flags(ListwiseSettings, listwise))
+app.add_typer(datasets, rich_help_panel="Look")
+app.add_typer(prompts, rich_help_panel="Look")
+app.add_typer(runs, rich_help_panel="Look")
+app.command(rich_help_panel="Look", epilog="llmfair doctor  ·  llmfair doctor --json")(doctor)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"llmfair {llmfair.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", is_eager=True, callback=_version, help="Version in one line.")
+    ] = False,
+) -> None:
+    """Measures whether a ranker built on a large language model treats groups of items alike."""
+    if ctx.invoked_subcommand is None:
+        print(FIRST_STEPS, end="")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C but for its exit code."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line and returns its exit code; every error is one sentence and a way out."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    as_json = "--json" in arguments or _asks_json(arguments)
+    try:
+        code = app(arguments, prog_name="llmfair", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except LlmfairError as error:
+        return console.fail(error, as_json)
+    except TyperException as error:
+        return console.fail(UsageError(error.format_message(), _usage_hint(error)), as_json)
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        print("Stopped.", file=sys.stderr)
+        return 143 if isinstance(stop, Terminated) else 130
+    except BrokenPipeError:
+        # The reader of stdout went away (`| head`): that is its right, and no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        unexpected = LlmfairError(
+            f"unexpected {type(error).__name__}: {error}", "repeat with -v for the traceback"
+        )
+        unexpected.__cause__ = error
+        return console.fail(unexpected, as_json)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _asks_json(arguments: list[str]) -> bool:
+    return ("--format", "json") in pairwise(arguments) or "--format=json" in arguments
+
+
+def _usage_hint(error: TyperException) -> str:
+    ctx: Any = getattr(error, "ctx", None)
+    return f"{ctx.command_path} --help    lists what it takes" if ctx is not None else "llmfair --help"
+
+
+def main() -> NoReturn:
+    sys.exit(run(sys.argv[1:]))

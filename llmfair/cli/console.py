@@ -1,0 +1,182 @@
+"""What a person sees: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llmfair.errors import LlmfairError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from llmfair.dispatch import Progress
+    from llmfair.report.tables import Table
+
+PLAIN_EVERY = 30.0
+
+
+@dataclass
+class Output:
+    """How this invocation speaks; set once by the command."""
+
+    quiet: bool = False
+    verbose: bool = False
+    progress: bool = True
+    color: str = "auto"
+    warned: set[str] = field(default_factory=set)
+
+
+output = Output()
+
+
+def console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    forced = {"always": True, "never": None}.get(output.color)
+    return Console(
+        stderr=stderr,
+        force_terminal=forced,
+        no_color=output.color == "never" or None,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def fail(error: LlmfairError, as_json: bool) -> int:
+    """Says an error in a sentence with the way out, and returns its exit code."""
+    if as_json:
+        status = "incomplete" if error.exit_code == 3 else "failed"
+        details = {"class": type(error).__name__, "message": error.message, "hint": error.hint}
+        print_json({"schema": 1, "status": status, "exit_code": error.exit_code, "error": details})
+    print(f"Error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+    if output.verbose:
+        traceback.print_exception(error)
+    return error.exit_code
+
+
+def warn(text: str) -> None:
+    """One line on stderr, said once."""
+    if text not in output.warned:
+        output.warned.add(text)
+        print(f"Warning: {text}", file=sys.stderr)
+
+
+def say(text: str = "") -> None:
+    """A line on stderr, unless only results are wanted."""
+    if not output.quiet:
+        print(text, file=sys.stderr)
+
+
+def print_json(content: Any) -> None:
+    print(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def print_table(table: Table) -> None:
+    """The table on stdout; too narrow a terminal gets one block a row instead of lost columns."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    stdout = console()
+    if table.title:
+        stdout.print(Text(table.title, style="bold"))
+        stdout.print()
+    widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
+    needed = sum(widths) + 2 * len(widths) + 2
+    if not stdout.is_terminal:
+        stdout.width = max(stdout.width, needed)  # a file has no width to respect
+    if needed > stdout.width:
+        for row in table.rows:
+            for name, cell in zip(table.header, row, strict=True):
+                if cell:
+                    stdout.print(Text(f"  {name}  {cell}" if name else f"  {cell}"))
+            stdout.print()
+    else:
+        grid = Grid(box=None, padding=(0, 1), pad_edge=True)
+        for name in table.header:
+            grid.add_column(name, no_wrap=True)
+        for row in table.rows:
+            grid.add_row(*(Text(cell) for cell in row))
+        stdout.print(grid)
+        stdout.print()
+    for note in table.notes:
+        stdout.print(Text(f"  {note}"))
+
+
+class Bar:
+    """The state of a run in one line; drawn anew several times a second on a terminal."""
+
+    def __init__(self, name: str, total: int, progress: Progress, limit: int) -> None:
+        self.name, self.total, self.progress, self.limit = name, total, progress, limit
+        self.started = time.monotonic()
+
+    def line(self) -> str:
+        progress = self.progress
+        done = progress.answered
+        parts = [
+            f"{done:,}/{self.total:,}",
+            f"{progress.unreadable:,} unreadable",
+            f"{progress.replayed:,} from the journal",
+            f"{progress.in_flight}/{self.limit} in flight",
+        ]
+        if progress.retries:
+            parts.append(f"{progress.retries:,} tried again")
+        waiting = progress.waiting_until - time.time()
+        if waiting > 0:
+            parts.append(f"rate limited, waiting {waiting:.0f} s")
+        elif (left := self._left(done)) is not None:
+            parts.append(f"{left} left")
+        return "  ".join(parts)
+
+    def _left(self, done: int) -> str | None:
+        asked = done - self.progress.replayed
+        if asked <= 0 or done >= self.total:
+            return None
+        seconds = (time.monotonic() - self.started) / asked * (self.total - done)
+        return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+
+    def __rich__(self) -> RenderableType:
+        from rich.columns import Columns
+        from rich.progress_bar import ProgressBar
+
+        done = min(self.progress.answered, self.total)
+        return Columns([self.name, ProgressBar(max(self.total, 1), done, width=30), self.line()])
+
+
+@contextmanager
+def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
+    """Shows a run's progress on stderr: a bar on a terminal, else a plain line every 30 seconds."""
+    if output.quiet or not output.progress:
+        yield
+        return
+    state = Bar(name, total, progress, limit)
+    stderr = console(stderr=True)
+    if stderr.is_terminal and not stderr.is_dumb_terminal:
+        from rich.live import Live
+
+        with Live(state, console=stderr, transient=True, refresh_per_second=5):
+            yield
+        return
+    import threading
+
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(PLAIN_EVERY):
+            print(f"{name}  {state.line()}", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()

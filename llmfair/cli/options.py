@@ -1,0 +1,153 @@
+"""Turns a settings class into the flags of a command, so that no flag is declared twice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from llmfair.errors import UsageError
+from llmfair.settings import AuditSettings, default_of
+
+S = TypeVar("S", bound=AuditSettings)
+ENVIRONMENT = "LLMFAIR_"
+
+
+def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., None]:
+    """A command whose flags are the fields of `settings`; `run(settings, ctx=…, **own)` gets them made.
+
+    `run`'s own keyword parameters (beside `settings` and `ctx`) become flags as they stand. Only what the user
+    gave, by flag, variable or configuration, overrides a preset.
+    """
+    own = [
+        parameter
+        for name, parameter in inspect.signature(run).parameters.items()
+        if name not in ("settings", "ctx")
+    ]
+    own_hints = get_type_hints(run, include_extras=True)
+
+    def command(**values: Any) -> None:
+        ctx: typer.Context = values["ctx"]
+        names = {item.name for item in fields(settings)}
+        given = {
+            name: tuple(values[name]) if isinstance(values[name], list) else values[name]
+            for name in names
+            if _given(ctx, name)
+        }
+        mine = {parameter.name: values[parameter.name] for parameter in own if parameter.name != "preset"}
+        made = settings.make(values.get("preset"), **given)
+        run(made, ctx=ctx, **mine)
+
+    hints = get_type_hints(settings)
+    parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    parameters += [_parameter(item, hints[item.name]) for item in fields(settings)]
+    parameters += [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[parameter.name])
+        for parameter in own
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = run.__doc__
+    command.__name__ = run.__name__
+    return command
+
+
+def variable(name: str) -> str:
+    """The environment variable of a flag."""
+    return ENVIRONMENT + name.upper()
+
+
+def _parameter(item: Field[Any], hint: Any) -> inspect.Parameter:
+    meta = item.metadata
+    default = default_of(item)
+    flag = "--" + item.name.replace("_", "-")
+    declaration = f"{flag}/--no-{flag[2:]}" if default is True else flag
+    option = typer.Option(
+        declaration,
+        *meta["flags"],
+        help=meta["meaning"],
+        rich_help_panel=meta["panel"],
+        envvar=variable(item.name),
+        show_default=not (default is None or default is False or default == ()),
+    )
+    if isinstance(default, tuple):
+        hint, default = list[str], list(default)
+    return inspect.Parameter(
+        item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, option]
+    )
+
+
+def _given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+# Flags that every command has, beside its settings
+
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="One JSON document on stdout.", rich_help_panel="Output", envvar=variable("json")
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Results only.", rich_help_panel="Output", envvar=variable("quiet")),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Tracebacks too.", rich_help_panel="Output", envvar=variable("verbose")
+    ),
+]
+NoProgress = Annotated[
+    bool,
+    typer.Option(
+        "--no-progress", help="No progress bar.", rich_help_panel="Output", envvar=variable("no_progress")
+    ),
+]
+Color = Annotated[
+    str,
+    typer.Option(
+        "--color", help="auto, always or never.", rich_help_panel="Output", envvar=variable("color")
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Configuration file; the nearest llmfair.toml upwards.",
+        rich_help_panel="Output",
+        envvar=variable("config"),
+        is_eager=True,
+        callback=lambda ctx, value: _configure(ctx, value),
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset", help="paper: window 5, step 1, one pass, one order.", rich_help_panel="Prompt",
+        envvar=variable("preset"),
+    ),
+]  # fmt: skip
+
+
+def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
+    """Puts the configuration file under this command's flags and variables."""
+    from llmfair.settings import find_config, read_config
+
+    path = value or find_config(Path.cwd())
+    if path is None:
+        return None
+    if value is not None and not path.is_file():
+        raise UsageError(f"no configuration file {path}.", "name one with --config")
+    names = [parameter.name for parameter in ctx.command.params if parameter.name is not None]
+    ctx.default_map = {
+        **(ctx.default_map or {}),
+        **read_config(path, {ctx.command.name or "": names})[ctx.command.name or ""],
+    }
+    return path

@@ -1,0 +1,100 @@
+"""`llmfair runs`: what was run, and whether what is on disk holds together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llmfair.cli import console
+from llmfair.cli.options import Json, variable
+
+runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
+RunsDir = Annotated[
+    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, or the beginning of its name.")]
+
+
+@runs.command("list", epilog="llmfair runs list  ·  llmfair runs list --runs-dir elsewhere --json")
+def list_all(runs_dir: RunsDir = Path("runs"), as_json: Json = False) -> None:
+    """Run folders, newest first."""
+    from llmfair.report.tables import Table
+    from llmfair.rundir import list_runs
+
+    found = []
+    for run in list_runs(runs_dir):
+        manifest = run.read_manifest()
+        found.append(
+            {
+                "run": run.path.name,
+                "status": manifest["status"],
+                "model": manifest["settings"]["identity"],
+                "answered": manifest.get("answered", 0),
+                "started": manifest["started"],
+            }
+        )
+    if as_json:
+        console.print_json({"schema": 1, "runs": found})
+        return
+    cells = tuple(tuple(str(value) for value in row.values()) for row in found)
+    console.print_table(
+        Table("", ("run", "status", "model", "answered", "started"), cells, () if cells else ("none yet",))
+    )
+
+
+@runs.command(
+    "show",
+    epilog="llmfair runs show listwise-sample  ·  llmfair runs show listwise-sample --query physics --invalid",
+)
+def show(
+    name: Run,
+    query: Annotated[str | None, typer.Option(help="Only answers about this query.")] = None,
+    answers: Annotated[bool, typer.Option("--answers", help="Every answer, raw.")] = False,
+    failures: Annotated[bool, typer.Option("--failures", help="Probes without an answer.")] = False,
+    invalid: Annotated[
+        bool, typer.Option("--invalid", help="Only answers that are not well-formed.")
+    ] = False,
+    runs_dir: RunsDir = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """A run's table again, or its evidence."""
+    from llmfair.audits.evidence import answers_of, failures_of
+    from llmfair.report.tables import Table, listwise_table
+    from llmfair.rundir import find_run
+
+    run = find_run(name, runs_dir)
+    if not (answers or failures or invalid or query):
+        results = run.read_results()
+        if as_json:
+            console.print_json(results)
+        else:
+            console.print_table(listwise_table(results))
+        return
+    rows = failures_of(run) if failures else answers_of(run, query, only_bad=invalid)
+    if as_json:
+        console.print_json({"schema": 1, "run": run.path.name, "rows": rows})
+        return
+    header = tuple(rows[0]) if rows else ("nothing",)
+    cells = tuple(tuple(str(value) for value in row.values()) for row in rows)
+    console.print_table(Table("", header, cells, ()))
+
+
+@runs.command(epilog="llmfair runs check listwise-sample  ·  llmfair runs check runs/my-run --json")
+def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False) -> None:
+    """Is the journal readable, and do its answers give the rankings on disk?"""
+    from llmfair.audits.evidence import check_run
+    from llmfair.rundir import find_run
+
+    run = find_run(name, runs_dir)
+    found = check_run(run)
+    if as_json:
+        console.print_json({"schema": 1, "run": run.path.name, **found})
+    else:
+        for line in found["problems"] or [
+            "the journal is readable and its answers give the rankings on disk"
+        ]:
+            print(line)
+    if found["problems"]:
+        raise typer.Exit(1)

@@ -1,0 +1,206 @@
+"""The run folder: what a run was, what it asked, what it found. Written by audits, read by everything else.
+
+Only the manifest and the journal hold times; every other file of a run depends on its answers alone, so that an
+interrupted and an undisturbed run leave equal bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
+from llmfair.records import Failure, Measurement
+from llmfair.trec import write_whole
+
+SCHEMA = 1
+COLUMNS = (
+    "run", "dataset", "attribute", "model", "variant", "query_id", "measure", "group", "value", "low", "high",
+    "n", "p", "p_adjusted", "conclusion", "reason",
+)  # fmt: skip
+Status = Literal["running", "incomplete", "complete"]
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """SHA-256 over all that can change a result; its first six digits name the folder."""
+    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def folder_name(parts: Sequence[str], settings: Mapping[str, Any]) -> str:
+    """`listwise-sample-gender-fake-biased-3f9a1c`: what was run, in words that any file system takes."""
+    words = [re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") for part in parts]
+    return "-".join([*(word for word in words if word), fingerprint(settings)[:6]])[-200:]
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A run folder at `path`."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest, or UsageError when this is no run folder."""
+        try:
+            found = json.loads(self.manifest.read_text("utf-8"))
+        except FileNotFoundError:
+            raise UsageError(
+                f"{self.path} is not a run folder: it has no manifest.json.", RUNS_HINT
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.manifest}: cannot be read: {error}", RUNS_HINT) from None
+        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+            raise UsageError(f"{self.manifest}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
+        return found
+
+    def read_results(self) -> dict[str, Any]:
+        """`results.json`, or UsageError when the run has none yet."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / "results.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            raise UsageError(
+                f"{self.path} has no results yet.", "the command that began the run completes it"
+            ) from None
+        return found
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        write_whole(
+            self.path / name,
+            [json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str), "\n"],
+        )
+
+    def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """UTF-8, `\\n`, `repr` floats, empty for None."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        for row in rows:
+            writer.writerow([repr(cell) if isinstance(cell, float) else cell for cell in row])
+        write_whole(self.path / name, [text.getvalue()])
+
+    def write_failures(self, failures: Iterable[Failure]) -> None:
+        rows = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
+        self.write_csv("failures.csv", ("probe", "class", "message"), rows)
+
+    def prepare(self, settings: Mapping[str, Any]) -> bool:
+        """Makes the folder, or checks that it belongs to these settings; returns whether it was there.
+
+        Raises RunConflict listing each difference, UsageError when the folder cannot be written.
+        """
+        try:
+            (self.path / "rankings").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write the run folder {self.path}: {error.strerror}.",
+                "choose another with --output or --runs-dir",
+            ) from None
+        if not os.access(self.path, os.W_OK):
+            raise UsageError(
+                f"cannot write the run folder {self.path}: permission denied.",
+                "choose another with --output or --runs-dir",
+            )
+        if not self.manifest.exists():
+            if self.journal.exists():
+                raise RunConflict(
+                    f"{self.path} holds a journal but no manifest: what it belongs to is unknown.",
+                    "choose another --output folder",
+                )
+            return False
+        theirs = self.read_manifest()["settings"]
+        ours = json.loads(json.dumps(settings, default=str))
+        different = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
+        if different:
+            shown = "; ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} now" for key in different)
+            raise RunConflict(
+                f"{self.path} belongs to other settings ({shown[:600]}).",
+                "choose another --output folder, or leave --output out",
+            )
+        return True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the folder against a second process; the kernel lets go of it when this one dies."""
+        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.pread(lock, 200, 0).decode("utf-8", "replace").strip() or "another process"
+                raise RunConflict(
+                    f"{self.path} is in use by {holder}.", "wait for it, or choose another --output folder"
+                ) from None
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}, since {now()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(lock)
+
+
+RUNS_HINT = "llmfair runs list    shows the run folders"
+
+
+def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]:
+    """Measurements as CSV rows in the order of COLUMNS, sorted by query, measure, variant, group."""
+    ordered = sorted(rows, key=lambda row: (row.query_id, row.measure, row.variant, row.group))
+    return [[run.get(column, getattr(row, column, None)) for column in COLUMNS] for row in ordered]
+
+
+def find_run(name: str, runs_dir: Path) -> RunDir:
+    """A run folder by path, or by name or unique beginning below `runs_dir`. Raises UsageError."""
+    if Path(name).is_dir():
+        return RunDir(Path(name))
+    known = {run.path.name: run for run in list_runs(runs_dir)}
+    matches = [known[found] for found in known if found == name or found.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"'{name}' fits {len(matches)} runs in {runs_dir}.", RUNS_HINT)
+    raise UsageError(f"no run '{name}' in {runs_dir}.{did_you_mean(name, known)}", RUNS_HINT)
+
+
+def list_runs(runs_dir: Path) -> list[RunDir]:
+    """All run folders below `runs_dir`, newest first."""
+    if not runs_dir.is_dir():
+        return []
+    folders = [path for path in runs_dir.iterdir() if (path / "manifest.json").is_file()]
+    return [
+        RunDir(path)
+        for path in sorted(folders, key=lambda path: (path / "manifest.json").stat().st_mtime, reverse=True)
+    ]
+
+
+def set_aside(path: Path) -> None:
+    """Renames a journal to the first free `journal.N.jsonl`, so that a fresh run loses nothing."""
+    if not path.exists():
+        return
+    for number in range(1, 10_000):
+        aside = path.with_name(f"{path.stem}.{number}{path.suffix}")
+        if not aside.exists():
+            path.rename(aside)
+            return
+    raise LlmfairError(f"too many journals were set aside in {path.parent}.", "remove some of them")
+
+
+def now() -> str:
+    """The time in UTC, to the second; for manifests and locks only."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,92 @@
+"""A simulated ranker with a planted preference is measured as what it is: exact values, stated tolerance."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.listwise import audit_listwise
+from llmfair.settings import ListwiseSettings
+from tests.folders import write_folder
+from tests.shared import vectors
+
+QUERIES = {20: 200, 50: 150, 200: 60}
+
+
+def folder_of(row: dict[str, Any], queries: int) -> Path:
+    """Lists of the row's shape: protected and unprotected items, experts first within each side."""
+
+    def side(
+        query: int, letter: str, group: str, size: int, experts: int
+    ) -> list[tuple[str, str | None, int]]:
+        return [(f"q{query}{letter}{i}", group, int(i < experts)) for i in range(size)]
+
+    n, protected = row["N"], row["n_protected"]
+    lists = {
+        f"q{q}": side(q, "f", "female", protected, row["experts_protected"])
+        + side(q, "m", "male", n - protected, row["experts_unprotected"])
+        for q in range(queries)
+    }
+    name = "-".join(str(row[key]) for key in ("N", "n_protected", "experts_protected", "experts_unprotected"))
+    path = Path(f"{name}-{queries}")
+    return path if path.is_dir() else write_folder(path, lists)
+
+
+def measured(row: dict[str, Any], queries: int, **design: Any) -> dict[tuple[str, str], float]:
+    settings = ListwiseSettings.make(
+        dataset=str(folder_of(row, queries)), variants="neutral", control=False, orders=1, repeats=1,
+        measures="ExpRatio,P@20", seed=row.get("seed", 3), max_invalid=1.0, **design,
+    )  # fmt: skip
+    model = f"fake:biased,relevance={row['alpha']},listwise={row['beta']},noise=1,malformed=0"
+    rows = audit_listwise(settings, model).rows
+    return {(r.variant, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+def test_one_window_over_the_whole_list_is_plackett_luce(n: int) -> None:
+    rows = [row for row in vectors("planted_bias.json")["listwise_full_pl"] if row["N"] == n]
+    assert rows
+    queries = QUERIES[n]
+    for row in rows:
+        found = measured(row, queries, window=n, step=n, passes=1)["neutral", "ExpRatio"]
+        tolerance = 4 * row["sd_influence_per_query"] / math.sqrt(queries)
+        assert abs(math.log(found / row["exact_ratio"])) <= tolerance, row
+
+
+@pytest.mark.parametrize("n", [50, 200])
+def test_windows_from_random_orders(n: int) -> None:
+    rows = [
+        row
+        for row in vectors("planted_bias.json")["listwise_sliding_window_mc"]
+        if row["N"] == n and row["initial_order"] == "random" and row["malformed"] == 0
+    ]
+    assert rows
+    queries = 60 if n == 50 else 30
+    for row in rows:
+        plan = "rankgpt" if row["last_partial_window"] == "dropped" else "covering"
+        found = measured(
+            row, queries, window=row["window"], step=row["step"], passes=row["passes"], windows=plan
+        )["neutral", "ExpRatio"]
+        error = (
+            row["sd_influence_per_query"] ** 2 / queries + (row["ratio_mc_se"] / row["ratio"]) ** 2
+        ) ** 0.5
+        assert abs(math.log(found / row["ratio"])) <= 4 * error, row
+
+
+def test_the_sensitive_prompt_s_planted_preference_has_its_sign() -> None:
+    row = {"N": 20, "n_protected": 10, "experts_protected": 5, "experts_unprotected": 5}
+    settings = ListwiseSettings.make(
+        dataset=str(folder_of(row, 40)), control=False, orders=1, passes=1, measures="ExpRatio"
+    )
+    audit_listwise(settings, "fake:biased,listwise=0,prompt=1,malformed=0")
+    (folder,) = Path("runs").iterdir()
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    value = {r["variant"]: (r["low"], r["value"], r["high"]) for r in rows}
+    assert value["neutral"][0] < 1 < value["neutral"][2]
+    assert value["female"][0] > 1.1 and value["male"][2] < 0.9
+    # Both prompts plant the same preference, for opposite sides.
+    assert value["female"][0] < 1 / value["male"][1] < value["female"][2]

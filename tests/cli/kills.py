@@ -1,0 +1,170 @@
+"""Runs killed at random moments against a server that outlives them, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmfair.backends.openai import encode_body
+from llmfair.dispatch import chat_sampling
+from llmfair.journal import read_rows
+from llmfair.records import Chat, Message, Permutation, Sampling
+from tests.cli.command import process
+from tests.folders import balanced, write_folder
+from tests.shared import SHARED
+
+ROOT = Path(__file__).resolve().parents[2]
+FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_reset": 0.01}
+SAME = (
+    "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
+    "failures.csv", "rankings/neutral.run",
+)  # fmt: skip
+ANSWERS = 190  # 10 queries × 40 items at 5/2, one pass, one arm, one order
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """A server that runs as a process of its own: its module, its digest of a body, where it is imported from."""
+
+    module: str
+    digest: Callable[[bytes], str]
+    path: Path = ROOT
+    reset: str = ""
+    settle: float = 0.1
+
+    @contextmanager
+    def running(self, log: Path, *arguments: str) -> Iterator[int]:
+        """The server's port, for as long as it runs."""
+        port = _free_port()
+        server = subprocess.Popen(
+            [sys.executable, "-m", self.module, "--log", str(log), "--port", str(port), *arguments],
+            cwd=self.path,
+            env={**os.environ, "PYTHONPATH": str(self.path)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/v1/models")
+            yield port
+        finally:
+            server.terminate()
+            server.wait(10)
+
+    def forget(self, port: int) -> None:
+        """Makes answers a function of the question alone again: attempts before a kill are forgotten."""
+        if self.reset:
+            post = urllib.request.Request(f"http://127.0.0.1:{port}{self.reset}", method="POST")
+            with urllib.request.urlopen(post, timeout=5):
+                pass
+
+
+OWN = ServerKind("tests.servers", lambda raw: hashlib.sha256(raw).hexdigest())
+MOCKLLM = ServerKind(
+    "mockllm", lambda raw: _mock_digest(raw), path=SHARED / "mockllm", reset="/mock/reset", settle=0.4
+)
+
+
+def _mock_digest(raw: bytes) -> str:
+    sys.path.insert(0, str(SHARED / "mockllm"))
+    try:
+        from mockllm.faults import body_digest
+    finally:
+        sys.path.pop(0)
+    digest: bytes = body_digest(raw)
+    return digest.hex()
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError(f"{url} does not answer")
+
+
+def command(port: int, output: Path) -> list[str]:
+    """A run of 190 chats over the folder `lists`."""
+    return [
+        "listwise", "-d", "lists", "--window", "5", "--step", "2", "--passes", "1", "--orders", "1",
+        "--variants", "neutral", "--no-control", "-m", "openai:any", "-o", str(output), "-j", "8",
+        "--base-url", f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1",
+    ]  # fmt: skip
+
+
+def journalled(folder: Path, server: ServerKind) -> set[str]:
+    """Digests of the requests whose answers a run's journal holds."""
+    path = folder / "journal.jsonl"
+    rows = (row for row in read_rows(path) if "key" in row) if path.exists() else ()
+    return {server.digest(_body_of(row)) for row in rows}
+
+
+def _body_of(row: dict[str, Any]) -> bytes:
+    messages = tuple(Message(role, text) for role, text in row["chat"])
+    chat = Chat(messages, Permutation(len(row["about"]["doc_ids"])), row["draw"])
+    return encode_body("any", messages, chat_sampling(chat, Sampling()))
+
+
+def asked(log: Path) -> list[str]:
+    """Digests of all requests that reached the server, in order."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [row["body"] for row in map(json.loads, lines) if "body" in row]
+
+
+def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> int:
+    """Kills a run with SIGKILL at random moments until it is through; returns how often it was killed.
+
+    Asserts that no answered chat is asked again and that everything equals an undisturbed run, byte for byte.
+    """
+    write_folder(Path("lists"), balanced(10, 20, 20))
+    folder.mkdir(exist_ok=True)
+    log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
+    rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
+    moments, killed = random.Random(seed), 0
+    with server.running(log, "--latency-ms", "20", *rates) as port:
+        for _ in range(kills):
+            known, before = journalled(disturbed, server), len(asked(log))
+            server.forget(port)
+            running = process(*command(port, disturbed))
+            time.sleep(moments.uniform(0.3, 0.75))
+            running.kill()
+            running.communicate()
+            time.sleep(server.settle)
+            assert not known & set(asked(log)[before:]), "an answered chat was asked again"
+            if running.returncode != -signal.SIGKILL:
+                break
+            killed += 1
+        for output in (disturbed, disturbed, calm):
+            known, before = journalled(output, server), len(asked(log))
+            server.forget(port)
+            running = process(*command(port, output))
+            _, err = running.communicate(timeout=60)
+            time.sleep(server.settle)
+            assert running.returncode == 0, err
+            assert not known & set(asked(log)[before:]), "an answered chat was asked again"
+            assert len(journalled(output, server)) == ANSWERS
+    for name in SAME:
+        assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
+    return killed

@@ -1,0 +1,71 @@
+"""`kill -9` at random moments: no answered chat is asked again, and results equal an undisturbed run's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import llmfair, only_run
+from tests.cli.kills import FAULTS, MOCKLLM, OWN, ServerKind, asked, kill_and_resume
+from tests.shared import SHARED
+
+needs_mockllm = pytest.mark.skipif(
+    not (SHARED / "mockllm").is_dir(), reason="the mock server is not beside this checkout"
+)
+servers = pytest.mark.parametrize(
+    "server", [OWN, pytest.param(MOCKLLM, marks=needs_mockllm)], ids=["own", "mockllm"]
+)
+
+
+@servers
+def test_three_kills(server: ServerKind, tmp_path: Path) -> None:
+    assert kill_and_resume(tmp_path, server, kills=3, seed=1) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@servers
+def test_twenty_five_kills(server: ServerKind, tmp_path: Path) -> None:
+    killed = runs = 0
+    while killed < 25:
+        killed += kill_and_resume(tmp_path / str(runs), server, kills=25 - killed, seed=runs)
+        runs += 1
+    print(f"{killed} kills over {runs} runs of 190 chats: none asked twice, all files equal")
+
+
+@needs_mockllm
+def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
+    """Every bad answer is classified and counted, and the counts are the server's own."""
+    log = tmp_path / "requests.jsonl"
+    rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
+    with MOCKLLM.running(log, "--latency-ms", "5", "--policy", "shuffle", *rates) as port:
+        found = llmfair(
+            "listwise", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1", "--json"
+        )  # fmt: skip
+    assert found.code == 0, found.err
+    results = found.json
+    assert all(arm["asked"] == arm["ranked"] for arm in results["chains"].values())
+    sent = [json.loads(line) for line in log.read_text().splitlines()]
+    answers = [row for row in sent if row.get("status") == 200 and "answer" in row]
+    assert len(asked(log)) == len({row["body"] for row in answers}) + sum(
+        row["status"] != 200 for row in sent
+    )
+    for arm in results["answers"].values():
+        assert sum(arm["classes"].values()) == arm["windows"] == 216
+    # A window that an unreadable answer left as it was may be shown again in the next pass: the same chat.
+    assert 850 <= len(answers) <= 864
+    classes = {
+        "duplicate": "duplicate", "missing": "missing", "out_of_range": "out_of_range", "zero_based": "out_of_range",
+        "truncated": "truncated", "empty": "empty", "null": "empty", "prose": "no_ids",
+    }  # fmt: skip
+    damaged = Counter(classes.get(row["malformed"], "ok") for row in answers)
+    evidence = llmfair("runs", "show", only_run(), "--answers", "--json").json["rows"]
+    assert Counter(row["class"] for row in evidence) == damaged
+    counted = sum((Counter(arm["classes"]) for arm in results["answers"].values()), Counter[str]())
+    assert (counted - damaged).total() == 864 - len(answers) and not damaged - counted
+    statuses = {row["status"] for row in sent}
+    assert {200, 429, 500} <= statuses
+    assert json.loads((only_run() / "manifest.json").read_text())["calls"] == len(sent)

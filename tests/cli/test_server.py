@@ -1,0 +1,165 @@
+"""The listwise audit over real HTTP: faults, kills, Ctrl-C, secrets. Every answer is paid for once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import llmfair, only_run, process
+from tests.cli.kills import OWN, asked, command, journalled
+from tests.folders import balanced, write_folder
+from tests.servers import Reply, Server, faulty, rank
+
+SAME = ("results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv")
+
+
+def at(server: Server) -> tuple[str, ...]:
+    return ("-m", "openai:any", "--base-url", server.base_url, "--server-name", "test")
+
+
+def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
+    with Server(faulty(rank, rate_malformed=0.05, rate_429=0.03, rate_500=0.02, rate_reset=0.01)) as server:
+        found = llmfair("listwise", *at(server), "--json", "--max-invalid", "1")
+        assert found.code == 0, found.err
+        results = found.json
+        assert results["status"] == "complete"
+        assert all(arm["asked"] == arm["ranked"] == 24 for arm in results["chains"].values())
+        manifest = json.loads((only_run() / "manifest.json").read_text())
+        assert manifest["answered"] == 864 and manifest["retries"] > 20
+        assert len(server.requests) == manifest["calls"] == 864 + manifest["retries"]
+        damaged = sum(
+            arm["classes"].get(name, 0)
+            for arm in results["answers"].values()
+            for name in arm["classes"]
+            if name != "ok"
+        )
+        assert 0.02 * 864 < damaged < 0.08 * 864
+        assert manifest["models_reported"] == ["any-2026-01-01"]
+        assert llmfair("listwise", *at(server), "--json", "--max-invalid", "1").out == found.out
+        assert len(server.requests) == manifest["calls"], "a finished run asks nothing"
+
+
+def test_a_server_that_only_fails_gives_no_ranking() -> None:
+    with Server(
+        lambda body, attempt: Reply(status=500, body={"error": {"message": "try again in 3s"}})
+    ) as server:
+        found = llmfair("listwise", "-n", "2", *at(server), "--json")
+        assert found.code == 1 and "500" in found.json["error"]["message"]
+        assert not list((only_run() / "rankings").iterdir())
+        assert len(server.requests) <= 4 * 64
+
+
+def test_one_refused_request_ends_its_chain_only() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][1]["content"]
+        return (
+            Reply(status=400, body={"error": {"message": "no"}}) if "Music" in text else rank(body, attempt)
+        )
+
+    with Server(respond) as server:
+        found = llmfair(
+            "listwise", "--queries", "physics,music,film", "--orders", "1", *at(server), "-j", "2", "--json"
+        )
+    assert found.code == 3
+    assert {name: arm["ranked"] for name, arm in found.json["chains"].items()} == dict.fromkeys(
+        ("neutral", "male", "female", "control"), 2
+    )
+    failures = (only_run() / "failures.csv").read_text()
+    assert failures.count("music/") == 4 and "Rejected" in failures
+    assert "music/control/o0/r0 first" in found.json["error"]["message"]
+
+
+def test_the_key_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    canary = "sk-canary-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+
+    def echo(body: dict[str, Any], attempt: int) -> Reply:
+        return Reply(status=400, body={"error": {"message": f"bad request with key {canary}"}})
+
+    outputs = []
+    for respond in (rank, echo, lambda body, attempt: Reply(status=401, body={"error": {"message": canary}})):
+        with Server(respond) as server:
+            outputs.append(llmfair("listwise", "-n", "1", *at(server), "-v", "--fresh"))
+            assert server.requests[0].headers["Authorization"] == f"Bearer {canary}"
+    outputs.append(
+        llmfair("listwise", "-m", "openai:x", "--base-url", f"http://user:{canary}@127.0.0.1:1/v1")
+    )
+    outputs.append(llmfair("doctor"))
+    assert [outcome.code for outcome in outputs] == [0, 1, 1, 2, 0]
+    for outcome in outputs:
+        assert canary not in outcome.out + outcome.err
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or canary.encode() not in path.read_bytes(), path
+
+
+def test_a_torn_last_line_changes_nothing(tmp_path: Path) -> None:
+    write_folder(tmp_path / "lists", balanced(2, 20, 20))
+    with Server() as server:
+        folder = tmp_path / "run"
+        assert llmfair(*command(server.port, folder)).code == 0
+        before = {name: (folder / name).read_bytes() for name in SAME}
+        content = (folder / "journal.jsonl").read_bytes()
+        (folder / "journal.jsonl").write_bytes(content[:-40])
+        asked_before = len(server.requests)
+        found = llmfair(*command(server.port, folder))
+        assert found.code == 0
+        assert len(server.requests) == asked_before + 1
+        assert "journal.jsonl:39" in found.err
+        assert {name: (folder / name).read_bytes() for name in SAME} == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    write_folder(tmp_path / "lists", balanced(10, 20, 20))
+    log = tmp_path / "requests.jsonl"
+    with OWN.running(log, "--latency-ms", "50") as port:
+        running = process(*command(port, tmp_path / "run"))
+        while len(asked(log)) < 30:
+            time.sleep(0.02)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=20)
+        assert (running.returncode, out) == (code, "")
+        assert "of 190 answers. The same command continues:" in err
+        assert "\x1b" not in err and "Traceback" not in err
+        assert set(asked(log)) == journalled(tmp_path / "run", OWN), "what was asked was paid for, and kept"
+        assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "incomplete"
+        assert llmfair(*command(port, tmp_path / "run")).code == 0
+        assert len(asked(log)) == 190
+
+
+def test_a_second_process_on_the_folder_is_told_who_holds_it(tmp_path: Path) -> None:
+    write_folder(tmp_path / "lists", balanced(10, 20, 20))
+    log = tmp_path / "requests.jsonl"
+    with OWN.running(log, "--latency-ms", "200") as port:
+        running = process(*command(port, tmp_path / "run"))
+        while len(asked(log)) < 5:
+            time.sleep(0.02)
+        second = llmfair(*command(port, tmp_path / "run"))
+        running.send_signal(signal.SIGTERM)
+        running.communicate()
+    assert second.code == 1 and f"process {running.pid}" in second.err
+
+
+def test_a_chain_costs_its_critical_path(tmp_path: Path) -> None:
+    """4 queries × 40 items at 20/10, one pass: three windows after one another, everything else overlaps."""
+    write_folder(tmp_path / "lists", balanced(4, 20, 20))
+    with Server(faulty(rank, latency=0.1)) as server:
+        llmfair("listwise", "-d", "lists", *at(server), "--passes", "1", "--limit", "1", "-o", "warm")
+        started = time.perf_counter()
+        assert llmfair("listwise", "-d", "lists", *at(server), "--passes", "1", "-o", "timed").code == 0
+        seconds = time.perf_counter() - started
+    assert Counter(len(seen.body["messages"]) for seen in server.requests).keys() == {44}
+    assert seconds < 3 * 0.1 + 0.7
+
+
+def test_proxy_variables_of_the_machine_do_not_reach_the_tests() -> None:
+    assert not [name for name in os.environ if name.lower().endswith("_proxy")]

@@ -1,0 +1,123 @@
+"""The house's rules: who may import whom, what is imported lazily, and what the first contact costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
+BASICS = {"records", "errors", "registry"}
+# Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
+AUDITS_MAY = {
+    "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch",
+    "journal", "metrics", "stats", "rundir", "trec",
+}  # fmt: skip
+MAY_IMPORT: dict[str, set[str]] = {
+    "records": set(),
+    "errors": set(),
+    "registry": {"errors"},
+    "report": {"rundir", "trec", "stats", "metrics.base"},
+    "tuning": {"audits", *AUDITS_MAY},
+    "audits": AUDITS_MAY,
+    "scaleout": {"dispatch"},
+    "dispatch": {"journal", "backends.base"},
+    "probes": {"prompts"},
+    "rankers": {"prompts", "retrieval", "metrics"},
+    "datasets": {"trec"},
+    "rundir": {"trec"},
+    **{
+        room: set()
+        for room in ("backends", "metrics", "stats", "retrieval", "journal", "prompts", "settings", "trec")
+    },
+}
+LAZY = {
+    "torch", "transformers", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",
+    "ir_measures", "aiohttp",
+}  # fmt: skip
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Imported module names, and whether the import runs when the module is loaded."""
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    typing_only = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    inside = {child for holder in (*functions, *typing_only) for child in ast.walk(holder)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node not in inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from ((name, node not in inside) for name in names)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_points_upwards(path: Path) -> None:
+    room = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    if room in ("cli", "__init__", "__main__"):
+        return
+    allowed = MAY_IMPORT[room] | BASICS | {room} if room not in BASICS else MAY_IMPORT[room]
+    for name, _ in imports(path):
+        if not name.startswith("llmfair."):
+            continue
+        target = name.removeprefix("llmfair.")
+        assert any(target == room or target.startswith(f"{room}.") for room in allowed) or (
+            target == "__version__"
+        ), f"{path.name} ({room}) imports {name}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_heavy_libraries_are_imported_inside_functions(path: Path) -> None:
+    for name, at_load in imports(path):
+        assert not (at_load and name.split(".")[0] in LAZY), f"{path.name} imports {name} when loaded"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_click_is_never_imported(path: Path) -> None:
+    assert all(name.split(".")[0] != "click" for name, _ in imports(path))
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules in memory after `code` ran in a fresh interpreter."""
+    probe = f"{code}\nimport sys\nprint('\\n' + ' '.join(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return set(run.stdout.splitlines()[-1].split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    loaded = loaded_by("from llmfair.cli.app import run\nassert run(['--help']) == 0")
+    assert not loaded & (LAZY | {"numpy"})
+
+
+def test_the_offline_audit_imports_neither_openai_nor_torch_nor_pandas(tmp_path: Path) -> None:
+    command = "['listwise', '-n', '1', '--orders', '1', '--quiet']"
+    loaded = loaded_by(f"from llmfair.cli.app import run\nassert run({command}) == 0")
+    assert not loaded & {"openai", "torch", "pandas", "transformers", "vllm", "aiohttp", "ir_datasets"}
+
+
+def test_import_is_quick_and_light() -> None:
+    assert not loaded_by("import llmfair") & (LAZY | {"numpy", "typer", "rich"})
+
+
+def test_help_answers_within_the_bar() -> None:
+    """0.40 s is the bar on a quiet machine; the best of five is compared, since CI machines are not."""
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "llmfair", "--help"], capture_output=True, check=True)
+        times.append(time.perf_counter() - started)
+    assert min(times) <= 0.40, times

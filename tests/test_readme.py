@@ -1,0 +1,55 @@
+"""What the README shows is what the commands print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import llmfair
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Command lines and what the README prints below them."""
+    found = []
+    for block in BLOCKS:
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, printed = part.partition("\n")
+            found.append((command, printed))
+    return found
+
+
+def tidy(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(("command", "printed"), commands(), ids=[command for command, _ in commands()])
+def test_transcripts(command: str, printed: str) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "llmfair"
+    found = llmfair(*arguments)
+    assert tidy(found.out) == tidy(printed)
+
+
+def test_it_opens_with_the_two_set_up_commands() -> None:
+    lines = [line for line in README.splitlines() if line.strip()]
+    assert lines[:2] == ["# llmfair", "```"]
+    assert lines[2].startswith("pip install . && llmfair listwise ")
+    assert lines[3].startswith('pip install -e ".[test]" && pytest ')
+
+
+def test_every_command_in_the_table_exists() -> None:
+    for command in ("listwise", "datasets list", "datasets show", "prompts list", "prompts show", "prompts render",
+                    "runs list", "runs show", "runs check", "doctor"):  # fmt: skip
+        found = llmfair(*command.split(), "--help")
+        assert found.code == 0, found.err
+        if command == "listwise":
+            assert "LLMFAIR_WINDOW" in found.out
+    assert llmfair("--version").out.startswith("llmfair 0.")
+    first = llmfair()
+    assert first.code == 0 and len(first.out.splitlines()) <= 5
