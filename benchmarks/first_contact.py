@@ -1,0 +1,45 @@
+"""How long the first contact takes: `python -m benchmarks.first_contact`, run from the repository's root.
+
+Prints the median of five runs after one warm-up, beside the same interpreter doing nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+
+def median_seconds(command: Sequence[str], folder: str, runs: int = 5) -> float:
+    """Median wall time of a command in seconds, after one run that is not counted."""
+    times = []
+    for _ in range(runs + 1):
+        started = time.perf_counter()
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times[1:])
+
+
+def main() -> None:
+    llmfair = [sys.executable, "-m", "llmfair"]
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "llmfair --help": [*llmfair, "--help"],
+        "llmfair listwise --fresh (864 simulated answers)": [*llmfair, "listwise", "--fresh"],
+        "llmfair listwise (again: all from the journal)": [*llmfair, "listwise"],
+    }
+    print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    with tempfile.TemporaryDirectory() as folder:
+        nothing = None
+        for name, command in commands.items():
+            seconds = median_seconds(command, folder)
+            nothing = nothing or seconds
+            print(f"{name:52} {seconds:6.2f} s  {seconds / nothing:6.1f} × python -c pass")
+
+
+if __name__ == "__main__":
+    main()
