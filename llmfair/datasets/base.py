@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +44,35 @@ class Dataset(Protocol):
     def describe(self) -> dict[str, Any]:
         """Facts for `datasets show`, beyond those `facts` counts for every dataset."""
         ...
+
+
+class Source(Protocol):
+    """Documents, queries and judgements from which candidate lists are drawn (`datasets/buckets.py`).
+
+    Documents may number millions, so they are loaded by id, after the draw.
+    """
+
+    name: str
+
+    @property
+    def queries(self) -> Sequence[Query]: ...
+
+    @property
+    def attributes(self) -> Sequence[Attribute]: ...
+
+    def relevant(self, query_id: str) -> Sequence[str]:
+        """The doc_ids judged relevant (1 or more) to a query; of any side, title known or not."""
+        ...
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        """The side of every document that may be drawn: title and side known, relevant to some query."""
+        ...
+
+    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
+        """The documents themselves, with title, groups, and text where there is any."""
+        ...
+
+    def describe(self) -> dict[str, Any]: ...
 
 
 def load_dataset(name: str) -> Dataset:
