@@ -37,6 +37,21 @@ class AuditSettings:
     limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",))
     queries: str | None = setting(None, "Only these query ids, comma-separated, or @FILE.", "Data")
     seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data")
+    # How lists are drawn shows in the lists, and their fingerprint names the run.
+    candidates: int | None = setting(None, "Documents in a drawn list; 200.", "Data", result=False)
+    buckets: str | None = setting(
+        None,
+        "Draw lists: equal (sides unrelated to relevance), natural, or counts U,P,u,p; a folder's own lists.",
+        "Data",
+        result=False,
+    )
+    experts: int | None = setting(None, "Relevant documents in a drawn list; half.", "Data", result=False)
+    min_experts: int | None = setting(
+        None, "Fewest experts of a side before a query is dropped.", "Data", result=False
+    )
+    allow_missing: bool = setting(
+        False, "Drop judgements of documents that docs.jsonl lacks.", "Data", result=False
+    )
     mixed: Literal["drop", "protected", "unprotected"] = setting(
         "drop", "The side of items with groups on both sides.", "Data"
     )
@@ -115,6 +130,7 @@ class AuditSettings:
     def check(self) -> None:
         """Raises UsageError for a value out of range."""
         _at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
+        _at_least(self, {"min_experts": 0})
         _at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
         if not 0 < self.level < 1:
             raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from llmfair.datasets.base import Dataset, attribute_of, load_dataset
+from llmfair.datasets.base import Dataset, attribute_of, cells, load_dataset
 from llmfair.datasets.base import fingerprint as dataset_fingerprint
+from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw, draw_plan
+from llmfair.datasets.files import Folder
 from llmfair.dispatch import Program
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import Measure, parse_measure
@@ -33,7 +35,7 @@ from llmfair.records import (
     Query,
     Side,
 )
-from llmfair.settings import ListwiseSettings
+from llmfair.settings import AuditSettings, ListwiseSettings
 
 DEFAULT_MEASURES = "P@20,overlap@20,nDCG@20,ExpRatio"
 INPUT = "input"
@@ -122,7 +124,17 @@ class Design:
         altered = sorted(self.altered_texts())
         return {
             "task": "listwise",
+            "flags": {
+                key: value for key, value in asdict(self.settings).items() if not isinstance(value, Path)
+            },
             "dataset": self.dataset.name,
+            "lists": {
+                **self.dataset.describe(),
+                "cells": {
+                    query.query_id: cells(self.dataset.candidates(query), self.attribute)
+                    for query in self.queries
+                },
+            },
             "prompt": {"file": self.settings.prompt, "sha256": self.prompt.sha256, "text": self.prompt.text},
             "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
             "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
@@ -149,14 +161,14 @@ class Design:
                 "doc_ids": list(candidates.doc_ids),
                 "relevance": [candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids],
                 "side": [self.sides[doc_id] for doc_id in candidates.doc_ids],
+                "bucket": [bucket(candidates, self.sides, doc_id) for doc_id in candidates.doc_ids],
             }
             yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def make_design(settings: ListwiseSettings) -> Design:
     """Loads what the settings name and fixes all that is drawn. Raises UsageError."""
-    dataset = load_dataset(settings.dataset)
-    attribute = attribute_of(dataset, settings.attribute, settings.mixed)
+    dataset, attribute = load_lists(settings)
     prompt = load_prompt(settings.prompt)
     queries = _selected(dataset, settings)
     variants = _variants(attribute, settings.variants)
@@ -190,6 +202,27 @@ def make_design(settings: ListwiseSettings) -> Design:
         },
         sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
     )
+
+
+def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
+    """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
+    source = load_dataset(settings.dataset, settings.allow_missing)
+    attribute = attribute_of(source, settings.attribute, settings.mixed)
+    has_lists = getattr(source, "has_lists", False)
+    asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
+    if has_lists and asked == (None, None, None, None):
+        return source, attribute
+    # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
+    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
+    return draw(source, attribute, plan, settings.seed), attribute
+
+
+def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:
+    """1 to 4 (unprotected, protected experts; unprotected, protected others), None without a side."""
+    side = sides[doc_id]
+    if side is None:
+        return None
+    return 1 + (side is Side.PROTECTED) + 2 * (candidates.relevance.get(doc_id, 0) < 1)
 
 
 def split_measures(text: str) -> list[str]:

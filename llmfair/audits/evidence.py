@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from llmfair.audits.design import make_design
@@ -81,13 +80,12 @@ def check_run(run: RunDir) -> dict[str, Any]:
 
 def _settings(manifest: dict[str, Any]) -> ListwiseSettings:
     """The settings a run was made with, from its manifest."""
-    known = {item.name for item in fields(ListwiseSettings)}
-    stored: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in manifest["settings"].items()
-        if name in known
-    }
-    return ListwiseSettings.make(**stored, prompt=manifest["prompt"]["file"])
+    return ListwiseSettings.make(
+        **{
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in manifest["flags"].items()
+        }
+    )
 
 
 def _replay(

@@ -114,6 +114,7 @@ def _results(
     asked = {arm.name: len(design.queries) * settings.orders * settings.repeats for arm in design.arms}
     ranked_chains = {arm: sum(probe.arm == arm for probe, _ in ranked) for arm in asked}
     sizes = [n for n, *_ in design.lists()]
+    lists = design.dataset.describe()
     return {
         "schema": SCHEMA,
         "status": "incomplete" if answered.error is not None else "complete",
@@ -124,6 +125,8 @@ def _results(
         "measures": [str(measure) for measure in design.measures],
         "design": {
             "queries": len(design.queries),
+            "left_out": lists.get("left_out", {}),
+            "shrunk": lists.get("shrunk", {}),
             "candidates": [min(sizes), max(sizes)],
             "arms": [arm.name for arm in design.arms],
             "initial": settings.initial,

@@ -19,7 +19,8 @@ FOUR_FILES = "a folder with docs.jsonl, queries.tsv, qrels.txt, groups.tsv works
 class Dataset(Protocol):
     """A source of ranking questions; loading is lazy, so naming a dataset costs nothing."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def queries(self) -> Sequence[Query]:
@@ -52,10 +53,13 @@ class Source(Protocol):
     Documents may number millions, so they are loaded by id, after the draw.
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
-    def queries(self) -> Sequence[Query]: ...
+    def topics(self) -> Sequence[Query]:
+        """All queries, whether a list can be drawn for them or not."""
+        ...
 
     @property
     def attributes(self) -> Sequence[Attribute]: ...
@@ -64,8 +68,12 @@ class Source(Protocol):
         """The doc_ids judged relevant (1 or more) to a query; of any side, title known or not."""
         ...
 
+    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
+        """The relevance of some of a query's relevant documents."""
+        ...
+
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        """The side of every document that may be drawn: title and side known, relevant to some query."""
+        """The side of every document whose title and side are known; at least of those relevant to a query."""
         ...
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
@@ -75,22 +83,21 @@ class Source(Protocol):
     def describe(self) -> dict[str, Any]: ...
 
 
-def load_dataset(name: str) -> Dataset:
-    """A dataset by id, or the user's own folder. Raises UsageError with the nearest ids."""
+def load_dataset(name: str, allow_missing: bool = False) -> Any:
+    """A Dataset or Source by id, or the user's own folder, which is both. Raises UsageError with the nearest ids."""
     if name in registry.names("dataset"):
-        dataset: Dataset = registry.lookup("dataset", name)()
-        return dataset
+        return registry.lookup("dataset", name)()
     if Path(name).is_dir():
         from llmfair.datasets.files import Folder
 
-        return Folder(Path(name))
+        return Folder(Path(name), allow_missing=allow_missing)
     raise UsageError(
         f"no dataset '{name}'.{did_you_mean(name, registry.names('dataset'))}",
         f"llmfair datasets list    lists them all; {FOUR_FILES}",
     )
 
 
-def attribute_of(dataset: Dataset, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
+def attribute_of(dataset: Source, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
     known = {attribute.name: attribute for attribute in dataset.attributes}
     if not known:
@@ -104,7 +111,7 @@ def attribute_of(dataset: Dataset, name: str | None, mixed: MixedPolicy = "drop"
             f"known: {', '.join(known)}",
         )
     attribute = replace(known[name] if name else dataset.attributes[0], mixed=mixed)
-    sides = {attribute.side(document) for document in dataset.documents.values()}
+    sides = set(dataset.sides(attribute).values())
     for side in Side:
         if side not in sides:
             raise UsageError(

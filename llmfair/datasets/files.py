@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,13 @@ def data_folder() -> Path:
 
 
 class Folder:
-    """A dataset read from a folder. Raises UsageError when a file is missing or malformed."""
+    """A dataset read from a folder: with lists of its own, or to draw lists from (`Dataset`, `Source`).
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
+    Raises UsageError when a file is missing or malformed. `allow_missing` drops judgements of documents that
+    docs.jsonl lacks, and counts them.
+    """
+
+    def __init__(self, path: Path, name: str | None = None, allow_missing: bool = False) -> None:
         missing = [file for file in FILES if not (path / file).is_file()]
         if missing:
             raise UsageError(
@@ -41,10 +45,41 @@ class Folder:
             )
         self.path = path
         self.name = name or str(path)
+        self.allow_missing = allow_missing
 
     @cached_property
     def _content(self) -> _Content:
-        return _read(self.path)
+        return _read(self.path, self.allow_missing)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the folder says what is to be ranked; else lists are drawn. Raises UsageError for a mixture."""
+        content = self._content
+        if content.without_list and len(content.without_list) < len(content.queries):
+            raise UsageError(
+                f"{self.path}: query '{content.without_list[0]}' has no candidate list: no judgement of it is 0 or "
+                "negative, though other queries have some.",
+                "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets",
+            )
+        return not content.without_list
+
+    @property
+    def topics(self) -> Sequence[Query]:
+        return list(self._content.queries.values())
+
+    def relevant(self, query_id: str) -> Sequence[str]:
+        return [d for d, relevance in self._content.qrels.get(query_id, {}).items() if relevance >= 1]
+
+    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
+        judged = self._content.qrels.get(query_id, {})
+        return {doc_id: judged[doc_id] for doc_id in doc_ids}
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        found = {d: attribute.side(document) for d, document in self._content.documents.items()}
+        return {doc_id: side for doc_id, side in found.items() if side is not None}
+
+    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
+        return {doc_id: self._content.documents[doc_id] for doc_id in doc_ids}
 
     @property
     def queries(self) -> Sequence[Query]:
@@ -71,7 +106,8 @@ class Folder:
         )
 
     def describe(self) -> dict[str, Any]:
-        return {"left_out": self._content.left_out}
+        content = self._content
+        return {"left_out": content.left_out, "judgements_without_document": content.missing}
 
 
 class _Content:
@@ -84,9 +120,11 @@ class _Content:
         self.attributes: list[Attribute] = []
         self.lists: dict[str, list[str]] = {}
         self.left_out: dict[str, str] = {}
+        self.without_list: list[str] = []
+        self.missing = 0
 
 
-def _read(path: Path) -> _Content:
+def _read(path: Path, allow_missing: bool) -> _Content:
     problems = Problems()
     content = _Content()
     known = _read_attributes(path)
@@ -98,6 +136,11 @@ def _read(path: Path) -> _Content:
     ranked = read_ranks(run, problems) if run.is_file() else {}
     problems.raise_any(HINT)  # an id that a broken line lost would be reported all over
 
+    if allow_missing:
+        for rows in judged.values():
+            for doc_id in [doc_id for doc_id in rows if doc_id not in content.documents]:
+                del rows[doc_id]
+                content.missing += 1
     _check_ids(path / "qrels.txt", judged, content, problems)
     _check_ids(run, ranked, content, problems)
     for doc_id, by_attribute in groups.items():
@@ -110,24 +153,20 @@ def _read(path: Path) -> _Content:
     used = {attribute for by_attribute in groups.values() for attribute in by_attribute}
     content.attributes = [attribute for name, attribute in known.items() if name in used]
     for query_id in content.queries:
-        listed = _candidates(query_id, content.qrels.get(query_id, {}), ranked.get(query_id), bool(ranked))
+        listed = _candidates(content.qrels.get(query_id, {}), ranked.get(query_id), bool(ranked))
         if listed is None:
-            raise UsageError(
-                f"{path}: query '{query_id}' has no candidate list: no judgement of it is 0 or negative, and "
-                "there is no candidates.run.",
-                "judge the documents that are not relevant with 0 in qrels.txt, or add candidates.run",
-            )
-        if len(listed) < 2:
+            content.without_list.append(query_id)
+        elif len(listed) < 2:
             content.left_out[query_id] = f"query '{query_id}' has {len(listed)} candidate(s)"
         else:
             content.lists[query_id] = listed
-    if not content.lists:
+    if not content.lists and not content.without_list:
         raise UsageError(f"{path}: no query has two candidates or more.", HINT)
     return content
 
 
 def _candidates(
-    query_id: str, judged: Mapping[str, int], ranked: Mapping[str, tuple[int, int]] | None, has_run: bool
+    judged: Mapping[str, int], ranked: Mapping[str, tuple[int, int]] | None, has_run: bool
 ) -> list[str] | None:
     """The list of one query: the run's, else all judged documents if any is judged not relevant, else None."""
     if has_run:

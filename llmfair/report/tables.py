@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FEW_QUERIES = 15
+SHOWN_LEFT_OUT = 3
 TABLE_ORDER = ("neutral", "control", "input")
 
 
@@ -104,6 +105,7 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
     if design["step"] == design["window"]:
         notes.append("step equals window: no item is carried from window to window")
     notes += _answers_notes(results["answers"])
+    notes += _lists_notes(design)
     failed = sum(chains["asked"] - chains["ranked"] for chains in results["chains"].values())
     if failed:
         notes.append(
@@ -117,6 +119,23 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
             notes.append(f"{measure}, {_row_name(variant)}: undefined: {counts}")
     if design["queries"] < FEW_QUERIES:
         notes.append(f"only {_count(design['queries'], 'query', 'queries')}: read the intervals with care")
+    return notes
+
+
+def _lists_notes(design: Mapping[str, Any]) -> list[str]:
+    """Queries without a list, and lists that could not be filled."""
+    notes = []
+    if design["left_out"]:
+        reasons = list(design["left_out"].values())
+        more = f"; and {len(reasons) - SHOWN_LEFT_OUT} more" if len(reasons) > SHOWN_LEFT_OUT else ""
+        notes.append(
+            f"{design['queries']} of {design['queries'] + len(reasons)} queries kept; left out: "
+            f"{'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"
+        )
+    if design["shrunk"]:
+        notes.append(
+            f"{_count(len(design['shrunk']), 'list')} shorter of experts than asked, or shorter (results.json)"
+        )
     return notes
 
 

@@ -146,7 +146,7 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 def test_a_query_without_a_judged_irrelevant_document_has_no_list(folder: Path) -> None:
     write(folder / "qrels.txt", ["q0 0 q0f0 1", "q0 0 q0m0 2", "q1 0 q1f0 0", "q1 0 q1m0 1"])
     with pytest.raises(UsageError, match="query 'q0' has no candidate list"):
-        _ = Folder(folder).queries
+        _ = Folder(folder).has_lists
 
 
 def test_an_empty_side_is_named(folder: Path) -> None:

@@ -1,0 +1,248 @@
+"""Candidate lists drawn from judgements: four buckets of experts and others on both sides (data.md 7).
+
+Experts are documents relevant to the query; the others are drawn from those relevant to other queries. A query's
+list depends on the seed and its own pools alone: not on which queries are kept, nor on the order of work.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from llmfair.datasets.base import Source
+from llmfair.errors import UsageError
+from llmfair.records import Attribute, Candidates, Document, Query, Side
+
+EXPERTS_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
+Buckets = tuple[list[str], list[str], list[str], list[str]]
+"""doc_ids of unprotected experts, protected experts, unprotected others, protected others."""
+
+
+@dataclass(frozen=True)
+class DrawPlan:
+    """How lists are drawn: `equal`, `natural`, or four counts for the buckets."""
+
+    size: int = 200
+    buckets: str | tuple[int, int, int, int] = "equal"
+    experts: int | None = None
+    fewest_experts: int | None = None
+
+    @property
+    def wanted_experts(self) -> int:
+        return self.size // 2 if self.experts is None else self.experts
+
+
+def draw_plan(
+    size: int | None,
+    buckets: str | None,
+    experts: int | None,
+    fewest_experts: int | None,
+    default_fewest: int,
+) -> DrawPlan:
+    """The plan that flags ask for. Raises UsageError for numbers that cannot be halved, with the nearest ones."""
+    size = 200 if size is None else size
+    text = buckets or "equal"
+    if text not in ("equal", "natural"):
+        counts = text.split(",")
+        if len(counts) != 4 or not all(count.strip().isdigit() for count in counts):
+            raise UsageError(
+                f"--buckets {text} is neither equal, natural nor four counts.",
+                "for example 11,2,168,19: unprotected and protected experts, unprotected and protected others",
+            )
+        one, two, three, four = (int(count) for count in counts)
+        if experts is not None:
+            raise UsageError("--experts has no meaning beside counts in --buckets.", "leave --experts out")
+        if one + two + three + four < 2:
+            raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
+        return DrawPlan(one + two + three + four, (one, two, three, four), None, 0)
+    divisor = 2 if experts is not None else 4
+    if size % divisor or size < divisor:
+        lower = size - size % divisor
+        raise UsageError(
+            f"--candidates {size} cannot be shared out over the buckets.",
+            f"use {lower or divisor} or {max(lower, 0) + divisor}",
+        )
+    if experts is not None and (experts % 2 or not 0 < experts <= size):
+        raise UsageError(
+            f"--experts {experts} cannot be halved within {size} candidates.",
+            f"an even number from 2 to {size}",
+        )
+    wanted = size // 2 if experts is None else experts
+    fewest = min(default_fewest, wanted // 2) if fewest_experts is None else fewest_experts
+    return DrawPlan(size, text, experts, fewest)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A dataset whose lists were drawn; queries whose buckets could not be filled are left out, and told."""
+
+    name: str
+    attributes: Sequence[Attribute]
+    queries: Sequence[Query]
+    lists: Mapping[str, Candidates]
+    qrels: Mapping[str, Mapping[str, int]]
+    documents: Mapping[str, Document]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    shrunk: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    def candidates(self, query: Query) -> Candidates:
+        return self.lists[query.query_id]
+
+    def describe(self) -> dict[str, Any]:
+        return {**self.source, "left_out": dict(self.left_out), "shrunk": dict(self.shrunk)}
+
+
+def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Drawn:
+    """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
+    pools = _Pools(source, attribute)
+    picked: dict[str, Buckets] = {}
+    left_out: dict[str, str] = {}
+    shrunk: dict[str, list[int]] = {}
+    available: dict[str, tuple[int, ...]] = {}
+    for topic in source.topics:
+        pool = pools.of(topic.query_id)
+        available[topic.query_id] = tuple(map(len, pool))
+        shuffled = _Shuffler(pool, seed, topic.query_id)
+        buckets = _RULES.get(str(plan.buckets), _counts)(shuffled, plan)
+        if isinstance(buckets, str):
+            left_out[topic.query_id] = f"{topic.text}: {buckets}"
+            continue
+        picked[topic.query_id] = buckets
+        if sum(map(len, buckets)) != plan.size or (
+            plan.buckets == "equal" and len(buckets[0]) < plan.wanted_experts // 2
+        ):
+            shrunk[topic.query_id] = [len(bucket) for bucket in buckets]
+    if not picked:
+        best = sorted(available.items(), key=lambda item: min(item[1]), reverse=True)[:3]
+        shown = "; ".join(f"query '{q}': {'/'.join(map(str, counts))}" for q, counts in best)
+        raise UsageError(
+            f"no query of {source.name} has enough documents for its list (experts unprotected/protected, "
+            f"others unprotected/protected: {shown}).",
+            "ask for fewer with --candidates, --experts or --min-experts",
+        )
+    documents = source.load(
+        {doc_id for buckets in picked.values() for bucket in buckets for doc_id in bucket}
+    )
+    topics = {topic.query_id: topic for topic in source.topics}
+    qrels: dict[str, Mapping[str, int]] = {}
+    lists: dict[str, Candidates] = {}
+    for query_id, buckets in picked.items():
+        doc_ids = [doc_id for bucket in buckets for doc_id in bucket]
+        grades = source.grades(query_id, [*buckets[0], *buckets[1]])
+        qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
+        lists[query_id] = Candidates(
+            topics[query_id], tuple(documents[doc_id] for doc_id in doc_ids), qrels[query_id]
+        )
+    return Drawn(
+        source.name,
+        source.attributes,
+        [topics[query_id] for query_id in picked],
+        lists,
+        qrels,
+        documents,
+        left_out,
+        shrunk,
+        source.describe(),
+    )
+
+
+class _Pools:
+    """The four pools of a topic, each sorted by id: as integers, or as text when any id is not a number."""
+
+    def __init__(self, source: Source, attribute: Attribute) -> None:
+        sides = source.sides(attribute)
+        relevant = {topic.query_id: source.relevant(topic.query_id) for topic in source.topics}
+        known = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
+        numeric = all(doc_id.isascii() and doc_id.isdigit() for doc_id in known)
+        self.ids = np.array(sorted(known, key=int) if numeric else sorted(known), dtype=object)
+        self.protected = np.array([sides[doc_id] is Side.PROTECTED for doc_id in self.ids], dtype=bool)
+        place = {doc_id: index for index, doc_id in enumerate(self.ids)}
+        self.relevant = {
+            query_id: np.array([place[d] for d in doc_ids if d in place], dtype=np.intp)
+            for query_id, doc_ids in relevant.items()
+        }
+        # In how many topics a document is relevant: who is relevant elsewhere may be drawn as one of the others.
+        self.topics = np.zeros(len(self.ids), dtype=np.int64)
+        for places in self.relevant.values():
+            self.topics[np.unique(places)] += 1
+
+    def of(self, query_id: str) -> tuple[Any, Any, Any, Any]:
+        expert = np.zeros(len(self.ids), dtype=bool)
+        expert[self.relevant[query_id]] = True
+        other = ~expert & (self.topics > 0)
+        return (
+            self.ids[expert & ~self.protected],
+            self.ids[expert & self.protected],
+            self.ids[other & ~self.protected],
+            self.ids[other & self.protected],
+        )
+
+
+@dataclass(frozen=True)
+class _Shuffler:
+    """Draws from a topic's pools: bucket b has its own stream, so a smaller draw is a prefix of a larger one."""
+
+    pool: tuple[Any, Any, Any, Any]
+    seed: int
+    query_id: str
+
+    def take(self, bucket: int, count: int) -> list[str]:
+        return self._first(self.pool[bucket], bucket, count)
+
+    def blind(self, stream: int, first: int, count: int) -> list[str]:
+        """From the two pools of `first` and its neighbour together, without looking at sides."""
+        both = np.concatenate([self.pool[first], self.pool[first + 1]])
+        numeric = all(doc_id.isascii() and doc_id.isdigit() for doc_id in both)
+        return self._first(np.array(sorted(both, key=int if numeric else None), dtype=object), stream, count)
+
+    def _first(self, pool: Any, stream: int, count: int) -> list[str]:
+        rng = np.random.default_rng([self.seed, zlib.crc32(self.query_id.encode()), stream])
+        return [str(doc_id) for doc_id in pool[rng.permutation(len(pool))[:count]]]
+
+
+def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
+    """Equal numbers of both sides among experts and among others, so relevance and side are unrelated."""
+    sizes = [len(pool) for pool in draw.pool]
+    experts = min(plan.wanted_experts // 2, sizes[0], sizes[1])
+    if experts < (plan.fewest_experts or 0):
+        return (
+            f"{sizes[0]} unprotected and {sizes[1]} protected experts, "
+            f"needs {plan.fewest_experts} of each (--min-experts)"
+        )
+    others = min(plan.size // 2 - experts, sizes[2], sizes[3])
+    if experts + others < 1:
+        return "no document of one side"
+    return draw.take(0, experts), draw.take(1, experts), draw.take(2, others), draw.take(3, others)
+
+
+def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
+    """Experts and others drawn without looking at sides; shares as in the data."""
+    experts = draw.blind(4, 0, plan.wanted_experts)
+    others = draw.blind(5, 2, plan.size - len(experts))
+    protected = {*draw.pool[1], *draw.pool[3]}
+    split: Buckets = ([], [], [], [])
+    for first, drawn in ((0, experts), (2, others)):
+        for doc_id in drawn:
+            split[first + (doc_id in protected)].append(doc_id)
+    lacking = [
+        side for side, one, two in (("unprotected", 0, 2), ("protected", 1, 3)) if not split[one] + split[two]
+    ]
+    return f"no {lacking[0]} document was drawn" if lacking else split
+
+
+def _counts(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
+    """The counts as written; a shortage drops the query."""
+    assert isinstance(plan.buckets, tuple)
+    sizes = [len(pool) for pool in draw.pool]
+    if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
+        return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
+    one, two, three, four = (draw.take(bucket, count) for bucket, count in enumerate(plan.buckets))
+    return one, two, three, four
+
+
+_RULES: Mapping[str, Callable[[_Shuffler, DrawPlan], Buckets | str]] = {"equal": _equal, "natural": _natural}

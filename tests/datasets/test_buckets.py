@@ -1,0 +1,246 @@
+"""Drawn lists: what each bucket holds, what a shortage does, what a list may depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.datasets.base import attribute_of, cells
+from llmfair.datasets.buckets import Drawn, DrawPlan, draw, draw_plan
+from llmfair.datasets.files import Folder
+from llmfair.errors import UsageError
+from llmfair.records import Query
+from tests.cli.command import llmfair, only_run
+from tests.folders import write, write_folder
+
+
+def pools(
+    path: Path, topics: Mapping[str, tuple[int, int]], prefix: Mapping[str, int] | None = None
+) -> Folder:
+    """A folder without lists: each topic has so many unprotected and protected relevant documents, numbered."""
+    lists = {}
+    for number, (query_id, (unprotected, protected)) in enumerate(topics.items(), start=1):
+        start = (prefix or {}).get(query_id, number) * 100_000
+        lists[query_id] = [
+            *((str(start + i), "male", 1) for i in range(unprotected)),
+            *((str(start + 50_000 + i), "female", 1) for i in range(protected)),
+        ]
+    return Folder(write_folder(path, lists))
+
+
+def drawn(folder: Folder, plan: DrawPlan | None = None, seed: int = 0) -> Drawn:
+    plan = plan or draw_plan(None, None, None, None, 10)
+    return draw(folder, attribute_of(folder, "gender"), plan, seed)
+
+
+def sizes(dataset: Drawn, query_id: str) -> list[int]:
+    counts = cells(dataset.lists[query_id], attribute_of(dataset_source(dataset), "gender"))
+    return [
+        counts["relevant unprotected"], counts["relevant protected"],
+        counts["irrelevant unprotected"], counts["irrelevant protected"],
+    ]  # fmt: skip
+
+
+def dataset_source(dataset: Drawn) -> Any:
+    """Just enough of a source for `attribute_of`."""
+
+    class Of:
+        name = dataset.name
+        attributes = dataset.attributes
+
+        @staticmethod
+        def sides(attribute: Any) -> dict[str, Any]:
+            return {d: attribute.side(document) for d, document in dataset.documents.items()}
+
+    return Of()
+
+
+RICH = {"a": (300, 250), "b": (280, 260), "c": (240, 220)}
+
+
+def test_fifty_of_each_by_default(tmp_path: Path) -> None:
+    dataset = drawn(pools(tmp_path / "f", RICH))
+    assert [query.query_id for query in dataset.queries] == ["a", "b", "c"]
+    for query in dataset.queries:
+        assert sizes(dataset, query.query_id) == [50, 50, 50, 50]
+        listed = dataset.candidates(query).doc_ids
+        assert len(set(listed)) == 200
+        relevant = [dataset.qrels[query.query_id][doc_id] for doc_id in listed]
+        assert relevant == [1] * 100 + [0] * 100, "experts first: the DELTR order"
+
+
+def test_the_documented_stream_over_numerically_sorted_pools(tmp_path: Path) -> None:
+    dataset = drawn(pools(tmp_path / "f", RICH, prefix={"a": 1, "b": 20, "c": 3}), seed=7)
+    pool = np.array([str(2_000_000 + i) for i in range(280)], dtype=object)
+    rng = np.random.default_rng([7, zlib.crc32(b"b"), 0])
+    assert dataset.lists["b"].doc_ids[:50] == tuple(pool[rng.permutation(280)[:50]])
+    others = sorted([100_000 + i for i in range(300)] + [300_000 + i for i in range(240)])
+    rng = np.random.default_rng([7, zlib.crc32(b"b"), 2])
+    assert dataset.lists["b"].doc_ids[100:150] == tuple(str(others[i]) for i in rng.permutation(540)[:50])
+
+
+def test_a_smaller_list_is_part_of_a_larger_one_and_seeds_differ(tmp_path: Path) -> None:
+    folder = pools(tmp_path / "f", RICH)
+    small, large = drawn(folder, DrawPlan(100, fewest_experts=10)), drawn(folder)
+    assert set(small.lists["a"].doc_ids) < set(large.lists["a"].doc_ids)
+    assert drawn(folder, seed=1).lists["a"].doc_ids != large.lists["a"].doc_ids
+
+
+def test_another_query_and_the_order_of_rows_leave_expert_buckets_alone(tmp_path: Path) -> None:
+    base = drawn(pools(tmp_path / "f", RICH))
+    more = drawn(pools(tmp_path / "g", {**RICH, "d": (200, 200)}))
+    for query_id in RICH:
+        assert more.lists[query_id].doc_ids[:100] == base.lists[query_id].doc_ids[:100]
+    shuffled = tmp_path / "f" / "qrels.txt"
+    rows = shuffled.read_text().splitlines()
+    write(shuffled, sorted(rows, key=lambda row: hashlib.sha256(row.encode()).digest()))
+    again = drawn(Folder(tmp_path / "f"))
+    assert {q: listed.doc_ids for q, listed in again.lists.items()} == {
+        q: listed.doc_ids for q, listed in base.lists.items()
+    }
+
+
+def test_lists_are_the_same_in_every_process(tmp_path: Path) -> None:
+    pools(tmp_path / "f", RICH)
+    code = (
+        "import sys; from pathlib import Path; from tests.datasets.test_buckets import *;"
+        "print(hash('x')); d = drawn(Folder(Path(sys.argv[1])));"
+        "print(json.dumps({q: c.doc_ids for q, c in d.lists.items()}))"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "f")],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True, text=True, check=True,
+        ).stdout.splitlines()
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert found[0][0] != found[1][0] and found[0][1] == found[1][1]
+    assert json.loads(found[0][1]).keys() == RICH.keys()
+
+
+def test_a_document_relevant_to_several_topics_is_never_another_one_and_never_twice(tmp_path: Path) -> None:
+    folder = pools(tmp_path / "f", RICH)
+    shared = (tmp_path / "f" / "qrels.txt").read_text().replace("b 0 2", "c 0 2")
+    with (tmp_path / "f" / "qrels.txt").open("a") as file:
+        file.write(shared)
+    dataset = drawn(Folder(folder.path))
+    for query in dataset.queries:
+        relevant = set(folder.relevant(query.query_id))
+        listed = dataset.candidates(query).doc_ids
+        assert len(set(listed)) == len(listed) == 200
+        assert not relevant & set(listed[100:])
+
+
+def test_a_shortage_of_experts_shrinks_both_sides_and_keeps_the_halves(tmp_path: Path) -> None:
+    dataset = drawn(pools(tmp_path / "f", {**RICH, "short": (12, 30)}))
+    assert sizes(dataset, "short") == [12, 12, 88, 88]
+    assert dataset.shrunk == {"short": [12, 12, 88, 88]}
+
+
+def test_nine_experts_of_a_side_drop_the_query_and_name_it(tmp_path: Path) -> None:
+    dataset = drawn(pools(tmp_path / "f", {**RICH, "few": (9, 30)}))
+    assert "few" not in dataset.lists
+    assert dataset.left_out == {
+        "few": "Topic few: 9 unprotected and 30 protected experts, needs 10 of each (--min-experts)"
+    }
+
+
+def test_a_shortage_of_others_shortens_both_sides_alike(tmp_path: Path) -> None:
+    dataset = drawn(pools(tmp_path / "f", {"a": (300, 250), "b": (20, 60)}))
+    assert sizes(dataset, "a") == [50, 50, 20, 20]
+
+
+def test_counts_are_met_or_the_query_is_dropped(tmp_path: Path) -> None:
+    folder = pools(tmp_path / "f", {**RICH, "short": (11, 1)})
+    dataset = drawn(folder, draw_plan(None, "11,2,168,19", None, None, 10))
+    assert sizes(dataset, "a") == [11, 2, 168, 19]
+    assert dataset.left_out == {"short": "Topic short: buckets hold 11/1/820/730, needs 11/2/168/19"}
+
+
+def test_natural_lists_have_the_shares_of_the_data(tmp_path: Path) -> None:
+    folder = pools(tmp_path / "f", {"a": (900, 100), "b": (900, 100), "one": (40, 0)})
+    dataset = drawn(folder, draw_plan(200, "natural", None, None, 10))
+    found = sizes(dataset, "a")
+    assert found[0] + found[1] == 100 and found[2] + found[3] == 100
+    assert 2 <= found[1] <= 22 and 2 <= found[3] <= 22
+    assert sum(sizes(dataset, "one")) == 200 and sizes(dataset, "one")[0] == 40
+
+
+def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="query 'b': 5/6/3/4") as caught:
+        drawn(pools(tmp_path / "f", {"a": (3, 4), "b": (5, 6)}))
+    assert "--min-experts" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((201, None, None, None), "--candidates 201 cannot be shared out"),
+        ((3, None, None, None), "use 4 or 4"),
+        ((200, None, 33, None), "--experts 33 cannot be halved"),
+        ((200, None, 202, None), "--experts 202"),
+        ((200, "equl", None, None), "--buckets equl is neither"),
+        ((200, "1,2,3", None, None), "--buckets 1,2,3 is neither"),
+        ((200, "1,2,3,4", 2, None), "--experts has no meaning"),
+    ],
+)
+def test_numbers_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        draw_plan(*arguments, default_fewest=10)
+    assert message in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_an_audit_on_drawn_lists_keeps_them_and_their_counts(tmp_path: Path) -> None:
+    pools(tmp_path / "f", {**RICH, "few": (0, 30)})
+    found = llmfair(
+        "listwise", "-d", tmp_path / "f", "--candidates", "40", "--orders", "1", "--passes", "1", "--json"
+    )
+    assert found.code == 0, found.err
+    folder = only_run()
+    rows = [json.loads(line) for line in (folder / "candidates.jsonl").read_text().splitlines()]
+    assert [row["query_id"] for row in rows] == ["a", "b", "c"]
+    assert all(row["bucket"] == [1] * 10 + [2] * 10 + [3] * 10 + [4] * 10 for row in rows)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["lists"]["left_out"].keys() == {"few"}
+    assert manifest["lists"]["cells"]["a"]["relevant protected"] == 10
+    assert found.json["design"]["left_out"].keys() == {"few"}
+    assert (
+        "3 of 4 queries kept"
+        in llmfair(
+            "listwise", "-d", tmp_path / "f", "--candidates", "40", "--orders", "1", "--passes", "1"
+        ).out
+    )
+
+
+def test_missing_documents_are_an_error_unless_allowed(tmp_path: Path) -> None:
+    folder = pools(tmp_path / "f", RICH).path
+    with (folder / "qrels.txt").open("a") as file:
+        file.write("a 0 999 1\n")
+    failed = llmfair("datasets", "show", folder)
+    assert failed.code == 2 and "qrels.txt:1551: doc_id: '999' is not in docs.jsonl" in failed.err
+    dataset = Folder(folder, allow_missing=True)
+    assert dataset.describe()["judgements_without_document"] == 1
+    assert Query("a", "Topic a") in dataset.topics
+
+
+def test_a_run_on_drawn_lists_can_be_checked(tmp_path: Path) -> None:
+    pools(tmp_path / "f", RICH)
+    arguments = ("-d", tmp_path / "f", "--candidates", "20", "--seed", "4", "--orders", "1", "--passes", "1")
+    assert llmfair("listwise", *arguments).code == 0
+    assert llmfair("runs", "check", only_run()).code == 0
+    ranking = only_run() / "rankings" / "neutral.run"
+    lines = ranking.read_text().splitlines()
+    lines[0], lines[1] = lines[1], lines[0]
+    write(ranking, lines)
+    found = llmfair("runs", "check", only_run())
+    assert found.code == 1 and "rankings/neutral.run does not follow" in found.out
