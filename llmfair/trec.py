@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from llmfair.errors import UsageError
 from llmfair.records import Qrels, Ranking
 
 SHOWN_PROBLEMS = 5
+LONGEST_LINE = 16 << 20
 
 
 class Problems:
@@ -32,8 +34,18 @@ class Problems:
 
 def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
     """The numbered non-blank lines of a UTF-8 file; a byte-order mark and CRLF are accepted."""
+    found = False
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+        for number in itertools.count(1):
+            raw = file.readline(LONGEST_LINE)
+            if not raw:
+                break
+            found = True
+            if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+                problems.add(path, number, "", f"longer than {LONGEST_LINE >> 20} MB")
+                while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                continue
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
@@ -41,6 +53,8 @@ def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
                 continue
             if line.strip():
                 yield number, line
+    if not found:
+        problems.add(path, 0, "", "is empty")
 
 
 def columns(

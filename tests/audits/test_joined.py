@@ -1,0 +1,61 @@
+"""Real TREC 2022 topics and biographies as a folder: degenerate topics are counted, never dropped in silence."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from tests.cli.command import llmfair, only_run
+from tests.joined import write_joined
+
+# No relevant woman; and "Women", whose relevant pages are all about women (data.md 11).
+NO_WOMAN = {"265", "403", "1509", "1630", "1715", "2230"}
+NO_MAN = {"2859"}
+
+
+def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
+    write_joined(Path("joined"))
+    measures = "P@20,nDCG@20,ExpRatio,ExpRatio(stratum=relevant)"
+    found = llmfair("listwise", "-d", "joined", "--measures", measures, "--orders", "1", "--json")
+    assert found.code == 0, found.err
+    results = found.json
+    assert results["design"]["queries"] == 22 and results["design"]["candidates"] == [24, 138]
+    undefined = results["undefined"]["ExpRatio(stratum=relevant)"]
+    for variant in ("neutral", "male", "female", "control", "input"):
+        assert undefined[variant] == {"no_protected": len(NO_WOMAN), "no_unprotected": len(NO_MAN)}
+    rows = {(row["measure"], row["variant"]): row for row in results["rows"]}
+    assert rows["ExpRatio(stratum=relevant)", "neutral"]["n"] == 22 - 7
+    assert rows["ExpRatio", "neutral"]["n"] == 22
+    with (only_run() / "per_query.csv").open(newline="") as file:
+        empty = {
+            (row["query_id"], row["reason"])
+            for row in csv.DictReader(file)
+            if row["measure"] == "ExpRatio(stratum=relevant)"
+            and row["variant"] == "neutral"
+            and not row["value"]
+        }
+    assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
+    table = llmfair("listwise", "-d", "joined", "--measures", measures, "--orders", "1")
+    assert "undefined: no_protected in 6 queries, no_unprotected in 1 query" in table.out
+
+
+def test_people_without_a_continent_keep_their_rank_and_are_in_neither_mean() -> None:
+    write_joined(Path("joined"))
+    shown = llmfair("datasets", "show", "joined", "--json").json
+    assert shown["attributes"]["location"]["unknown"] == 28
+    assert llmfair("listwise", "-d", "joined", "-a", "location", "--orders", "1", "-q").code == 0
+    rows = [json.loads(line) for line in (only_run() / "candidates.jsonl").read_text().splitlines()]
+    without = sum(side is None for row in rows for side in row["side"])
+    assert without > 0
+    ranked = (only_run() / "rankings" / "neutral.run").read_text().splitlines()
+    assert len(ranked) == sum(len(row["doc_ids"]) for row in rows)
+
+
+def test_equal_buckets_drop_the_degenerate_topics_and_say_so() -> None:
+    write_joined(Path("joined"))
+    found = llmfair(
+        "listwise", "-d", "joined", "--buckets", "equal", "--candidates", "20", "--orders", "1", "--json"
+    )
+    assert found.code == 0, found.err
+    assert found.json["design"]["left_out"].keys() == NO_WOMAN | NO_MAN
