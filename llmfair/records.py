@@ -50,7 +50,8 @@ ANY_GROUP = "*"
 class Attribute:
     """A sensitive attribute: which groups are on which side, and the word a prompt uses for each side.
 
-    `protected` or `unprotected` may be `("*",)`: every group that is named nowhere else.
+    `protected` or `unprotected` may be `("*",)`: every group that is named nowhere else. A background is the
+    share of every group in the world at large; there is one for each way of naming the groups.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Attribute:
     words: Mapping[Side, str]
     other: tuple[str, ...] = ()
     mixed: MixedPolicy = "drop"
+    backgrounds: tuple[Mapping[str, float], ...] = ()
 
     def side(self, document: Document) -> Side | None:
         """The document's side, or None: unknown, mixed (unless `mixed` says which) or of neither side."""

@@ -2,59 +2,81 @@
 
 from __future__ import annotations
 
-import itertools
+import difflib
+import gzip
+import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llmfair.errors import UsageError
-from llmfair.records import Qrels, Ranking
+from llmfair.records import ANY_GROUP, Attribute, Qrels, Ranking
 
 SHOWN_PROBLEMS = 5
 LONGEST_LINE = 16 << 20
+GZIP = b"\x1f\x8b"
+UNKNOWN = "@UNKNOWN"
+"""A document's group when nobody knows it."""
 
 
 class Problems:
     """Collects what is wrong with a user's files, so that one look mends several mistakes."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.first: list[str] = []
+        self.count = 0
 
     def add(self, path: Path, line: int, field: str, text: str) -> None:
-        place = f"{path}:{line}" if line else f"{path}"
-        self.found.append(f"{place}: {field}: {text}" if field else f"{place}: {text}")
+        self.count += 1
+        if self.count <= SHOWN_PROBLEMS:  # a file of rubbish has a million
+            place = f"{path}:{line}" if line else f"{path}"
+            self.first.append(f"{place}: {field}: {text}" if field else f"{place}: {text}")
 
     def raise_any(self, hint: str) -> None:
         """Raises UsageError with the first five problems and the total number."""
-        if not self.found:
+        if not self.count:
             return
-        shown = self.found[:SHOWN_PROBLEMS]
-        more = len(self.found) - len(shown)
-        raise UsageError("\n".join([*shown, *([f"and {more} more"] if more else [])]), hint)
+        more = self.count - len(self.first)
+        raise UsageError("\n".join([*self.first, *([f"and {more} more"] if more else [])]), hint)
 
 
-def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
-    """The numbered non-blank lines of a UTF-8 file; a byte-order mark and CRLF are accepted."""
-    found = False
-    with path.open("rb") as file:
-        for number in itertools.count(1):
-            raw = file.readline(LONGEST_LINE)
-            if not raw:
-                break
-            found = True
-            if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    """The numbered lines of a file, unpacked when its content is gzip's; what cannot be read is a problem."""
+    number = 0
+    try:
+        with path.open("rb") as stored:
+            file = gzip.GzipFile(fileobj=stored) if stored.peek(2)[:2] == GZIP else stored
+            while raw := file.readline(LONGEST_LINE):
+                number += 1
+                if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):
+                    yield number, raw
+                    continue
                 problems.add(path, number, "", f"longer than {LONGEST_LINE >> 20} MB")
                 while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
                     pass
-                continue
-            try:
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                problems.add(path, number, "", f"not UTF-8 (byte {error.start + 1} of the line)")
-                continue
-            if line.strip():
-                yield number, line
-    if not found:
-        problems.add(path, 0, "", "is empty")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        problems.add(path, number + 1, "", "the gzip file is damaged or cut off here")
+    except OSError as error:
+        problems.add(path, number, "", f"cannot be read: {error.strerror}")
+    else:
+        if not number:
+            problems.add(path, 0, "", "is empty")
+
+
+def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
+    """The numbered non-blank lines of a UTF-8 file, gzip or not; a byte-order mark and CRLF are accepted."""
+    for number, raw in _raw_lines(path, problems):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            problems.add(path, number, "", f"not UTF-8 (byte {error.start + 1} of the line)")
+            continue
+        if line and not line.isspace():
+            yield number, line
 
 
 def columns(
@@ -62,9 +84,9 @@ def columns(
 ) -> Iterator[tuple[int, list[str]]]:
     """Lines split into exactly `count` columns, by `separator` or by white space (None)."""
     for number, line in text_lines(path, problems):
-        fields = [field.strip() for field in line.split(separator)]
+        fields = line.split(separator)
         if len(fields) == count:
-            yield number, fields
+            yield number, list(map(str.strip, fields)) if separator else fields
             continue
         by = "a tab" if separator else "white space"
         note = " (spaces are not tabs)" if separator and len(fields) == 1 else ""
@@ -77,6 +99,15 @@ def integer(text: str) -> int | None:
     """The integer a field holds, or None; stricter than int(), which reads `1_0` and `١`."""
     body = text[1:] if text[:1] in "+-" else text
     return int(text) if body.isascii() and body.isdigit() and len(body) < 19 else None
+
+
+def finite_number(text: str) -> float | None:
+    """The finite number a field holds, or None; stricter than float(), which reads `1_0`, `nan` and `١`."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and text.isascii() and "_" not in text else None
 
 
 def read_qrels(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int, int]]]:
@@ -121,12 +152,105 @@ def read_ranks(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int,
     return ranked
 
 
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A run as it stands: its tag, its rankings by query_id, and how many documents share their score.
+
+    `tied` counts, per query that has any, the documents whose score another document of the query has too.
+    """
+
+    tag: str
+    rankings: Mapping[str, Ranking]
+    tied: Mapping[str, int]
+
+
+def read_run(path: Path, problems: Problems) -> RunFile:
+    """A six-column run in the order trec_eval gives it; the rank column has to be a number, and is ignored."""
+    scored: dict[str, dict[str, float]] = {}
+    tag = ""
+    for number, fields in columns(path, problems, 6, None):
+        query_id, _, doc_id, rank, text, tag = fields
+        score = finite_number(text)
+        scores = scored.setdefault(query_id, {})
+        if finite_number(rank) is None:
+            problems.add(path, number, "rank", f"'{rank}' is not a finite number")
+        elif score is None:
+            problems.add(path, number, "score", f"'{text}' is not a finite number")
+        elif doc_id in scores:
+            problems.add(path, number, "doc_id", f"'{doc_id}' was already ranked in query '{query_id}'")
+        else:
+            scores[doc_id] = score
+    rankings, tied = {}, {}
+    for query_id in list(scored):
+        scores = scored.pop(query_id)  # a large run is not held twice
+        rankings[query_id] = Ranking(query_id, trec_order(scores))
+        _, shared = np.unique(_stored(scores), return_counts=True)
+        if len(shared) < len(scores):
+            tied[query_id] = int(shared[shared > 1].sum())
+    return RunFile(tag, rankings, tied)
+
+
+def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:
+    """The order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling as text."""
+    stored = _stored(scores).tolist()
+    return tuple(doc_id for _, doc_id in sorted(zip(stored, scores, strict=True), reverse=True))
+
+
+def _stored(scores: Mapping[str, float]) -> NDArray[np.float32]:
+    """Scores as trec_eval stores them; what is beyond the range of 32 bits ties."""
+    with np.errstate(over="ignore"):
+        return np.array(list(scores.values()), dtype=np.float64).astype(np.float32)
+
+
+def read_groups(
+    path: Path, problems: Problems, known: Mapping[str, Attribute] | None
+) -> Iterator[tuple[int, str, str, str]]:
+    """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
+
+    An attribute or group that `known` does not declare is a problem; without `known` (None) any name goes.
+    """
+    declared = {name: declared_groups(attribute) for name, attribute in (known or {}).items()}
+    for number, (doc_id, attribute, group) in columns(path, problems, 3, "\t"):
+        if known is None:
+            yield number, doc_id, attribute, group
+            continue
+        if attribute not in declared:
+            hint = nearest(attribute, declared)
+            problems.add(path, number, "attribute", f"'{attribute}' is not declared{hint}")
+            continue
+        groups = declared[attribute]
+        if group and (groups is None or group in groups or group == UNKNOWN):
+            yield number, doc_id, attribute, group
+        else:
+            hint = nearest(group, groups or ())
+            problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest known name, or nothing."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{found[0]}'?" if found else ""
+
+
+def declared_groups(attribute: Attribute) -> set[str] | None:
+    """All groups an attribute declares, or None when one side is open (`*`)."""
+    declared = {*attribute.protected, *attribute.unprotected, *attribute.other}
+    return None if ANY_GROUP in declared else declared
+
+
 def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
     """A TREC run, queries sorted: scores fall strictly (n − rank + 1), since ties would be broken by doc_id."""
     for ranking in sorted(rankings, key=lambda ranking: ranking.query_id):
         n = len(ranking.doc_ids)
         for rank, doc_id in enumerate(ranking.doc_ids, start=1):
             yield f"{ranking.query_id} Q0 {doc_id} {rank} {n - rank + 1} {tag}\n"
+
+
+def scores_lines(rankings: Iterable[Ranking]) -> Iterator[str]:
+    """A ranker's own scores, queries sorted, best first: query_id, doc_id, score."""
+    for ranking in sorted(rankings, key=lambda ranking: ranking.query_id):
+        for doc_id, score in zip(ranking.doc_ids, ranking.scores or (), strict=True):
+            yield f"{ranking.query_id}\t{doc_id}\t{score!r}\n"
 
 
 def qrels_lines(qrels: Qrels) -> Iterator[str]:
@@ -147,6 +271,6 @@ def groups_lines(groups: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterato
 def write_whole(path: Path, lines: Iterable[str]) -> None:
     """Writes beside and renames, so that a half-written file is never read."""
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+    with beside.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         file.writelines(lines)
     beside.replace(path)

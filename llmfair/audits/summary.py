@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from llmfair.metrics.base import Aggregate, Column, Judged, Measure, Ratio, Undefined, Value
+from llmfair.metrics.base import Aggregate, Column, Judged, Measure, Product, Ratio, Undefined, Value
 from llmfair.records import Measurement
 from llmfair.stats import intervals
 
@@ -17,6 +17,8 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None and the reason."""
     if isinstance(value, Undefined):
         return None, value.reason
+    if isinstance(value, Product):
+        return value.value, None
     return (value.value, value.reason) if isinstance(value, Ratio) else (value, None)
 
 
@@ -59,7 +61,8 @@ def aggregate(how: Aggregate, values: Iterable[Value], level: float = 0.95) -> i
     """One figure of the queries' values with its interval; None when nothing is defined.
 
     A ratio of means is built from numerators and denominators, so a query whose own ratio has a zero side
-    still counts; every other aggregate speaks of the defined queries only.
+    still counts; every other aggregate speaks of the defined queries only. A product of means has no interval:
+    its two means move together, and no coverage is known (`no_interval`; a mean of products has one).
     """
     values = list(values)
     if how == "ratio-of-means":
@@ -68,6 +71,12 @@ def aggregate(how: Aggregate, values: Iterable[Value], level: float = 0.95) -> i
         if not any(numerators) or not any(denominators):
             return None
         return intervals.ratio_of_means(numerators, denominators, level)
+    if how == "product-of-means":
+        products = [value for value in values if isinstance(value, Product)]
+        if not products:
+            return None
+        left, right = (intervals.mean([getattr(p, side) for p in products]) for side in ("left", "right"))
+        return intervals.Estimate(left.value * right.value, None, None, len(products), "no_interval")
     defined = [number for value in values if (number := value_of(value)[0]) is not None]
     if not defined:
         return None

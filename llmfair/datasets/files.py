@@ -6,19 +6,33 @@ mistake is named by file, line and field; the first five and the total number ar
 
 from __future__ import annotations
 
-import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from llmfair.errors import UsageError
-from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, Query, Side
-from llmfair.trec import Problems, columns, read_qrels, read_ranks, text_lines
+from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.trec import (
+    UNKNOWN,
+    Problems,
+    columns,
+    declared_groups,
+    nearest,
+    read_groups,
+    read_qrels,
+    read_ranks,
+    text_lines,
+)
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
+# Names of prompt variants name files and rows; these are taken.
+RESERVED = {"neutral", "control", "input"}
+VARIANT = re.compile(r"\w[\w-]*")
 HINT = "llmfair datasets show FOLDER    reads a folder and says what it found"
 
 
@@ -44,7 +58,7 @@ class Folder:
                 HINT,
             )
         self.path = path
-        self.name = name or str(path)
+        self.name = name or path.resolve().name
         self.allow_missing = allow_missing
 
     @cached_property
@@ -127,7 +141,8 @@ class _Content:
 def _read(path: Path, allow_missing: bool) -> _Content:
     problems = Problems()
     content = _Content()
-    known = _read_attributes(path)
+    own = path / "attributes.toml"
+    known = read_attributes(own if own.is_file() else data_folder() / "attributes.toml")
     groups = _read_groups(path / "groups.tsv", known, problems)
     content.documents = _read_documents(path / "docs.jsonl", groups, problems)
     content.queries = _read_queries(path / "queries.tsv", problems)
@@ -225,6 +240,8 @@ def _read_queries(path: Path, problems: Problems) -> dict[str, Query]:
     for number, (query_id, text) in columns(path, problems, 2, "\t"):
         if _identifier(query_id) is None:
             problems.add(path, number, "query_id", "is empty or holds white space")
+        elif query_id == "all":
+            problems.add(path, number, "query_id", "'all' stands for all queries in results; choose another")
         elif query_id in queries:
             problems.add(
                 path, number, "query_id", f"'{query_id}' was already given on line {lines[query_id]}"
@@ -240,31 +257,12 @@ def _read_queries(path: Path, problems: Problems) -> dict[str, Query]:
 def _read_groups(
     path: Path, known: Mapping[str, Attribute], problems: Problems
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats."""
+    """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats or `@UNKNOWN`."""
     groups: dict[str, dict[str, dict[str, int]]] = {}
-    for number, (doc_id, attribute, group) in columns(path, problems, 3, "\t"):
-        if attribute not in known:
-            nearest = _nearest(attribute, known)
-            problems.add(path, number, "attribute", f"'{attribute}' is not declared{nearest}")
-            continue
-        declared = _groups_of(known[attribute])
-        if not group or (declared is not None and group not in declared):
-            nearest = _nearest(group, declared or ())
-            problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{nearest}")
-            continue
-        groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)
+    for number, doc_id, attribute, group in read_groups(path, problems, known):
+        if group != UNKNOWN:
+            groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)
     return groups
-
-
-def _nearest(name: str, known: Any) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{found[0]}'?" if found else ""
-
-
-def _groups_of(attribute: Attribute) -> set[str] | None:
-    """All groups an attribute declares, or None when one side is open (`*`)."""
-    declared = {*attribute.protected, *attribute.unprotected, *attribute.other}
-    return None if ANY_GROUP in declared else declared
 
 
 def _check_ids(
@@ -282,12 +280,12 @@ def _check_ids(
                 problems.add(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
 
 
-def _read_attributes(folder: Path) -> dict[str, Attribute]:
-    """The folder's attributes.toml, else the shipped one, by name."""
-    own = folder / "attributes.toml"
-    path = own if own.is_file() else data_folder() / "attributes.toml"
+def read_attributes(path: Path) -> dict[str, Attribute]:
+    """The attributes an attributes.toml declares, by name. Raises UsageError."""
     try:
         table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}", HINT) from None
     return {name: _attribute(path, name, row) for name, row in table.items()}
@@ -312,10 +310,36 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
     if len(set(taken)) < len(taken):
         twice = next(group for group in taken if taken.count(group) > 1)
         raise fail("protected", f"group '{twice}' is named twice")
-    return Attribute(
+    attribute = Attribute(
         name,
         protected=lists["protected"],
         unprotected=lists["unprotected"],
         other=lists["other"],
         words={side: words[side.value] for side in Side},
     )
+    names = list(attribute.variants)
+    if len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names):
+        raise fail(
+            "words", f"need two different words of letters, none of them {', '.join(sorted(RESERVED))}"
+        )
+    try:
+        backgrounds = _backgrounds(row.get("background", []), declared_groups(attribute))
+    except ValueError as error:
+        raise fail("background", str(error)) from None
+    return replace(attribute, backgrounds=backgrounds)
+
+
+def _backgrounds(value: Any, declared: set[str] | None) -> tuple[dict[str, float], ...]:
+    """One table of shares, or a list of them. Raises ValueError."""
+    backgrounds = value if isinstance(value, list) else [value]
+    for shares in backgrounds:
+        if not isinstance(shares, dict) or not shares:
+            raise ValueError("needs { group = share, … }")
+        for group, share in shares.items():
+            if declared is not None and group not in declared:
+                raise ValueError(f"'{group}' is not a group of it{nearest(group, declared)}")
+            if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
+                raise ValueError(f"the share of '{group}' is not a number above 0")
+        if not abs(sum(shares.values()) - 1) <= 1e-3:
+            raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1")
+    return tuple(backgrounds)

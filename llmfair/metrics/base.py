@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Candidates, Ranking, Side
+from llmfair.records import Attribute, Candidates, Document, Ranking, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,19 @@ class Ratio:
         return None if self.reason else self.numerator / self.denominator
 
 
-Value = float | Ratio | Undefined
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product with both its factors, since products of means are built from them."""
+
+    left: float
+    right: float
+
+    @property
+    def value(self) -> float:
+        return self.left * self.right
+
+
+Value = float | Ratio | Product | Undefined
 
 
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
@@ -60,18 +72,42 @@ def complete(ranking_ids: Sequence[str], candidate_ids: Sequence[str]) -> tuple[
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Who belongs to which groups: the audit's attribute, all attributes by name, every listed document by id.
+
+    A document absent from `documents` is unlisted: nothing is known of it. Relevant documents are looked up
+    here too, whether they are candidates or not.
+    """
+
+    attribute: str = ""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    documents: Mapping[str, Document] = field(default_factory=dict)
+
+    @cached_property
+    def found(self) -> Mapping[str, frozenset[str]]:
+        """The groups that documents have, by attribute."""
+        found: dict[str, set[str]] = {}
+        for document in self.documents.values():
+            for attribute, names in document.groups.items():
+                found.setdefault(attribute, set()).update(names)
+        return {attribute: frozenset(names) for attribute, names in found.items()}
+
+
+@dataclass(frozen=True)
 class Judged:
     """One query as it is measured: its candidates, the runs of it, and the side of every document.
 
     `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. A
     document absent from `sides` has no side. `log_weights` says that the rankings' scores are log-weights of
-    a Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all.
+    a Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all. `groups` is
+    shared by all queries of a dataset.
     """
 
     candidates: Candidates
     rankings: tuple[Ranking, ...]
     sides: Mapping[str, Side | None]
     log_weights: bool = False
+    groups: Groups = field(default_factory=Groups)
 
     @property
     def query_id(self) -> str:
@@ -106,11 +142,28 @@ class Judged:
         return np.array([self.sides.get(doc_id) is side for doc_id in self.doc_ids], dtype=bool)
 
 
-Allowed = tuple[str, ...] | None
-"""A parameter's words, the first the default (a lone one must be written); or None: a whole number from 1."""
+Argument = str | int | float | None
+Aggregate = Literal[
+    "mean", "ratio-of-means", "mean-of-ratios", "geometric", "product-of-means", "mean-of-products"
+]
 
-Argument = str | int | None
-Aggregate = Literal["mean", "ratio-of-means", "mean-of-ratios", "geometric"]
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A parameter that takes more than a list of words: a number, a name, a path.
+
+    `read` gives the value of a text, whose `str` is the canonical spelling, and raises ValueError for what the
+    parameter cannot be; `says` tells what it can. An error suggests the nearest of `words`.
+    """
+
+    default: Argument
+    read: Callable[[str], Argument]
+    says: str
+    words: tuple[str, ...] = ()
+
+
+Allowed = tuple[str, ...] | Free | None
+"""A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +172,15 @@ class Definition:
 
     `values(judged, cutoff, **params)` gives one Value per group, the group being "" when there is none.
     `reach`, called alike, gives the lowest and the highest Value that a ranker of all candidates can have. A
-    parameter `agg` names the aggregate in place of `aggregate`; `label` is how tables name it.
+    parameter `agg` names the aggregate in place of `aggregate`; `label` is how tables name it. `implies` maps a
+    parameter's value to another parameter's: `{("target", "uniform"): ("unknown", "drop")}`. `note` is what every
+    table must say of the figure, its parameters in braces: `logarithms to base {log}`.
     """
 
     name: str
     values: Callable[..., Mapping[str, Value]]
     params: Mapping[str, Allowed] = field(default_factory=dict)
+    implies: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     cutoff: Literal["none", "optional", "required"] = "optional"
     parity: float | None = None
     scale: Literal["log", "linear"] = "linear"
@@ -132,6 +188,7 @@ class Definition:
     aggregate: Aggregate = "mean"
     reach: Callable[..., tuple[Value, Value]] | None = None
     label: str = ""
+    note: str = ""
     cite: str = ""
 
 
@@ -155,24 +212,35 @@ class Measure:
     definition: Definition = field(compare=False, repr=False)
 
     def __str__(self) -> str:
-        params = ",".join(f"{name}={value}" for name, value in self.params)
+        params = ",".join(f"{name}={_quoted(value)}" for name, value in self.params)
         cutoff = "" if self.cutoff is None else f"@{self.cutoff}"
         return f"{self.name}({params}){cutoff}" if params else f"{self.name}{cutoff}"
 
     @property
     def arguments(self) -> dict[str, Argument]:
-        """Every declared parameter with its value, defaults filled in."""
+        """Every declared parameter with its value, defaults and what others imply filled in."""
         written = dict(self.params)
         filled: dict[str, Argument] = {}
         for name, allowed in self.definition.params.items():
-            value = written.get(name, allowed[0] if allowed else None)
-            filled[name] = int(value) if value and not allowed else value
+            if isinstance(allowed, tuple):
+                filled[name] = written.get(name, allowed[0])
+            else:
+                free = allowed or _WHOLE_NUMBER
+                filled[name] = free.read(written[name]) if name in written else free.default
+        for (name, value), (other, implied) in self.definition.implies.items():
+            if filled[name] == value:
+                filled[other] = implied
         return filled
 
     @property
     def aggregate(self) -> Aggregate:
         """How the queries' values become one: the parameter `agg` where there is one."""
         return cast(Aggregate, self.arguments.get("agg", self.definition.aggregate))
+
+    @property
+    def note(self) -> str:
+        """What a table must say of the figure, or nothing."""
+        return self.definition.note.format_map(self.arguments)
 
     def values(self, judged: Judged) -> Mapping[str, Value]:
         """The measure of one query, by group."""
@@ -189,7 +257,15 @@ _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
 )
-_PARAM = re.compile(r"\s*(\w+)\s*=\s*(\{[^{}]*\}|'[^']*'|\"[^\"]*\"|[^\s,'\"{}()=]+)\s*(?:,|$)")
+_BARE = r"[^\s,'\"{}()=]+"
+_PARAM = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{_BARE})\s*(?:,|$)")
+
+
+def _quoted(value: str) -> str:
+    """The value of a parameter as it can be read again."""
+    if re.fullmatch(rf"{_BARE}|\{{[^{{}}]*\}}", value):
+        return value
+    return f'"{value}"' if "'" in value else f"'{value}'"
 
 
 def parse_measure(text: str) -> Measure:
@@ -254,8 +330,11 @@ def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple
         if param not in definition.params:
             raise unknown_param(name, param, definition.params)
         allowed = definition.params[param]
-        if allowed is None:
-            checked.append((param, str(_whole_number(f"{name}: {param}", value))))
+        if not isinstance(allowed, tuple):
+            free = allowed or _WHOLE_NUMBER
+            read = _read(free, f"{name}: {param}", value)
+            if read != free.default:
+                checked.append((param, str(read)))
         elif value not in allowed:
             raise UsageError(
                 f"{name}: {param} cannot be '{value}'.{did_you_mean(value, allowed)}",
@@ -263,8 +342,16 @@ def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple
             )
         elif len(allowed) == 1 or value != allowed[0]:
             checked.append((param, value))
+    for (param, value), (other, implied) in definition.implies.items():
+        if written.get(param) == value and other in written:
+            if written[other] != implied:
+                raise UsageError(
+                    f"{name}: {param}={value} contradicts {other}={written[other]}.",
+                    f"{param}={value} implies {other}={implied}",
+                )
+            checked = [(stated, text) for stated, text in checked if stated != other]
     for param, allowed in definition.params.items():
-        if allowed and len(allowed) == 1 and param not in written:
+        if isinstance(allowed, tuple) and len(allowed) == 1 and param not in written:
             raise UsageError(
                 f"{name}({','.join(sorted(written))}=…) needs {param}={allowed[0]}.",
                 f"write {name}({param}={allowed[0]},…)",
@@ -278,14 +365,27 @@ def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:
         raise UsageError(f"{definition.name} needs a cutoff.", f"write {definition.name}@20")
     if cutoff is not None and definition.cutoff == "none":
         raise UsageError(f"{definition.name} takes no cutoff.", f"write it without @{cutoff}")
-    return None if cutoff is None else _whole_number(f"{definition.name}: the cutoff", cutoff)
+    if cutoff is None:
+        return None
+    return cast(int, _read(_WHOLE_NUMBER, f"{definition.name}: the cutoff", cutoff))
 
 
-def _whole_number(what: str, text: str) -> int:
-    """A whole number from 1. Raises UsageError."""
+def _read(free: Free, what: str, text: str) -> Argument:
+    """The value of a text. Raises UsageError."""
+    try:
+        return free.read(text)
+    except ValueError:
+        nearest = did_you_mean(text, free.words)
+        raise UsageError(f"{what} cannot be '{text}'.{nearest}", f"it is {free.says}") from None
+
+
+def _whole_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise UsageError(f"{what} cannot be '{text}'.", "it is a whole number from 1")
+        raise ValueError(text)
     return int(text)
+
+
+_WHOLE_NUMBER = Free(None, _whole_number, "a whole number from 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +417,19 @@ def _columns(measure: Measure, variant: str, queries: Sequence[Judged]) -> list[
         for group, value in measure.values(query).items():
             if query.query_id in groups.setdefault(group, {}):
                 raise ValueError(f"query {query.query_id} comes twice in {variant}")
-            sides = (value.numerator, value.denominator) if isinstance(value, Ratio) else (value,)
-            if not all(isinstance(side, Undefined) or math.isfinite(side) for side in sides):
+            if not all(math.isfinite(part) for part in _parts(value)):
                 raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
             groups[group][query.query_id] = value
     return [Column(measure, variant, group, values) for group, values in groups.items()]
+
+
+def _parts(value: Value) -> tuple[float, ...]:
+    """The numbers a value is made of."""
+    match value:
+        case Undefined():
+            return ()
+        case Ratio():
+            return value.numerator, value.denominator
+        case Product():
+            return value.left, value.right
+    return (value,)

@@ -13,14 +13,6 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition, Judged, Measure, Undefined, Value, measure, unknown_param
 from llmfair.records import Side
 
-
-def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:
-    """The order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling as text."""
-    with np.errstate(over="ignore"):  # what is beyond the range of 32 bits ties
-        stored = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
-    return tuple(doc_id for _, doc_id in sorted(zip(stored, scores, strict=True), reverse=True))
-
-
 # Measures of ir_measures
 
 
@@ -108,7 +100,7 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
         for order in judged.orders
         for metric in evaluator.iter_calc(
             # strictly falling scores: tied ones would be put in the order of doc_ids
-            {query_id: {judged.doc_ids[place]: float(n - rank) for rank, place in enumerate(order)}}
+            {query_id: {judged.doc_ids[place]: float(n - rank) for rank, place in enumerate(order.tolist())}}
         )
     ]
     return {"": float(np.mean(values))}

@@ -162,6 +162,22 @@ def test_unknown_names_offer_the_nearest(folder: Path) -> None:
         attribute_of(Folder(folder), "gendr")
 
 
+GENDER = (
+    '[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = {protected = "x", unprotected = "y"}\n'
+)
+
+
+def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) -> None:
+    (gender,) = Folder(folder).attributes
+    assert gender.backgrounds == ({"female": 0.495, "male": 0.495, "nonbinary": 0.01},)
+    (folder / "attributes.toml").write_text(
+        GENDER.replace('["male"]', '["*"]')
+        + ("[[gender.background]]\nfemale = 0.4\nmale = 0.6\n[[gender.background]]\nwoman = 1\n")
+    )
+    (gender,) = Folder(folder).attributes
+    assert gender.backgrounds == ({"female": 0.4, "male": 0.6}, {"woman": 1})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -173,6 +189,17 @@ def test_unknown_names_offer_the_nearest(folder: Path) -> None:
             '[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}',
             "named twice",
         ),
+        (GENDER + "background = 1", "gender.background: needs { group = share, … }"),
+        (
+            GENDER + "background = { female = 1, mail = 1 }",
+            "'mail' is not a group of it; did you mean 'male'?",
+        ),
+        (GENDER + "background = { female = 1, male = 0 }", "the share of 'male' is not a number above 0"),
+        (
+            GENDER + "background = { female = 0.5, male = true }",
+            "the share of 'male' is not a number above 0",
+        ),
+        (GENDER + "background = { female = 0.5, male = 0.4 }", "the shares sum to 0.9, not to 1"),
     ],
 )
 def test_mistakes_in_attributes(folder: Path, text: str, message: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from llmfair.audits.summary import summarise
-from llmfair.metrics.base import Judged, Value, measure_all, parse_measure
-from llmfair.records import Candidates, Document, Measurement, Query, Ranking, Side
+from llmfair.metrics.base import Groups, Judged, Value, measure_all, parse_measure
+from llmfair.records import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 
 LETTERS = {"p": Side.PROTECTED, "u": Side.UNPROTECTED, "-": None}
 
@@ -33,6 +35,27 @@ def lettered(letters: str, query_id: str = "q", relevant: str = "") -> Judged:
     sides = dict(zip(doc_ids, (LETTERS[letter] for letter in letters), strict=True))
     grades = dict(zip(doc_ids, map(int, relevant), strict=False))
     return judged(doc_ids, sides=sides, relevance=grades, query_id=query_id)
+
+
+def attribute_with(name: str, *groups: str, **fields: Any) -> Attribute:
+    """An attribute of exactly these groups."""
+    return Attribute(name, groups[:1], groups[1:], {Side.PROTECTED: "a", Side.UNPROTECTED: "b"}, **fields)
+
+
+def grouped(
+    ranking: Sequence[str],
+    memberships: Mapping[str, Mapping[str, tuple[str, ...]]],
+    *attributes: Attribute,
+    relevant: Collection[str] = (),
+    query_id: str = "q",
+) -> Judged:
+    """A query ranked so; `memberships` are the listed documents' groups, the first attribute is the audit's."""
+    documents = {doc_id: Document(doc_id, doc_id, "", groups) for doc_id, groups in memberships.items()}
+    named = {attribute.name: attribute for attribute in attributes}
+    return replace(
+        judged(ranking, relevance=dict.fromkeys(relevant, 1), query_id=query_id),
+        groups=Groups(attributes[0].name, named, documents),
+    )
 
 
 def rows(name: str, *queries: Judged) -> dict[tuple[str, str], Measurement]:

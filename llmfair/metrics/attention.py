@@ -1,0 +1,200 @@
+"""How attention is spread over any number of groups: AWRF, shares, their divergence from a target.
+
+Notation: m(d) = membership row of document d, t = target (`targets.py`); w(r) = attention at rank r = 1..n;
+p = Σ_r w(r) m(d_r) over the first k, normalised to sum 1. Sources: metric code of TREC Fair Ranking 2021 and
+2022 (AWRF); [paper C: Chen & Fang 2025, FAIR-QR] (KL, product with nDCG).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.metrics.base import Free, Judged, Measure, Product, Undefined, Value, measure, parse_measure
+from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
+
+Floats = NDArray[np.float64]
+
+
+def attention_weights(n: int, discount: str = "trec") -> Floats:
+    """w(r) of the ranks 1..n: 1/log2(max(r, 2)) (`trec`) or 1/log2(r + 1) (`log2`); shape (n,)."""
+    ranks = np.arange(1, n + 1)
+    weights: Floats = 1 / np.log2(np.maximum(ranks, 2) if discount == "trec" else ranks + 1)
+    return weights
+
+
+def kullback_leibler(p: Floats, q: Floats, eps: float = 0.0) -> float:
+    """KL(p‖q) = Σ p̃ ln(p̃/q̃) in nats, x̃ = (x + eps)/(1 + G·eps) over G groups, 0·ln 0 = 0; shapes (groups,).
+
+    Both sum to 1; where q is 0, p is too unless eps is given.
+    """
+    smooth_p, smooth_q = (p + eps) / (1 + p.size * eps), (q + eps) / (1 + q.size * eps)
+    held = smooth_p > 0
+    return float(smooth_p[held] @ np.log(smooth_p[held] / smooth_q[held]))
+
+
+def jensen_shannon(p: Floats, q: Floats) -> float:
+    """JSD = ½KL(p‖h) + ½KL(q‖h), h = (p + q)/2, in nats: 0 when equal, ln 2 when disjoint; shapes (groups,)."""
+    middle = (p + q) / 2
+    found = (kullback_leibler(p, middle) + kullback_leibler(q, middle)) / 2
+    return min(max(found, 0.0), math.log(2))  # rounding alone leaves the range
+
+
+def _aimed(
+    judged: Judged, target: str, unknown: str, over: str | None, membership: str, unlisted: str
+) -> tuple[list[Floats], Floats] | Undefined:
+    """The membership rows of every run, best first, each of shape (n, groups); and the target, shape (groups,)."""
+    spread = cells(judged.groups, over, unknown)
+    aim = target_shares(judged, spread, target, membership)
+    if isinstance(aim, Undefined):
+        return aim
+    rows = spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept]
+    return [rows[order] for order in judged.orders], aim
+
+
+def _mean(values: list[float | None], judged: Judged) -> Value:
+    """The mean over a query's runs that have a value."""
+    defined = [value for value in values if value is not None]
+    if defined:
+        return float(np.mean(defined))
+    return Undefined("no_known_group" if judged.rankings else "not_ranked")
+
+
+@measure(
+    "AWRF",
+    params={"log": ("e", "2"), "discount": ("trec", "log2"), **SPREAD_TO_TARGET},
+    implies=IMPLIES,
+    better="higher",
+    label="attention-weighted rank fairness",
+    note="target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
+    cite="TREC Fair Ranking 2021, 2022, metric code",
+)
+def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Mapping[str, Value]:
+    """1 − JSD(p, t), in [1 − ln 2, 1], or in [0, 1] with `log=2`; 1 when attention is spread as the target says.
+
+    `no_target`: no listed relevant document, or no mass in t; `no_known_group`: none in the first k of any run.
+    Runs are averaged.
+    """
+    aimed = _aimed(judged, **spread)
+    if isinstance(aimed, Undefined):
+        return {"": aimed}
+    runs, target = aimed
+    unit = math.log(2) if log == "2" else 1.0
+    values = []
+    for rows in runs:
+        mass = attention_weights(len(rows), discount)[:cutoff] @ rows[:cutoff]
+        values.append(1 - jensen_shannon(mass / mass.sum(), target) / unit if mass.any() else None)
+    return {"": _mean(values, judged)}
+
+
+def shares_of(rows: Floats) -> Floats | None:
+    """Mean membership of the documents with mass, unweighted; shape (groups,). None when none has any."""
+    held = rows[rows.any(axis=1)]
+    mean: Floats | None = held.mean(axis=0) if len(held) else None
+    return mean
+
+
+@measure("Share", params=SPREAD, label="share of the list", cite="Chen & Fang 2025, FAIR-QR")
+def share(
+    judged: Judged, cutoff: int | None, unknown: str, over: str | None, membership: str, unlisted: str
+) -> Mapping[str, Value]:
+    """Mean membership of the first k documents, by group; unweighted, averaged over runs [paper C].
+
+    With `membership=count` a document counts in full in each of its groups, so shares may sum to more than 1.
+    `no_known_group`: no document with mass among the first k.
+    """
+    spread = cells(judged.groups, over, unknown)
+    rows = spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept]
+    runs = [found for order in judged.orders if (found := shares_of(rows[order[:cutoff]])) is not None]
+    if not runs:
+        return dict.fromkeys(spread.names, Undefined("no_known_group" if judged.rankings else "not_ranked"))
+    return dict(zip(spread.names, np.mean(runs, axis=0).tolist(), strict=True))
+
+
+def _smoothing(text: str) -> float:
+    if not 0 < float(text) < 1:
+        raise ValueError(text)
+    return float(text)
+
+
+@measure(
+    "KL",
+    params={
+        "direction": ("current-target", "target-current"),
+        "eps": Free(1e-6, _smoothing, "a number above 0 and below 1"),
+        **SPREAD_TO_TARGET,
+    },
+    implies=IMPLIES,
+    better="lower",
+    label="divergence from the target",
+    note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
+    cite="Chen & Fang 2025, FAIR-QR",
+)
+def divergence(
+    judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any
+) -> Mapping[str, Value]:
+    """KL of the shares of the first k and the target, in nats, both smoothed by eps; 0 when equal [paper C].
+
+    The paper states neither direction nor smoothing; in `target-current` eps decides the value where a group is
+    missing. Undefined as `AWRF`; runs are averaged.
+    """
+    aimed = _aimed(judged, **spread)
+    if isinstance(aimed, Undefined):
+        return {"": aimed}
+    runs, target = aimed
+    values: list[float | None] = []
+    for rows in runs:
+        current = shares_of(rows[:cutoff])
+        if current is None:
+            values.append(None)
+        elif direction == "current-target":
+            values.append(kullback_leibler(current / current.sum(), target, eps))
+        else:
+            values.append(kullback_leibler(target, current / current.sum(), eps))
+    return {"": _mean(values, judged)}
+
+
+@cache
+def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
+    params = {"discount": "trec" if discount == "trec" else None, "ideal": ideal}
+    written = ",".join(f"{name}={value}" for name, value in params.items() if value is not None)
+    return parse_measure(f"nDCG({written})" + ("" if cutoff is None else f"@{cutoff}"))
+
+
+@measure(
+    "nDCGxAWRF",
+    params={
+        "agg": ("product-of-means", "mean-of-products"),
+        "discount": ("own", "trec", "log2"),
+        "ideal": None,
+        "log": ("e", "2"),
+        **SPREAD_TO_TARGET,
+    },
+    implies=IMPLIES,
+    better="higher",
+    aggregate="product-of-means",
+    label="nDCG × AWRF",
+    note="{agg}, target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
+    cite="Chen & Fang 2025, FAIR-QR, Table 1; TREC Fair Ranking 2021, 2022",
+)
+def ndcg_awrf(
+    judged: Judged, cutoff: int | None, agg: str, discount: str, ideal: int | None, **spread: Any
+) -> Mapping[str, Value]:
+    """nDCG · AWRF of each query; by default both are averaged first, over the queries that have both [paper C].
+
+    `discount=own` leaves each factor its default (nDCG that of trec_eval, AWRF that of the track). The official
+    score is `agg=mean-of-products,discount=trec`. Undefined where a factor is, for its reason.
+    """
+    weights = "trec" if discount == "own" else discount
+    fairness = awrf.values(judged, cutoff, discount=weights, **spread)[""]
+    utility = _ndcg(discount, ideal, cutoff).values(judged)[""]
+    for factor in (utility, fairness):
+        if isinstance(factor, Undefined):
+            return {"": factor}
+    assert isinstance(utility, float) and isinstance(fairness, float)
+    return {"": Product(utility, fairness)}

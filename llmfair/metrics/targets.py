@@ -1,0 +1,243 @@
+"""Which groups documents belong to, and the distribution over groups that a ranking should have.
+
+Notation: m(d) = membership row of document d over the cells, that is an attribute's groups and @UNKNOWN, or the
+pairs of two attributes (`over=A*B`); t = target, normalised to sum 1. Sources: the code of TREC Fair Ranking
+2021 and 2022 (their targets); [paper C: Chen & Fang 2025, FAIR-QR] (empirical target, unknown as a group).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.base import Free, Groups, Judged, Undefined
+from llmfair.records import ANY_GROUP, Attribute
+
+Floats = NDArray[np.float64]
+
+UNKNOWN = "@UNKNOWN"
+"""The group of documents without a known one; the last of every axis."""
+
+TARGETS = ("empirical", "trec2021", "trec2022", "uniform")
+
+
+# Parameters of every measure of this kind
+
+
+def _target(text: str) -> str:
+    if text not in TARGETS and not re.search(r"[./]", text):  # else a mistyped word would be a missing file
+        raise ValueError(text)
+    return text
+
+
+def _over(text: str) -> str:
+    names = text.split("*")
+    if not all(names) or len(names) > 2 or len(set(names)) < len(names):
+        raise ValueError(text)
+    return text
+
+
+SPREAD: dict[str, Any] = {
+    "unknown": ("keep", "drop"),
+    "over": Free(None, _over, "an attribute, or two different ones as A*B"),
+    "membership": ("split", "count"),
+    "unlisted": ("drop", "unknown"),
+}
+SPREAD_TO_TARGET: dict[str, Any] = {
+    "target": Free("empirical", _target, f"{', '.join(TARGETS)} or a file as in ./shares.json", TARGETS),
+    **SPREAD,
+}
+IMPLIES = {
+    ("target", "trec2021"): ("unknown", "drop"),
+    ("target", "trec2022"): ("unknown", "keep"),
+    ("target", "uniform"): ("unknown", "drop"),
+}
+
+
+# Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What mass is spread over: one axis per attribute, its groups and then @UNKNOWN.
+
+    `kept` (shape of the axes) is false for the cell in which nothing is known, when that is dropped.
+    """
+
+    groups: Groups
+    attributes: tuple[Attribute, ...]
+    axes: tuple[tuple[str, ...], ...]
+    kept: NDArray[np.bool_]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the kept cells, such as `female` or `Asia*female`."""
+        named = map("*".join, product(*self.axes))
+        return [name for name, kept in zip(named, self.kept.ravel(), strict=True) if kept]
+
+    def rows(self, doc_ids: Sequence[str], membership: str, unlisted: str = "drop") -> Floats:
+        """m(d) of every document: 1/g in each of its g groups (`split`) or 1 (`count`); shape (n, *axes).
+
+        An unlisted document has no mass, or is @UNKNOWN; pairs are the outer product of two rows.
+        """
+        first, *second = (
+            self._table(attribute.name, axis, doc_ids, membership, unlisted)
+            for attribute, axis in zip(self.attributes, self.axes, strict=True)
+        )
+        return np.einsum("na,nb->nab", first, second[0]) if second else first
+
+    def _table(
+        self, attribute: str, axis: Sequence[str], doc_ids: Sequence[str], membership: str, unlisted: str
+    ) -> Floats:
+        column = {name: place for place, name in enumerate(axis)}
+        rows: list[int] = []
+        columns: list[int] = []
+        shares: list[float] = []
+        for row, doc_id in enumerate(doc_ids):
+            document = self.groups.documents.get(doc_id)
+            if document is None and unlisted == "drop":
+                continue
+            names = document.groups.get(attribute, ()) if document else ()
+            known = [column[name] for name in names if name != UNKNOWN] or [column[UNKNOWN]]
+            rows += [row] * len(known)
+            columns += known
+            shares += [1 / len(known) if membership == "split" else 1.0] * len(known)
+        table = np.zeros((len(doc_ids), len(axis)))
+        table[rows, columns] = shares
+        return table
+
+
+def cells(groups: Groups, over: str | None = None, unknown: str = "keep") -> Cells:
+    """The cells of the audit's attribute, of another, or of two. Raises UsageError for an unknown name.
+
+    Groups are the declared ones; where a side is open (`*`), those of the background that has every group of
+    the documents, else the groups of the documents.
+    """
+    attributes = []
+    for name in (over or groups.attribute).split("*"):
+        if name not in groups.attributes:
+            raise UsageError(
+                f"the data have no attribute '{name}' to measure over.{did_you_mean(name, groups.attributes)}",
+                f"known: {', '.join(groups.attributes) or 'none'}",
+            )
+        attributes.append(groups.attributes[name])
+    axes = tuple((*_names(groups, attribute), UNKNOWN) for attribute in attributes)
+    kept = np.ones([len(axis) for axis in axes], dtype=bool)
+    kept[(-1,) * kept.ndim] = unknown == "keep"
+    return Cells(groups, tuple(attributes), axes, kept)
+
+
+def _names(groups: Groups, attribute: Attribute) -> tuple[str, ...]:
+    declared: Sequence[str] = (*attribute.protected, *attribute.unprotected, *attribute.other)
+    if ANY_GROUP in declared:
+        declared = tuple(_background(groups, attribute) or ())
+    return tuple(dict.fromkeys((*declared, *sorted(_found(groups, attribute)))))
+
+
+def _found(groups: Groups, attribute: Attribute) -> frozenset[str]:
+    return groups.found.get(attribute.name, frozenset()) - {UNKNOWN}
+
+
+def _background(groups: Groups, attribute: Attribute) -> Mapping[str, float] | None:
+    """The first background that has every group of the documents: one per way of naming the groups."""
+    found = _found(groups, attribute)
+    return next((shares for shares in attribute.backgrounds if found <= shares.keys()), None)
+
+
+# Targets
+
+
+def target_shares(judged: Judged, spread: Cells, target: str, membership: str) -> Floats | Undefined:
+    """t over the kept cells, summing to 1; shape (kept cells,).
+
+    empirical: mean m(d) of the listed relevant documents [paper C]; trec2021, trec2022: that, averaged with the
+    background; uniform: equal over cells in which all is known; a path: JSON object of shares by name. `no_target`
+    without a listed relevant document where one is needed, and without mass. Raises UsageError.
+    """
+    if target == "uniform":
+        shares = np.zeros(spread.kept.shape)
+        shares[(slice(None, -1),) * shares.ndim] = 1
+    elif target not in TARGETS:
+        shares = _stated(target, spread)
+    else:
+        trec = target != "empirical"
+        backgrounds = [
+            _background_shares(spread.groups, attribute, axis)
+            for attribute, axis in zip(spread.attributes, spread.axes, strict=True)
+            if trec
+        ]
+        relevance = judged.candidates.relevance
+        relevant = [doc_id for doc_id, grade in relevance.items() if grade >= 1]
+        shares = spread.rows(relevant, membership).sum(axis=0)
+        if trec:
+            shares = half_background(shares, backgrounds)
+    shares = shares[spread.kept]
+    return shares / shares.sum() if shares.any() else Undefined("no_target")
+
+
+def half_background(relevant: Floats, backgrounds: Sequence[Floats]) -> Floats:
+    """What is relevant averaged half and half with the world at large [TREC Fair Ranking 2021, 2022].
+
+    `relevant` has an axis per attribute, the unknown last: shape (groups + 1, …); `backgrounds` are of shape
+    (groups,). Each block (both known, only A, only B) keeps its mass, and its background is the outer product of
+    those of the known attributes. Where nothing is known nothing changes: the rule of 2021 drops that cell.
+    """
+    target = relevant.copy()
+    for known in product((True, False), repeat=relevant.ndim):
+        if any(known):
+            block = tuple(slice(None, -1) if here else slice(-1, None) for here in known)
+            priors = [prior if here else np.ones(1) for prior, here in zip(backgrounds, known, strict=True)]
+            prior = reduce(np.multiply.outer, priors)
+            target[block] = (relevant[block] + relevant[block].sum() * prior / prior.sum()) / 2
+    return target
+
+
+def _background_shares(groups: Groups, attribute: Attribute, axis: Sequence[str]) -> Floats:
+    """The background over the groups of an axis, without @UNKNOWN. Raises UsageError when there is none."""
+    background = _background(groups, attribute)
+    if background is None:
+        raise UsageError(
+            f"no background of {attribute.name} has all groups of the data, as targets of TREC need one: "
+            f"{', '.join(sorted(_found(groups, attribute)))}.",
+            f"add [{attribute.name}.background] to attributes.toml, or write target=empirical",
+        )
+    return np.array([background.get(name, 0.0) for name in axis[:-1]])
+
+
+def _stated(path: str, spread: Cells) -> Floats:
+    """The shares of a file, in the shape of the cells; a name that is not given has none. Raises UsageError."""
+    named = list(map("*".join, product(*spread.axes)))
+    shares = _read_shares(path)
+    for name in shares:
+        if name not in named:
+            raise UsageError(
+                f"{path}: '{name}' is no group of {'*'.join(a.name for a in spread.attributes)}."
+                f"{did_you_mean(name, named)}",
+                f"known: {', '.join(named)}",
+            )
+    return np.array([shares.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
+
+
+@cache
+def _read_shares(path: str) -> Mapping[str, float]:
+    hint = 'write { "group": share, … } with shares from 0 that are not all 0'
+    try:
+        shares = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"target={path} cannot be read: {error}", hint) from None
+    numbers = shares.values() if isinstance(shares, dict) else ()
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n < 1e300 for n in numbers):
+        raise UsageError(f"{path}: a share is not a number from 0.", hint)
+    if not any(numbers):
+        raise UsageError(f"{path}: no group has a share.", hint)
+    return {name: float(share) for name, share in shares.items()}
