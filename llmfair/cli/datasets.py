@@ -1,53 +1,231 @@
-"""`llmfair datasets`: what can be audited, and what a dataset holds."""
+"""`llmfair datasets`: what can be audited, what a dataset holds, and fetching the large ones."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llmfair.cli import console
-from llmfair.cli.options import Json
+from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, variable
+from llmfair.cli.transfers import transfers
+from llmfair.errors import UsageError
 
-datasets = typer.Typer(name="datasets", help="List datasets and show what they hold.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from llmfair.datasets.fetch import FetchOptions, Plan
+
+datasets = typer.Typer(
+    name="datasets", help="List datasets, show what they hold, fetch them.", no_args_is_help=True
+)
 
 
-@datasets.command("list", epilog="llmfair datasets list  ·  llmfair datasets list --json")
+@datasets.command("list", epilog="llmfair datasets list\n\nllmfair datasets list --json")
 def list_all(as_json: Json = False) -> None:
     """The datasets that can be named with -d."""
     from llmfair import registry
-    from llmfair.datasets.base import FOUR_FILES, load_dataset
+    from llmfair.datasets.base import FOUR_FILES
     from llmfair.report.tables import Table
 
-    found = []
-    for name in registry.names("dataset"):
-        dataset = load_dataset(name)
-        attributes = [attribute.name for attribute in dataset.attributes]
-        found.append({"dataset": name, "attributes": attributes, "queries": len(dataset.queries)})
+    found = [{"dataset": name, **_listing(name)} for name in registry.names("dataset")]
     if as_json:
         console.print_json({"schema": 1, "datasets": found})
         return
-    rows = tuple((str(row["dataset"]), ", ".join(row["attributes"]), str(row["queries"])) for row in found)  # type: ignore[arg-type]
-    console.print_table(Table("", ("dataset", "attributes", "queries"), rows, (FOUR_FILES,)))
+    rows = tuple(
+        (row["dataset"], ", ".join(row["attributes"]), str(row["queries"]), row["size"], state)
+        for row in found
+        for state in ["" if row["fetched"] is None else "fetched" if row["fetched"] else "not fetched"]
+    )
+    notes = (
+        FOUR_FILES,
+        "llmfair datasets fetch trec-fair/2022    serves every dataset of its year and split",
+    )
+    console.print_table(Table("", ("dataset", "attributes", "queries", "size", ""), rows, notes))
 
 
-@datasets.command("show", epilog="llmfair datasets show sample  ·  llmfair datasets show my-folder --json")
+def _listing(name: str) -> dict[str, Any]:
+    """One dataset of the list: attributes, queries, size, and whether it is fetched (None: nothing to fetch)."""
+    from llmfair import registry
+
+    dataset = registry.lookup("dataset", name)()
+    if hasattr(dataset, "listing"):
+        return dict(dataset.listing())
+    attributes = [attribute.name for attribute in dataset.attributes]
+    return {"attributes": attributes, "queries": len(dataset.queries), "size": "bundled", "fetched": None}
+
+
+def _panel(flag: str, text: str, panel: str) -> Any:
+    return typer.Option(flag, help=text, rich_help_panel=panel, envvar=variable(flag[2:].replace("-", "_")))
+
+
+COPY = "file or address of another copy, gzip or plain"
+
+
+@datasets.command(
+    "fetch",
+    epilog="llmfair datasets fetch trec-fair/2022\n\nllmfair datasets fetch trec-fair/2021/location --stream --yes",
+)
+def fetch(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="Year and split, or any dataset of it: trec-fair/2022.")
+    ],
+    yes: Annotated[bool, _panel("--yes", "Do not ask before downloading.", "Fetching")] = False,
+    stream: Annotated[
+        bool, _panel("--stream", "Read from the connection; keep no copy.", "Fetching")
+    ] = False,
+    keep_downloads: Annotated[
+        bool, _panel("--keep-downloads", "Keep the source files afterwards.", "Fetching")
+    ] = False,
+    text_words: Annotated[
+        int, _panel("--text-words", "Keep the first N words of each article too.", "Fetching")
+    ] = 0,
+    topics: Annotated[str | None, _panel("--topics", f"Topics with rel_docs: {COPY}.", "Sources")] = None,
+    metadata: Annotated[str | None, _panel("--metadata", f"Metadata: {COPY}.", "Sources")] = None,
+    corpus: Annotated[str | None, _panel("--corpus", f"Corpus: {COPY}.", "Sources")] = None,
+    titles: Annotated[
+        str | None, _panel("--titles", "Lines page_id, tab, title: replaces the corpus.", "Sources")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
+) -> None:
+    """Download a TREC Fair collection and keep what audits need: topics, relevance, groups, titles.
+
+    Stopped at any moment, the same command continues where it was.
+    """
+    from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
+    from llmfair.datasets.fetch import fetch as fetch_collection
+
+    console.output = console.Output(quiet, verbose, not no_progress, as_json=as_json)
+    options = FetchOptions(topics, metadata, corpus, titles, text_words, stream, keep_downloads)
+    collection = collection_of(name)
+    plan = plan_fetch(collection, options)
+    if plan.origins:
+        _tell(plan, options)
+        if not yes:
+            _ask(name)
+    with transfers() as progress:
+        record = fetch_collection(plan, progress)
+    if as_json:
+        folder = str(collection.folder)
+        console.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
+        return
+    _print_record(collection.name, str(collection.folder), record, not plan.origins)
+
+
+def _tell(plan: Plan, options: FetchOptions) -> None:
+    """What is about to be downloaded and kept, and the room there is."""
+    import shutil
+
+    from llmfair.datasets.base import cache_folder
+
+    parts = [
+        f"{origin.name} {'of unknown size' if missing is None else _size(missing)}"
+        for origin, missing in plan.to_download
+    ]
+    total = _size(sum(missing or 0 for _, missing in plan.to_download))
+    console.say(f"{plan.collection.name}: downloads {total} ({', '.join(parts) or 'nothing: all is here'})")
+    place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
+    kept = (
+        "kept"
+        if options.keep_downloads
+        else "read without a copy"
+        if options.stream
+        else "removed afterwards"
+    )
+    console.say(
+        f"  needs {_size(plan.disk_bytes)} of disk, {_size(shutil.disk_usage(place).free)} are free in {place}; "
+        f"the source files are {kept}"
+    )
+
+
+def _ask(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "without a terminal nobody can be asked whether to download this.",
+            f"llmfair datasets fetch {name} --yes    downloads without asking",
+        )
+    print("Download? [Y/n] ", end="", file=sys.stderr, flush=True)  # stdout is for results alone
+    answer = sys.stdin.readline()
+    if answer.strip().lower() not in ("", "y", "yes") or not answer:
+        console.say("Nothing was downloaded.")
+        raise typer.Exit(1)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
+
+
+def _print_record(name: str, folder: str, record: dict[str, Any], already: bool) -> None:
+    from llmfair.report.tables import Table
+
+    topics, groups, pages = record["topics"], record["metadata"], record["pages"]
+    rows = (
+        ("topics", f"{topics['queries']:,}"),
+        ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
+        ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
+        ("without title", f"{pages['pages_without_title']:,} (never drawn)"),
+        (
+            "repeats dropped",
+            f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
+            f"{pages['duplicate_lines']:,} articles",
+        ),
+    )
+    unknown = groups["unrecognised_labels"]
+    notes = [
+        *([f"labels of no known place, read as unknown: {', '.join(unknown)}"] if unknown else []),
+        folder,
+        *(["fetched before; remove the folder to start over"] if already else []),
+    ]
+    console.print_table(Table(f"{name} is fetched", ("", ""), rows, tuple(notes)))
+
+
+@datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
 def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="Dataset id or folder.")], as_json: Json = False
 ) -> None:
     """Queries, candidates per cell, and documents without a side."""
+    from llmfair.audits.design import load_lists
     from llmfair.datasets.base import facts, load_dataset
+    from llmfair.settings import ListwiseSettings
 
-    found = facts(load_dataset(name))
+    source = load_dataset(name)
+    if hasattr(source, "candidates"):
+        found = facts(source)
+    elif (described := source.describe())["titles"] == "missing":
+        found = {"dataset": name, **described}
+    else:  # a source has no lists of its own: those of a default audit are shown
+        found = facts(load_lists(ListwiseSettings(dataset=name))[0])
     if as_json:
         console.print_json({"schema": 1, **found})
         return
     _print_facts(found)
 
 
+def _page_notes(found: dict[str, Any]) -> list[str]:
+    """All pages of a fetched collection: by side, and without one."""
+    pages = found["pages"]
+    notes = [
+        f"all relevant pages · {name}: " + ", ".join(f"{what} {count:,}" for what, count in sides.items())
+        for name, sides in pages.items()
+        if isinstance(sides, dict)
+    ]
+    return [
+        *notes,
+        f"{pages['relevant']:,} pages, {pages['without title']:,} without title",
+        found["licence"],
+    ]
+
+
 def _print_facts(found: dict[str, Any]) -> None:
     from llmfair.report.tables import Table
 
+    if "queries" not in found:
+        title = f"{found['dataset']} · {found['topics']} topics · titles are missing, so nothing can be drawn"
+        notes = [*_page_notes(found), f"llmfair datasets fetch {found['dataset']}    continues"]
+        console.print_table(Table(title, ("",), tuple((note,) for note in notes), ()))
+        return
     attributes = list(found["attributes"])
     header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
     rows = []
@@ -64,6 +242,10 @@ def _print_facts(found: dict[str, Any]) -> None:
         f"{name}: " + ", ".join(f"{what} {count}" for what, count in sides.items())
         for name, sides in found["attributes"].items()
     ]
+    if "pages" in found:
+        notes = [f"drawn pages · {note}" for note in notes] + _page_notes(found)
+        paper = f" (the paper has {found['paper_queries']})" if found["paper_queries"] else ""
+        notes.append(f"kept {len(found['queries'])} of {found['topics']} topics{paper}")
     notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
     title = f"{found['dataset']} · {found['documents']} documents · {len(found['queries'])} queries"

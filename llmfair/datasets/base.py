@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,13 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
 FOUR_FILES = "a folder with docs.jsonl, queries.tsv, qrels.txt, groups.tsv works too"
+
+
+def cache_folder() -> Path:
+    """Where fetched data and cached answers are kept: LLMFAIR_CACHE_DIR, else XDG_CACHE_HOME/llmfair, else ~/.cache."""
+    if own := os.environ.get("LLMFAIR_CACHE_DIR"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmfair"
 
 
 class Dataset(Protocol):
@@ -47,22 +55,30 @@ class Dataset(Protocol):
         ...
 
 
-class Source(Protocol):
+class Grouped(Protocol):
+    """Documents of which the groups are known."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def attributes(self) -> Sequence[Attribute]: ...
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        """The side of every document whose title and side are known; at least of those relevant to a query."""
+        ...
+
+
+class Source(Grouped, Protocol):
     """Documents, queries and judgements from which candidate lists are drawn (`datasets/buckets.py`).
 
     Documents may number millions, so they are loaded by id, after the draw.
     """
 
     @property
-    def name(self) -> str: ...
-
-    @property
     def topics(self) -> Sequence[Query]:
         """All queries, whether a list can be drawn for them or not."""
         ...
-
-    @property
-    def attributes(self) -> Sequence[Attribute]: ...
 
     def relevant(self, query_id: str) -> Sequence[str]:
         """The doc_ids judged relevant (1 or more) to a query; of any side, title known or not."""
@@ -70,10 +86,6 @@ class Source(Protocol):
 
     def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
         """The relevance of some of a query's relevant documents."""
-        ...
-
-    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        """The side of every document whose title and side are known; at least of those relevant to a query."""
         ...
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
@@ -97,7 +109,7 @@ def load_dataset(name: str, allow_missing: bool = False) -> Any:
     )
 
 
-def attribute_of(dataset: Source, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
+def attribute_of(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
     known = {attribute.name: attribute for attribute in dataset.attributes}
     if not known:
@@ -121,10 +133,10 @@ def attribute_of(dataset: Source, name: str | None, mixed: MixedPolicy = "drop")
     return attribute
 
 
-def fingerprint(dataset: Dataset) -> str:
-    """SHA-256 over everything of the dataset that a model or a measure can see."""
+def fingerprint(dataset: Dataset, queries: Sequence[Query] | None = None) -> str:
+    """SHA-256 over all that a model or a measure can see of the dataset, or of some of its queries."""
     digest = hashlib.sha256()
-    for query in dataset.queries:
+    for query in dataset.queries if queries is None else queries:
         candidates = dataset.candidates(query)
         digest.update(
             json.dumps(

@@ -196,7 +196,7 @@ def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
 )
 def test_numbers_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        draw_plan(*arguments, default_fewest=10)
+        draw_plan(*arguments, 10)
     assert message in f"{caught.value.message} {caught.value.hint}"
 
 

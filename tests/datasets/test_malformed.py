@@ -42,7 +42,10 @@ EVERY_FILE: dict[str, tuple[Damage, str]] = {
     "one word": (line(2, lambda text: b"word"), ":2: "),
 }
 TABLES: dict[str, tuple[Damage, str]] = {
-    "missing column": (line(2, lambda text: text.rsplit(b"\t" if b"\t" in text else None, 1)[0]), ":2: expected"),
+    "missing column": (
+        line(2, lambda text: text.rsplit(b"\t" if b"\t" in text else None, 1)[0]),
+        ":2: expected",
+    ),
     "one column too many": (line(2, lambda text: text + b"\tmore"), ":2: expected"),
 }
 ONE_FILE: list[tuple[str, str, Damage, str]] = [

@@ -1,0 +1,284 @@
+"""What is kept of the source files of TREC Fair: relevance, groups and titles of the relevant pages, nothing else.
+
+Each pass reads lines once and holds arrays over the relevant pages, so its memory does not grow with the file. A
+line is parsed only when its page is wanted. Files join by page id: ir_datasets' own document iterators hand a page
+without metadata the labels of the page before it. Where an id repeats, the first line counts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from llmfair.datasets.trec_fair import GROUP_OF, UNKNOWN, canonical_groups, page_lines
+from llmfair.errors import UsageError
+from llmfair.trec import write_whole
+
+Keyed = tuple[int, int, bytes]
+"""Page id (or the page's place among the wanted ones), number of the line, the line."""
+
+
+# Step 1: topics and relevance
+
+
+def keep_topics(
+    folder: Path, queries: Iterable[tuple[str, str]], relevant: Iterable[tuple[str, str]]
+) -> dict[str, Any]:
+    """Writes topics.json and relevance.npy: the relevant page ids of one topic after another, without repeats."""
+    topics = dict(queries)
+    pages: dict[str, array[int]] = {query_id: array("q") for query_id in topics}
+    for query_id, doc_id in relevant:
+        if query_id in pages:
+            pages[query_id].append(int(doc_id))
+    given = sum(map(len, pages.values()))
+    unique = {query_id: np.unique(np.array(found, dtype=np.int64)) for query_id, found in pages.items()}
+    rows = np.concatenate([*unique.values(), np.empty(0, dtype=np.int64)])
+    beside = folder / "relevance.npy.tmp"
+    with beside.open("wb") as file:
+        np.save(file, rows)
+    beside.replace(folder / "relevance.npy")
+    listed = [{"query_id": q, "text": text, "relevant": len(unique[q])} for q, text in topics.items()]
+    write_whole(folder / "topics.json", [json.dumps(listed, ensure_ascii=False) + "\n"])
+    return {
+        "queries": len(topics),
+        "relevance_rows": len(rows),
+        "duplicate_rows": given - len(rows),
+        "pages": len(np.unique(rows)),
+    }
+
+
+def wanted_pages(folder: Path) -> array[int]:
+    """The ids of all pages relevant to some topic, ascending."""
+    return array("q", np.unique(np.load(folder / "relevance.npy")).tobytes())
+
+
+def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[str, str, array[int]]]:
+    """Id, title and relevant pages of each line of a topics file. Raises UsageError for a malformed line."""
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            row = _object(line, name, number)
+            try:
+                pages = array("q", map(int, row["rel_docs"]))
+                rows.append((str(row["id"]), str(row["title"]), pages))
+            except (KeyError, TypeError, ValueError, OverflowError):
+                raise UsageError(
+                    f"{name}:{number}: expected id, title and rel_docs (a list of page ids).",
+                    "the topics files of TREC Fair 2021 and 2022 have this form",
+                ) from None
+    return rows
+
+
+# Step 2: groups
+
+
+def keep_groups(
+    folder: Path, wanted: array[int], lines: Iterable[bytes], name: str, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """Writes groups.jsonl.gz: every wanted page with its canonical groups, by id.
+
+    `labels` names the field of each attribute. Raises UsageError for a broken line.
+    """
+    counts: Counter[str] = Counter()
+    unrecognised: Counter[str] = Counter()
+    combinations: dict[tuple[tuple[str, ...], ...], int] = {((),) * len(labels): 0}
+    codes = array("i", bytes(4 * len(wanted)))
+    seen = bytearray(len(wanted))
+    for place, number, line in _first(wanted, _by_id(lines, "page_id", name, counts), seen, counts):
+        row = _object(line, name, number)
+        raw = {attribute: row.get(field) or () for attribute, field in labels.items()}
+        groups = tuple(canonical_groups(attribute, found) for attribute, found in raw.items())
+        codes[place] = combinations.setdefault(groups, len(combinations))
+        for attribute, found in raw.items():
+            unrecognised.update(
+                label for label in found if label not in UNKNOWN and GROUP_OF[attribute](label) is None
+            )
+    groups_of = [
+        {attribute: found for attribute, found in zip(labels, groups, strict=True) if found}
+        for groups in combinations
+    ]
+    with _packed(folder / "groups.jsonl.gz") as file:
+        for page_id, code in zip(wanted, codes, strict=True):
+            file.write(_page(page_id, "", groups_of[code]))
+    return {
+        **_counted(counts),
+        "pages_without_metadata": seen.count(0),
+        "unrecognised_labels": dict(sorted(unrecognised.items())),
+    }
+
+
+def _read_groups(folder: Path, wanted: array[int]) -> tuple[list[Mapping[str, Any]], array[int]]:
+    """The combinations of groups, and each wanted page's number among them."""
+    combinations: dict[str, int] = {}
+    codes = array("i")
+    for line in page_lines(folder / "groups.jsonl.gz"):
+        text = json.dumps(json.loads(line)["groups"])
+        codes.append(combinations.setdefault(text, len(combinations)))
+    assert len(codes) == len(wanted)
+    return [json.loads(text) for text in combinations], codes
+
+
+# Step 3: titles
+
+
+def keep_pages(
+    folder: Path,
+    wanted: array[int],
+    lines: Iterable[bytes],
+    name: str,
+    text_of: Callable[[Mapping[str, Any]], str] | None,
+) -> dict[str, Any]:
+    """Writes pages.jsonl.gz from a corpus: title and groups of the wanted pages, in its order; text when asked.
+
+    Pages that the corpus lacks come last, with a blank title. Raises UsageError for a broken line.
+    """
+    counts: Counter[str] = Counter()
+
+    def read(number: int, line: bytes) -> tuple[str, str]:
+        row = _object(line, name, number)
+        return str(row.get("title") or ""), text_of(row) if text_of else ""
+
+    return _write_pages(folder, wanted, _by_id(lines, "id", name, counts), read, counts)
+
+
+def keep_titles(folder: Path, wanted: array[int], lines: Iterable[bytes], name: str) -> dict[str, Any]:
+    """Writes pages.jsonl.gz from lines `page_id<TAB>title`, where an underscore is a space."""
+    counts: Counter[str] = Counter()
+
+    def keyed() -> Iterator[Keyed]:
+        for number, line in enumerate(lines, start=1):
+            page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
+            if tab and page_id.strip().isdigit():
+                counts["lines"] += 1
+                yield int(page_id), number, title
+            elif line.strip() and number > 1:  # the first line may name the columns
+                raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
+
+    def read(number: int, title: bytes) -> tuple[str, str]:
+        return title.decode("utf-8", "replace").replace("_", " "), ""
+
+    return _write_pages(folder, wanted, keyed(), read, counts)
+
+
+def _write_pages(
+    folder: Path,
+    wanted: array[int],
+    keyed: Iterator[Keyed],
+    read: Callable[[int, bytes], tuple[str, str]],
+    counts: Counter[str],
+) -> dict[str, Any]:
+    groups_of, codes = _read_groups(folder, wanted)
+    seen = bytearray(len(wanted))
+    titled = 0
+    with _packed(folder / "pages.jsonl.gz") as file:
+        for place, number, line in _first(wanted, keyed, seen, counts):
+            title, text = read(number, line)
+            titled += bool(title.strip())
+            file.write(_page(wanted[place], title, groups_of[codes[place]], text))
+        for place, found in enumerate(seen):
+            if not found:
+                file.write(_page(wanted[place], "", groups_of[codes[place]]))
+    return {**_counted(counts), "pages": len(wanted), "pages_without_title": len(wanted) - titled}
+
+
+def plain_text(words: int) -> Callable[[Mapping[str, Any]], str]:
+    """The first words of a 2022 article."""
+    return lambda row: " ".join(str(row.get("plain") or "").split(maxsplit=words)[:words])
+
+
+def wikitext(words: int, textify: Callable[[str], str]) -> Callable[[Mapping[str, Any]], str]:
+    """The first words of a 2021 article, which is wikitext.
+
+    An unclosed comment ends the article, as Wikipedia shows it (and ir_datasets reads it); the error names the byte.
+    """
+
+    def text_of(row: Mapping[str, Any]) -> str:
+        markup = str(row.get("text") or "")
+        try:
+            plain = textify(markup)
+        except ValueError as error:
+            message, position = (*error.args, None)[:2]
+            if message != "Expected markup type 'comment'" or position is None:
+                raise
+            plain = textify(markup.encode()[:position].decode())
+        return " ".join(plain.split(maxsplit=words)[:words])
+
+    return text_of
+
+
+# Lines
+
+
+def _by_id(lines: Iterable[bytes], key: str, name: str, counts: Counter[str]) -> Iterator[Keyed]:
+    """Lines of JSON with their page id, which is read without parsing the line where it stands first, as it does."""
+    first = re.compile(rb'\s*\{\s*"%s"\s*:\s*"?(\d{1,18})"?\s*[,}]' % key.encode())
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        if match := first.match(line):
+            yield int(match[1]), number, line
+        elif line.strip():
+            try:
+                yield int(_object(line, name, number)[key]), number, line
+            except (KeyError, TypeError, ValueError):
+                raise UsageError(
+                    f"{name}:{number}: {key}: is not a page id.", "one JSON object a line"
+                ) from None
+    counts["lines"] = number
+
+
+def _first(
+    wanted: array[int], keyed: Iterator[Keyed], seen: bytearray, counts: Counter[str]
+) -> Iterator[Keyed]:
+    """The first line of every wanted page, with the page's place in `wanted` instead of its id."""
+    for page_id, number, line in keyed:
+        place = bisect_left(wanted, page_id)
+        if place == len(wanted) or wanted[place] != page_id:
+            continue
+        if seen[place]:
+            counts["duplicate_lines"] += 1
+            continue
+        seen[place] = 1
+        yield place, number, line
+
+
+def _object(line: bytes, name: str, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"{name}:{number}: not a JSON object: {error}", "one JSON object a line") from None
+    if not isinstance(row, dict):
+        raise UsageError(f"{name}:{number}: not a JSON object.", "one JSON object a line")
+    return row
+
+
+def _counted(counts: Counter[str]) -> dict[str, int]:
+    return {name: counts[name] for name in ("lines", "duplicate_lines")}
+
+
+def _page(page_id: int, title: str, groups: Mapping[str, Any], text: str = "") -> str:
+    row = {"doc_id": str(page_id), "title": title, "groups": groups} | ({"text": text} if text else {})
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+@contextmanager
+def _packed(path: Path) -> Iterator[IO[str]]:
+    """A gzip file written beside and renamed; equal content is equal bytes (no time, no name inside)."""
+    beside = path.with_name(path.name + ".tmp")
+    with (
+        beside.open("wb") as file,
+        gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
+        io.TextIOWrapper(packed, "utf-8", "surrogatepass", newline="\n") as text,
+    ):
+        yield text
+    beside.replace(path)

@@ -1,0 +1,224 @@
+"""Source files: downloaded from where they stopped, compared with their md5, hashed and counted as they are read."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import llmfair
+from llmfair.errors import LlmfairError, UsageError
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
+BLOCK = 1 << 16
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; any new byte starts them anew
+TIMEOUT = 60.0
+GZIP = b"\x1f\x8b"
+
+
+class Progress(Protocol):
+    """Told what is going on; the command shows it as bars, a library user may pass nothing."""
+
+    def step(self, name: str, total: int | None, done: int = 0) -> None:
+        """A new step of `total` bytes, of which `done` lie there already."""
+
+    def advance(self, count: int) -> None:
+        """`count` more bytes of the step."""
+
+    def say(self, text: str) -> None:
+        """Something the user should know."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def step(self, name: str, total: int | None, done: int = 0) -> None: ...
+    def advance(self, count: int) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+@dataclass
+class Origin:
+    """A source file: where it lies or will lie, and the URL to get it from when it is not there."""
+
+    name: str
+    path: Path
+    url: str | None = None
+    size: int | None = None
+    md5: str | None = None
+    temporary: bool = False
+    seen: dict[str, Any] = field(default_factory=dict)
+    """What was read in the end: `bytes` and `md5`. A `temporary` file is removed after that."""
+
+    @property
+    def part(self) -> Path:
+        return self.path.with_name(self.path.name + ".part")
+
+    @property
+    def here(self) -> bool:
+        return self.url is None or self.path.is_file()
+
+    @property
+    def place(self) -> str:
+        """Where it is read, for messages."""
+        return str(self.path) if self.here else str(self.url)
+
+    @property
+    def missing(self) -> int | None:
+        """Bytes still to be downloaded; None when the size is not known."""
+        if self.here:
+            return 0
+        if self.size is None:
+            return None
+        return max(self.size - (self.part.stat().st_size if self.part.is_file() else 0), 0)
+
+
+def download(origin: Origin, progress: Progress) -> None:
+    """Gets a file that is not here, from its last byte on.
+
+    Raises LlmfairError when the connection fails for good, or when the md5 differs (the file is kept as NAME.bad).
+    """
+    if origin.url is None or origin.here:
+        return
+    origin.path.parent.mkdir(parents=True, exist_ok=True)
+    with origin.part.open("ab") as file:
+        have = file.tell()
+        progress.step(f"{origin.name}: download", origin.size, have)
+        for block in blocks(origin.url, have, progress):
+            file.write(block)
+            file.flush()  # a killed process then loses no more than a block
+            progress.advance(len(block))
+    if origin.md5:
+        with origin.part.open("rb") as file:
+            found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+        if found != origin.md5:
+            bad = origin.path.with_name(origin.path.name + ".bad")
+            origin.part.replace(bad)
+            raise _differs(origin, found, f"kept as {bad}; the same command downloads it anew")
+    origin.part.replace(origin.path)
+
+
+def blocks(url: str, start: int, progress: Progress) -> Iterator[bytes]:
+    """The bytes of a URL from `start` on; a broken connection continues where it broke.
+
+    A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
+    when the server refuses, or after five attempts without a new byte.
+    """
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+
+    position, failures = start, 0
+    while True:
+        try:
+            with _connect(url, position) as response:
+                skip = 0 if response.status == 206 else position
+                size = response.headers.get("Content-Length")
+                end = None if size is None else position - skip + int(size)
+                if skip:
+                    progress.say(
+                        f"{url}: the server ignores Range, so the file is downloaded from its start again"
+                    )
+                while block := response.read1(BLOCK):
+                    skipped = min(skip, len(block))
+                    skip -= skipped
+                    if block := block[skipped:]:
+                        position += len(block)
+                        failures = 0
+                        yield block
+            if skip == 0 and (end is None or position >= end):
+                return
+            why = f"the connection ended after {position:,} bytes"
+        except HTTPError as error:
+            if error.code == 416:
+                return  # nothing lies beyond what is known: the file was complete already
+            if error.code < 500 and error.code not in (408, 429):
+                raise LlmfairError(
+                    f"{url}: the server answers {error.code} {error.reason}.",
+                    "another copy can be named with --topics, --metadata or --corpus",
+                ) from None
+            why = f"{error.code} {error.reason}"
+        except (OSError, HTTPException) as error:
+            why = str(getattr(error, "reason", None) or error) or type(error).__name__
+        if failures == len(PAUSES):
+            raise LlmfairError(f"{url}: {why}.", "the same command continues where it stopped")
+        time.sleep(PAUSES[failures])
+        failures += 1
+
+
+def _connect(url: str, start: int) -> HTTPResponse:
+    from urllib.request import Request, urlopen
+
+    request = Request(url, headers={"User-Agent": f"llmfair/{llmfair.__version__}"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
+    return cast("HTTPResponse", urlopen(request, timeout=TIMEOUT))
+
+
+class _Measured(io.RawIOBase):
+    """Blocks as a file, counted and hashed as they pass."""
+
+    def __init__(self, source: Iterator[bytes], progress: Progress) -> None:
+        self.source, self.progress = source, progress
+        self.rest = memoryview(b"")
+        self.md5 = hashlib.md5(usedforsecurity=False)
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.rest:
+            block = next(self.source, b"")
+            self.md5.update(block)
+            self.count += len(block)
+            self.progress.advance(len(block))
+            self.rest = memoryview(block)
+        count = min(len(buffer), len(self.rest))
+        buffer[:count] = self.rest[:count]
+        self.rest = self.rest[count:]
+        return count
+
+
+def read_lines(origin: Origin, progress: Progress) -> Iterator[bytes]:
+    """The lines of a source file, gzip or plain, from disk or straight from its URL; then its size and md5 in `seen`.
+
+    Raises, before it ends, UsageError for a broken gzip file and LlmfairError when the md5 is not the expected one.
+    """
+    progress.step(f"{origin.name}: read", origin.path.stat().st_size if origin.here else origin.size)
+    with origin.path.open("rb") if origin.here else io.BytesIO() as file:
+        source = (
+            iter(partial(file.read, BLOCK), b"") if origin.here else blocks(origin.url or "", 0, progress)
+        )
+        measured = _Measured(source, progress)
+        raw = io.BufferedReader(measured, BLOCK)
+        packed = raw.peek(2)[:2] == GZIP
+        try:
+            yield from (
+                cast(Any, io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20))
+                if packed
+                else raw
+            )
+            while raw.read(BLOCK):
+                pass  # an md5 speaks of every byte
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UsageError(
+                f"{origin.place}: not a complete gzip file: {error}", "get another copy of it"
+            ) from None
+    found = measured.md5.hexdigest()
+    if origin.md5 and found != origin.md5:
+        remove = f"remove {origin.path} and " if origin.here else ""
+        raise _differs(origin, found, f"{remove}repeat the command")
+    origin.seen = {"bytes": measured.count, "md5": found}
+
+
+def _differs(origin: Origin, found: str, hint: str) -> LlmfairError:
+    return LlmfairError(f"{origin.name}: its md5 is {found}, expected {origin.md5}.", hint)

@@ -1,0 +1,90 @@
+"""What measuring a run needs of a dataset: judgements, and the groups of documents; no list, title or text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmfair.datasets.base import load_dataset
+from llmfair.errors import UsageError
+from llmfair.records import Attribute, Document, Qrels, Side
+from llmfair.trec import UNKNOWN, Problems, read_groups, read_qrels
+
+Groups = Mapping[str, tuple[str, ...]]
+NO_GROUPS: Groups = {}
+HINT = "qrels: query_id 0 doc_id relevance; groups: doc_id<TAB>attribute<TAB>group"
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Relevance and groups. `documents` holds every listed document; any other id is unlisted."""
+
+    name: str
+    qrels: Qrels
+    documents: Mapping[str, Document]
+    attributes: Sequence[Attribute]
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        """The side of every document that has one."""
+        alike: dict[int, Side | None] = {}  # documents of equal groups share them: millions, but few kinds
+        found = {}
+        for doc_id, document in self.documents.items():
+            kind = id(document.groups)
+            if kind not in alike:
+                alike[kind] = attribute.side(document)
+            if (side := alike[kind]) is not None:
+                found[doc_id] = side
+        return found
+
+
+def of_dataset(name: str) -> Judgements:
+    """The judgements of a dataset, by id or folder. Raises UsageError."""
+    dataset = load_dataset(name)
+    if not hasattr(dataset, "qrels"):
+        raise UsageError(
+            f"dataset '{name}' has no qrels of its own: lists are drawn from it.",
+            "name the files of the run: --qrels FILE --groups FILE",
+        )
+    return Judgements(dataset.name, dataset.qrels, dataset.documents, dataset.attributes)
+
+
+def of_files(
+    qrels: Path, groups: Path, known: Mapping[str, Attribute], undeclared: bool = False
+) -> Judgements:
+    """Judgements of a qrels file and a groups file; a document is listed when either names it.
+
+    `known` declares attributes; with `undeclared` the groups file may name others too. Raises UsageError with
+    file and line.
+    """
+    problems = Problems()
+    judged = {
+        query_id: {doc_id: relevance for doc_id, (relevance, _) in rows.items()}
+        for query_id, rows in read_qrels(qrels, problems).items()
+    }
+    found, used = _groups(groups, None if undeclared else known, problems)
+    problems.raise_any(HINT)
+    documents = {doc_id: Document(doc_id, "", groups=of_it) for doc_id, of_it in found.items()}
+    for rows in judged.values():
+        for doc_id in rows:
+            if doc_id not in documents:
+                documents[doc_id] = Document(doc_id, "", groups=NO_GROUPS)
+    used_in_order = [attribute for name, attribute in known.items() if name in used]
+    return Judgements(str(qrels), judged, documents, used_in_order)
+
+
+def _groups(
+    path: Path, known: Mapping[str, Attribute] | None, problems: Problems
+) -> tuple[dict[str, Groups], set[str]]:
+    """Groups by document, and the attributes that are used. Documents of equal groups share one mapping."""
+    found: dict[str, Groups] = {}
+    extended: dict[tuple[int, str, str], Groups] = {}
+    for _, doc_id, attribute, group in read_groups(path, problems, known):
+        groups = found.setdefault(doc_id, NO_GROUPS)
+        if group == UNKNOWN or group in groups.get(attribute, ()):
+            continue
+        step = (id(groups), attribute, group)
+        if step not in extended:
+            extended[step] = {**groups, attribute: (*groups.get(attribute, ()), group)}
+        found[doc_id] = extended[step]
+    return found, {attribute for groups in extended.values() for attribute in groups}

@@ -1,0 +1,291 @@
+"""TREC Fair Ranking 2021 and 2022: topics, relevant Wikipedia pages and their groups, as `datasets fetch` left them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.datasets.base import cache_folder
+from llmfair.datasets.files import data_folder, read_attributes
+from llmfair.errors import UsageError
+from llmfair.records import Attribute, Document, Query, Side
+from llmfair.registry import register
+
+# How many topics the lists of "Do Large Language Models Rank Fairly?" (2024) came from
+PAPER_QUERIES = {"trec-fair/2021/location": 57, "trec-fair/2022/gender": 44, "trec-fair/2022/location": 50}
+LICENCE = (
+    "topics, relevance and labels MIT (TREC Fair Ranking track); titles and text CC BY-SA 3.0 (Wikipedia)"
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A year and split: one fetch serves all its datasets."""
+
+    year: int
+    split: str
+    queries: int
+    gigabytes: float
+    """What a fetch downloads; exact sizes come with the addresses."""
+    labels: Mapping[str, str]
+    """Attribute -> field of the metadata file."""
+    topic_files: tuple[str, ...]
+    """Names in ir_datasets' list of downloads; none: published by NIST alone."""
+
+    @property
+    def name(self) -> str:
+        return f"trec-fair/{self.year}/{self.split}"
+
+    @property
+    def short_name(self) -> str:
+        return self.name.removesuffix("/train")
+
+    @property
+    def folder(self) -> Path:
+        return cache_folder() / "datasets" / self.name.replace("/", "-")
+
+    @property
+    def fetch_command(self) -> str:
+        topics = "" if self.topic_files else " --topics FILE"
+        return f"llmfair datasets fetch {self.short_name}{topics}"
+
+
+_2021 = {"location": "geographic_locations"}
+_2022 = {"gender": "gender", "location": "page_subcont_regions"}
+COLLECTIONS = (
+    Collection(2021, "train", 57, 15.64, _2021, ("2021/train/topics",)),
+    Collection(2021, "eval", 49, 15.63, _2021, ("2021/eval/topics", "2021/eval/qrels")),
+    Collection(2022, "train", 50, 7.93, _2022, ("2022/train/topics",)),
+    Collection(2022, "eval", 50, 7.91, _2022, ()),
+)
+
+
+# Groups
+
+GENDERS = {
+    **dict.fromkeys(("female", "cisgender female", "transgender female"), "female"),
+    **dict.fromkeys(("male", "cisgender male", "transgender male"), "male"),
+}
+CONTINENTS = (
+    "Africa", "Antarctica", "Asia", "Europe", "Latin America and the Caribbean", "Northern America", "Oceania",
+)  # fmt: skip
+SUBREGIONS = (
+    "Antarctica", "Caribbean", "Central America", "Central Asia", "Eastern Africa", "Eastern Asia", "Eastern Europe",
+    "Middle Africa", "Northern Africa", "Northern America", "Northern Europe", "Oceania", "South America",
+    "South-eastern Asia", "Southern Africa", "Southern Asia", "Southern Europe", "Western Africa", "Western Asia",
+    "Western Europe",
+)  # fmt: skip
+REGIONS = {
+    **{region: region for region in (*CONTINENTS, *SUBREGIONS)},
+    **dict.fromkeys(("Australia and New Zealand", "Melanesia", "Micronesia", "Polynesia"), "Oceania"),
+}
+GROUP_OF: Mapping[str, Callable[[str], str | None]] = {
+    "gender": lambda label: GENDERS.get(label, "nonbinary"),  # the organisers' rule: every other label
+    "location": REGIONS.get,
+}
+UNKNOWN = frozenset({"", "@UNKNOWN", "Unknown", "UNK"})
+
+
+def canonical_groups(attribute: str, labels: Sequence[str] | None) -> tuple[str, ...]:
+    """The groups of raw labels in file order without repeats; none, `[]` and unknown places are the empty tuple."""
+    found = (GROUP_OF[attribute](label) for label in labels or () if label not in UNKNOWN)
+    return tuple(dict.fromkeys(group for group in found if group is not None))
+
+
+# Pages
+
+DOC_ID = re.compile(rb'\{"doc_id": "(\d+)"')
+
+
+@dataclass(frozen=True)
+class Pages:
+    """All relevant pages as arrays, ids ascending: whether the title is known, and which combination of groups."""
+
+    ids: NDArray[np.int64]
+    titled: NDArray[np.bool_]
+    codes: NDArray[np.int32]
+    combinations: Sequence[Mapping[str, tuple[str, ...]]]
+
+    def sides(self, attribute: Attribute) -> dict[Side | None, NDArray[np.bool_]]:
+        """Which pages are on each side, and which on none (None), titled or not."""
+        found = [attribute.side(Document("", "", groups=groups)) for groups in self.combinations]
+        return {
+            side: np.array([one is side for one in found], dtype=np.bool_)[self.codes]
+            for side in (*Side, None)
+        }
+
+
+def page_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a distilled file, one page each."""
+    with gzip.open(path, "rb") as file:
+        yield from file
+
+
+def read_pages(path: Path) -> Pages:
+    """One pass over a distilled file; no title or text is kept."""
+    ids, titled, codes = array("q"), bytearray(), array("i")
+    combinations: dict[str, int] = {}
+    for line in page_lines(path):
+        row = json.loads(line)
+        ids.append(int(row["doc_id"]))
+        titled.append(bool(row["title"].strip()))
+        codes.append(combinations.setdefault(json.dumps(row["groups"]), len(combinations)))
+    order = np.argsort(np.frombuffer(ids, dtype=np.int64))
+    return Pages(
+        np.frombuffer(ids, dtype=np.int64)[order],
+        np.frombuffer(titled, dtype=np.bool_)[order],
+        np.frombuffer(codes, dtype=np.int32)[order],
+        [_groups(json.loads(text)) for text in combinations],
+    )
+
+
+def _groups(row: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {attribute: tuple(groups) for attribute, groups in row.items()}
+
+
+# The datasets
+
+
+class TrecFair:
+    """One attribute of a fetched collection, as a source of candidate lists (`datasets/base.py`).
+
+    Raises UsageError with the fetch command, its download and disk space, when what is asked was never fetched.
+    """
+
+    def __init__(self, collection: Collection, attribute: str) -> None:
+        self.collection = collection
+        self.name = f"{collection.short_name}/{attribute}"
+        self._attribute = attribute
+
+    @cached_property
+    def attributes(self) -> Sequence[Attribute]:
+        return [read_attributes(data_folder() / "attributes.toml")[self._attribute]]
+
+    @cached_property
+    def topics(self) -> Sequence[Query]:
+        return [Query(row["query_id"], row["text"]) for row in self._topic_rows]
+
+    def relevant(self, query_id: str) -> Sequence[str]:
+        return [str(page_id) for page_id in self._relevance[query_id].tolist()]
+
+    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
+        """Every judgement of the track is 1."""
+        relevant = set(self.relevant(query_id))
+        return {doc_id: 1 for doc_id in doc_ids if doc_id in relevant}
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        pages = self._pages
+        masks = pages.sides(attribute)
+        found: dict[str, Side] = {}
+        for side in Side:
+            found.update(dict.fromkeys(map(str, pages.ids[masks[side] & pages.titled].tolist()), side))
+        return found
+
+    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
+        """One pass over the distilled pages; only the lines of these ids are parsed."""
+        wanted = {doc_id.encode() for doc_id in doc_ids}
+        found: dict[str, Document] = {}
+        for line in page_lines(self._fetched("pages", "pages.jsonl.gz")):
+            match = DOC_ID.match(line)
+            if match and match[1] in wanted:
+                row = json.loads(line)
+                found[row["doc_id"]] = Document(
+                    row["doc_id"], row["title"], row.get("text", ""), _groups(row["groups"])
+                )
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """Licence, topics, pages by side and without one (unknown, mixed, other), and the record of the fetch.
+
+        Works without titles too, so that the groups can be looked at before the corpus is there.
+        """
+        record = fetch_record(self.collection)
+        titles = "pages" in record
+        pages = self._pages if titles else read_pages(self._fetched("metadata", "groups.jsonl.gz"))
+        return {
+            "licence": LICENCE,
+            "topics": len(self.topics),
+            "paper_queries": PAPER_QUERIES.get(self.name),
+            "titles": "known" if titles else "missing",
+            "pages": {"relevant": len(pages.ids), "without title": int((~pages.titled).sum())}
+            | {attribute.name: _count_sides(pages, attribute) for attribute in self.attributes},
+            "fetch": record,
+        }
+
+    def listing(self) -> dict[str, Any]:
+        """What `datasets list` says, without reading any data."""
+        folder, fetched = self.collection.folder, "pages" in fetch_record(self.collection)
+        taken = sum(path.stat().st_size for path in folder.iterdir()) if fetched else 0
+        return {
+            "attributes": [self._attribute],
+            "queries": self.collection.queries,
+            "size": f"{taken / 1e6:,.0f} MB" if fetched else f"{self.collection.gigabytes:.1f} GB to fetch",
+            "fetched": fetched,
+        }
+
+    @cached_property
+    def _topic_rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self._fetched("topics", "topics.json").read_text("utf-8"))
+        return rows
+
+    @cached_property
+    def _relevance(self) -> dict[str, NDArray[np.int64]]:
+        ids = np.load(self._fetched("topics", "relevance.npy"))
+        parts = np.split(ids, np.cumsum([row["relevant"] for row in self._topic_rows]))
+        return {row["query_id"]: part for row, part in zip(self._topic_rows, parts, strict=False)}
+
+    @cached_property
+    def _pages(self) -> Pages:
+        return read_pages(self._fetched("pages", "pages.jsonl.gz"))
+
+    def _fetched(self, step: str, file: str) -> Path:
+        """A file of the collection's folder, if the step of the fetch that writes it is done."""
+        collection = self.collection
+        record = fetch_record(collection)
+        if step in record:
+            return collection.folder / file
+        state = "not fetched completely" if record else "never fetched"
+        topics = "" if collection.topic_files else "; the file of topics is published by NIST"
+        raise UsageError(
+            f"dataset '{self.name}' was {state}.",
+            f"{collection.fetch_command}    downloads {collection.gigabytes:.1f} GB once, needs "
+            f"{collection.gigabytes + 0.2:.1f} GB of disk meanwhile and about 0.1 GB afterwards{topics}",
+        )
+
+
+def fetch_record(collection: Collection) -> dict[str, Any]:
+    """What `fetch.json` says of each finished step; empty when nothing was fetched."""
+    path = collection.folder / "fetch.json"
+    record: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return record
+
+
+def _count_sides(pages: Pages, attribute: Attribute) -> dict[str, int]:
+    masks = pages.sides(attribute)
+    known = np.array([bool(groups.get(attribute.name)) for groups in pages.combinations])[pages.codes]
+    sided_if_mixed = ~pages.sides(replace(attribute, mixed="protected"))[None]
+    counts = {side.value: masks[side] for side in Side} | {
+        "unknown": ~known,
+        "mixed": masks[None] & sided_if_mixed,
+        "other": masks[None] & known & ~sided_if_mixed,
+    }
+    return {what: int(mask.sum()) for what, mask in counts.items()}
+
+
+def _offer(collection: Collection, attribute: str) -> None:
+    register("dataset", f"{collection.short_name}/{attribute}")(lambda: TrecFair(collection, attribute))
+
+
+for _collection in COLLECTIONS:
+    for _attribute in _collection.labels:
+        _offer(_collection, _attribute)

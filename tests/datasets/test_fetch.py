@@ -1,0 +1,436 @@
+"""Fetching over real HTTP on loopback: continued, compared, refused, and never done twice."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from llmfair.cli import console
+from llmfair.cli.transfers import transfers
+from llmfair.datasets import distill, download, fetch
+from llmfair.datasets.base import Source, cache_folder, load_dataset
+from tests.cli.command import Outcome, llmfair, process
+from tests.datasets.trec_sources import (
+    FileServer,
+    Sources,
+    downloads,
+    large_2022,
+    lines,
+    pointed_at,
+    process_environment,
+    sources_2021,
+    sources_2022,
+    topic_2022,
+)
+
+META, DOCS, TOPICS = "2022/metadata", "2022/docs", "2022/train/topics"
+Serve = Callable[..., FileServer]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Starts a server of these sources and points ir_datasets at it."""
+    monkeypatch.setattr(download, "PAUSES", (0.0,) * 5)
+    with ExitStack() as stack:
+
+        def start(sources: Sources, md5: dict[str, str] | None = None, **switches: Any) -> FileServer:
+            server = stack.enter_context(FileServer(sources, **switches).running())
+            stack.enter_context(pointed_at(downloads(server, md5), tmp_path / "home", monkeypatch))
+            return server
+
+        yield start
+
+
+def command(*flags: str | Path, name: str = "trec-fair/2022") -> Outcome:
+    return llmfair("datasets", "fetch", name, "--yes", *flags)
+
+
+def folder(name: str = "trec-fair-2022-train") -> Path:
+    return cache_folder() / "datasets" / name
+
+
+def sha256() -> str:
+    return hashlib.sha256((folder() / "pages.jsonl.gz").read_bytes()).hexdigest()
+
+
+def left_over() -> list[str]:
+    """Files of the downloads folder."""
+    return sorted(path.name for path in (cache_folder() / "downloads").rglob("*") if path.is_file())
+
+
+def part(key: str) -> Path:
+    """Where the unfinished download of a source lies."""
+    names = {META: "trec_2022_articles_discrete.json.gz", DOCS: "trec_corpus_20220301_plain.json.gz"}
+    path = cache_folder() / "downloads" / "trec-fair" / "2022" / (names[key] + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+# What it does
+
+
+def test_a_fetch_says_its_sizes_keeps_the_result_alone_and_is_not_repeated(serve: Serve) -> None:
+    server = serve(sources_2022())
+    found = command()
+    assert found.code == 0, found.err
+    first = found.err.splitlines()[0]
+    assert (
+        first.startswith("trec-fair/2022/train: downloads") and "trec_corpus_20220301_plain.json.gz" in first
+    )
+    assert "of disk" in found.err and "are free" in found.err
+    assert left_over() == []
+    record = json.loads((folder() / "fetch.json").read_text())
+    assert record["pages"]["sha256"] == sha256()
+    assert {
+        source["md5"] for step in ("topics", "metadata", "pages") for source in record[step]["sources"]
+    } == {hashlib.md5(body).hexdigest() for body in server.files.values()}
+    requests = len(server.requests)
+    again = command("--json")
+    assert again.code == 0 and again.json["already_fetched"] and len(server.requests) == requests
+    assert "removed afterwards" not in again.err
+
+
+def test_equal_sources_give_equal_bytes(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(sources_2022())
+    assert command("--json").code == 0
+    before = {path.name: path.read_bytes() for path in folder().iterdir()}
+    monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path / "elsewhere"))
+    assert command("--json").code == 0
+    assert before == {path.name: path.read_bytes() for path in folder().iterdir()}
+    assert before["pages.jsonl.gz"][4:8] == bytes(4), "no time in the gzip header"
+
+
+def test_it_asks_unless_told_otherwise(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(sources_2022())
+    found = llmfair("datasets", "fetch", "trec-fair/2022/gender", "--json")
+    assert found.code == 2 and "--yes" in found.json["error"]["hint"]
+    terminal = io.StringIO("n\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    found = llmfair("datasets", "fetch", "trec-fair/2022/gender")
+    assert found.code == 1 and "Nothing was downloaded." in found.err and found.out == ""
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("sample",), 2, "nothing to fetch for 'sample'"),
+        (("trec-fair/2022/gendr",), 2, "Did you mean 'trec-fair/2022/gender'?"),
+        (("trec-fair/2022/eval",), 2, "published by NIST only"),
+        (("trec-fair/2022", "--corpus", "nothing.gz"), 2, "nothing.gz: there is no such file"),
+        (("trec-fair/2022", "--corpus", "ftp://x/y"), 2, "only http and https"),
+        (("trec-fair/2022", "--titles", "t.tsv", "--text-words", "3"), 2, "--titles replaces the corpus"),
+        (("trec-fair/2022", "--text-words", "-1"), 2, "is negative"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_cannot_be_fetched(arguments: tuple[str, ...], code: int, text: str) -> None:
+    found = llmfair("datasets", "fetch", *arguments, "--yes")
+    assert found.code == code and text in found.err, found.err
+
+
+def test_other_copies_are_read_plain_or_packed_from_disk_or_elsewhere(serve: Serve, tmp_path: Path) -> None:
+    sources = sources_2022()
+    server = serve(sources | {"mine/corpus.json": gzip.decompress(sources[DOCS])})
+    topics, metadata = tmp_path / "topics.jsonl.gz", tmp_path / "metadata.json"
+    topics.write_bytes(gzip.compress(sources[TOPICS]))
+    metadata.write_bytes(gzip.decompress(sources[META]))
+    found = command("--topics", topics, "--metadata", metadata, "--corpus", server.url("mine/corpus.json"))
+    assert found.code == 0, found.err
+    assert {request.name for request in server.requests} == {"mine/corpus.json"}
+    assert metadata.exists() and left_over() == []
+    own = sha256()
+    assert command("--metadata", server.url(META)).code == 0, "another copy is read when it is named"
+    assert {request.name for request in server.requests} == {"mine/corpus.json", META, DOCS}
+    assert sha256() == own
+
+
+def test_the_eval_topics_of_2022_come_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    serve(sources_2022())
+    topics = tmp_path / "trec_2022_eval_reldocs.jsonl.gz"
+    topics.write_bytes(lines([topic_2022(5, "Eval", [307, 339, 339])]))
+    found = command("--topics", topics, name="trec-fair/2022/eval")
+    assert found.code == 0, found.err
+    source: Source = load_dataset("trec-fair/2022/eval/gender")
+    assert [topic.text for topic in source.topics] == ["Eval"] and list(source.relevant("5")) == [
+        "307",
+        "339",
+    ]
+
+
+def test_files_that_ir_datasets_holds_are_used_as_they_are(serve: Serve, tmp_path: Path) -> None:
+    server = serve(sources_2022())
+    home = tmp_path / "home"
+    (home / "downloads").mkdir(parents=True)
+    held = home / "downloads" / hashlib.md5(server.files[DOCS]).hexdigest()
+    held.write_bytes(server.files[DOCS])
+    assert command().code == 0
+    assert {request.name for request in server.requests} == {TOPICS, META}
+    assert held.exists() and (home / "trec-fair" / "2022" / "trec_2022_train_reldocs.jsonl").exists()
+
+
+def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
+    server = serve(sources_2022())
+    titles = tmp_path / "titles.tsv"
+    titles.write_text("page_id\ttitle\n339\tAyn_Rand\n307\tAbraham_Lincoln\n505\tNobody\n307\tTwice\n")
+    found = command("--titles", titles, "--json")
+    assert found.code == 0, found.err
+    assert found.json["pages"]["pages_without_title"] == 8 and found.json["pages"]["duplicate_lines"] == 1
+    assert DOCS not in {request.name for request in server.requests}
+    source: Source = load_dataset("trec-fair/2022/gender")
+    assert [page.title for page in source.load(["307", "339"]).values()] == ["Ayn Rand", "Abraham Lincoln"]
+    titles.write_text("339\tAyn_Rand\n307 Abraham\n")
+    other = tmp_path / "other.tsv"
+    other.write_bytes(titles.read_bytes())
+    found = command("--titles", other)
+    assert found.code == 2 and "other.tsv:2: expected page_id, a tab, title" in found.err
+
+
+def test_text_words(serve: Serve) -> None:
+    serve(sources_2022())
+    assert command("--text-words", "3").code == 0
+    source: Source = load_dataset("trec-fair/2022/gender")
+    assert source.load(["307"])["307"].text == "one two three"
+    assert command("--json").json["already_fetched"], "more is kept than is asked for"
+
+
+def test_text_of_2021_needs_an_extra(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(sources_2021())
+    monkeypatch.setitem(sys.modules, "pyautocorpus", None)
+    found = command("--text-words", "3", name="trec-fair/2021")
+    assert (
+        found.code == 1 and "pip install 'ir_datasets[pyautocorpus]'" in found.err and server.requests == []
+    )
+
+    class Textifier:
+        def textify(self, markup: str) -> str:
+            if "<!--" in markup:
+                raise ValueError(
+                    "Expected markup type 'comment'", len(markup[: markup.index("<!--")].encode())
+                )
+            return markup.replace("'''", "")
+
+    monkeypatch.setitem(sys.modules, "pyautocorpus", SimpleNamespace(Textifier=Textifier))
+    assert command("--text-words", "3", name="trec-fair/2021").code == 0
+    source: Source = load_dataset("trec-fair/2021/location")
+    assert source.load(["316"])["316"].text == "It is [[wikitext|text]]."
+    assert source.load(["67277921"])["67277921"].text == "plain", "an unclosed comment ends the article"
+
+
+def test_steps_are_shown_as_lines_or_as_bars(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(sources_2022(), ranges=False, cuts=[10**9, 100])
+    found = command()
+    (line,) = [
+        line
+        for line in found.err.splitlines()
+        if "metadata" not in line and "corpus" in line and ": read" in line
+    ]
+    assert re.fullmatch(r"trec_corpus_20220301_plain.json.gz: read  0.0 of 0.0 MB  [\d.,]+ MB/s", line)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", found.err), "no control characters without a terminal"
+    shown = io.StringIO()
+    terminal = Console(
+        file=shown, force_terminal=True, highlight=False, width=120, _environ={"TERM": "xterm"}
+    )
+    monkeypatch.setattr(console, "console", lambda stderr=False: terminal)
+    with transfers() as progress:
+        progress.step("corpus: download", 2_000_000, 500_000)
+        progress.advance(500_000)
+        progress.say("[the server] ignores Range")
+    assert "corpus: download" in shown.getvalue() and "1.0/2.0 MB" in shown.getvalue()
+    assert "[the server] ignores Range" in shown.getvalue()
+
+
+# What goes wrong
+
+
+def test_a_broken_connection_continues_where_it_broke(serve: Serve) -> None:
+    sources = large_2022(300, seed=1)
+    server = serve(sources, cuts=[10_000, 20_000, 30_000, 40_000, 50_000])
+    assert command().code == 0
+    for key in (META, DOCS):
+        assert server.sent(key) == len(sources[key])
+        starts = [request.start for request in server.requests if request.name == key]
+        assert starts == sorted(set(starts))
+
+
+def test_a_server_that_stays_away_is_said_and_nothing_is_lost(serve: Serve) -> None:
+    sources = sources_2022()
+    server = serve(sources, cuts=[10**9, 10**9, 100, 0, 0, 0, 0, 0])
+    found = command()
+    assert found.code == 1 and "the connection ended after 100 bytes" in found.err
+    assert "the same command continues" in found.err
+    assert part(DOCS).stat().st_size == 100
+    assert command().code == 0
+    assert server.requests[-1].start == 100
+
+
+def test_a_server_without_range_restarts_the_file_and_says_so(serve: Serve) -> None:
+    sources = large_2022(100, seed=2)
+    serve(sources)
+    assert command().code == 0
+    expected = sha256()
+    for path in folder().iterdir():
+        path.unlink()
+    server = serve(sources, ranges=False, cuts=[10**9, 20_000, 40_000])  # metadata whole
+    part(DOCS).write_bytes(sources[DOCS][:5_000])
+    found = command()
+    assert found.code == 0 and "the server ignores Range" in found.err, found.err
+    assert sha256() == expected
+    assert server.sent(DOCS) == 20_000 + 40_000 + len(sources[DOCS])
+
+
+def test_a_wrong_md5_names_both_sums_and_leaves_the_file(serve: Serve) -> None:
+    sources = sources_2022()
+    serve(sources, md5={DOCS: "0" * 32})
+    found = command()
+    actual = hashlib.md5(sources[DOCS]).hexdigest()
+    assert found.code == 1 and actual in found.err and "0" * 32 in found.err
+    assert left_over() == ["trec_corpus_20220301_plain.json.gz.bad"]
+    assert not (folder() / "pages.jsonl.gz").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_has_its_own_message_and_the_command_continues(serve: Serve) -> None:
+    server = serve(sources_2022())
+    part(DOCS).symlink_to("/dev/full")
+    found = command()
+    assert found.code == 1 and "the disk is full" in found.err and "LLMFAIR_CACHE_DIR" in found.err
+    part(DOCS).unlink()
+    written = folder() / "pages.jsonl.gz.tmp"
+    written.symlink_to("/dev/full")
+    found = command()
+    assert found.code == 1 and "the disk is full" in found.err
+    written.unlink()
+    requests = len(server.requests)
+    assert command().code == 0 and len(server.requests) == requests, "the corpus was whole already"
+
+
+def test_too_little_space_is_said_before_anything_is_downloaded(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(sources_2022())
+    monkeypatch.setattr(fetch, "KEPT_BYTES", 10**18)
+    found = command()
+    assert found.code == 1 and "1000000000.0 GB are needed" in found.err and server.requests == []
+
+
+def test_two_fetches_do_not_write_into_the_same_files(serve: Serve) -> None:
+    server = serve(sources_2022())
+    folder().mkdir(parents=True)
+    with (folder().parent / ".fetch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = command()
+    assert found.code == 1 and "another process is fetching" in found.err and server.requests == []
+
+
+def test_a_stopped_pass_starts_again_without_a_request(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(sources_2022())
+
+    def stop(*arguments: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(distill, "keep_pages", stop)
+        assert command().code == 130
+    assert left_over() == ["trec_corpus_20220301_plain.json.gz"]
+    requests = len(server.requests)
+    assert command().code == 0
+    assert len(server.requests) == requests and left_over() == []
+
+
+def test_streaming_keeps_no_copy_and_survives_a_cut(serve: Serve) -> None:
+    sources = large_2022(300, seed=4)
+    serve(sources)
+    assert command("--keep-downloads").code == 0
+    expected = sha256()
+    assert len(left_over()) == 2
+    for path in (*folder().iterdir(), *(cache_folder() / "downloads").rglob("*.gz")):
+        path.unlink()
+    server = serve(sources, cuts=[10_000, 20_000, 30_000])
+    found = command("--stream")
+    assert found.code == 0, found.err
+    assert sha256() == expected and left_over() == []
+    assert server.sent(DOCS) == len(sources[DOCS]) and server.sent(META) == len(sources[META])
+
+
+def test_a_stream_with_a_wrong_md5_leaves_no_result(serve: Serve) -> None:
+    serve(sources_2022(), md5={DOCS: "0" * 32})
+    found = command("--stream")
+    assert found.code == 1 and "0" * 32 in found.err
+    assert not (folder() / "pages.jsonl.gz").exists()
+    with pytest.raises(Exception, match="not fetched completely"):
+        load_dataset("trec-fair/2022/gender").load(["307"])
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        (gzip.compress(b'{"page_id": 307}\n')[:-9], "not a complete gzip file"),
+        (b'{"page_id": 307, "gender": [}\n', "metadata:1: not a JSON object"),
+        (b'{"page_id": 1}\n[307]\n', "metadata:2: not a JSON object"),
+        (b'{"page": 307}\n', "metadata:1: page_id: is not a page id"),
+    ],
+)
+def test_a_broken_copy_is_named_by_line(serve: Serve, tmp_path: Path, broken: bytes, text: str) -> None:
+    serve(sources_2022())
+    (tmp_path / "metadata").write_bytes(broken)
+    found = command("--metadata", tmp_path / "metadata")
+    assert found.code == 2 and text in found.err, found.err
+
+
+# Killed
+
+
+def test_killed_three_times_it_completes_with_equal_bytes_and_downloads_each_byte_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = large_2022(1500, seed=5)
+    moments = random.Random(6)
+    size = len(sources[META]) + len(sources[DOCS])
+    with FileServer(sources, pause=0.004).running() as server:
+        environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
+        arguments = ("datasets", "fetch", "trec-fair/2022", "--yes", "--json")
+        for kill in range(1, 4):
+            running = process(*arguments, env=environment)
+            moment = int(size * (kill - 1 + moments.uniform(0.2, 0.9)) / 3.2)
+            while server.sent(META) + server.sent(DOCS) < moment:
+                time.sleep(0.002)
+            running.kill()
+            running.communicate()
+            assert running.returncode == -signal.SIGKILL
+            time.sleep(0.05)
+        running = process(*arguments, env=environment)
+        out, err = running.communicate(timeout=30)
+        assert running.returncode == 0, err
+        for key in (META, DOCS):
+            starts = [request.start for request in server.requests if request.name == key]
+            assert len(sources[key]) <= server.sent(key) <= len(sources[key]) + 2 * len(starts) * server.block
+            assert starts == sorted(starts)
+        disturbed = sha256()
+        assert json.loads(out)["pages"]["sha256"] == disturbed
+        server.pause = 0.0
+        calm = {"LLMFAIR_CACHE_DIR": str(tmp_path / "calm"), "IR_DATASETS_HOME": str(tmp_path / "calm")}
+        running = process(*arguments, env=environment | calm)
+        out, err = running.communicate(timeout=30)
+        assert running.returncode == 0, err
+        assert json.loads(out)["pages"]["sha256"] == disturbed

@@ -1,0 +1,303 @@
+"""TREC Fair as a source: labels by page id, canonical groups, sides, and what is said when nothing was fetched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.datasets import trec_fair
+from llmfair.datasets.base import Source, attribute_of, load_dataset
+from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair, canonical_groups
+from llmfair.errors import UsageError
+from llmfair.records import Document, MixedPolicy, Side
+from tests.cli.command import llmfair
+from tests.datasets.trec_sources import (
+    ODD_TITLE,
+    WITHOUT_TITLE,
+    FileServer,
+    Sources,
+    downloads,
+    labels_of,
+    large_2022,
+    lines,
+    metadata_2021,
+    pointed_at,
+    sources_2021,
+    sources_2022,
+)
+from tests.shared import realdata
+from tests.test_layers import loaded_by
+
+P, U = Side.PROTECTED, Side.UNPROTECTED
+
+
+def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+    """A dataset of these sources, fetched over HTTP by the command."""
+    with (
+        FileServer(sources).running() as server,
+        pointed_at(downloads(server), tmp_path / "home", monkeypatch),
+    ):
+        found = llmfair("datasets", "fetch", name, "--yes", "--quiet")
+    assert found.code == 0, found.err
+    source: Source = load_dataset(name)
+    return source
+
+
+@pytest.fixture
+def gender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Source]:
+    yield fetched(sources_2022(), "trec-fair/2022/gender", tmp_path, monkeypatch)
+
+
+def groups(source: Source, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
+    documents = source.load(map(str, page_ids))
+    return [dict(documents[str(page_id)].groups) for page_id in page_ids]
+
+
+# The traps of the source files
+
+
+def test_2022_labels_are_canonical_and_never_a_neighbours(gender: Source) -> None:
+    assert groups(gender, 12, 307, 339, 500, 501, 502, 503, 504, 507, WITHOUT_TITLE) == [
+        {},  # no metadata, and first
+        {"gender": ("male",), "location": ("Northern America",)},  # the repeated line says otherwise
+        {"gender": ("female",), "location": ("Eastern Europe", "Northern America")},
+        {"gender": ("female",), "location": ("Western Europe", "Southern Europe")},
+        {"gender": ("male",), "location": ("Oceania",)},
+        {"gender": ("nonbinary",), "location": ("Oceania",)},
+        {},  # [] and null
+        {"gender": ("female", "male"), "location": ("Eastern Asia",)},
+        {},  # no metadata, between pages that have some
+        {"gender": ("male",), "location": ("Eastern Asia",)},
+    ]
+    documents = gender.load(["339", "507", str(WITHOUT_TITLE)])
+    assert [document.title for document in documents.values()] == ["Ayn Rand", ODD_TITLE, ""]
+    assert documents["507"].text == ""
+
+
+def test_topics_and_relevance_come_without_repeats(gender: Source) -> None:
+    assert [(topic.query_id, topic.text) for topic in gender.topics] == [
+        ("84", "Agriculture"),
+        ("187", "Women"),
+    ]
+    assert list(gender.relevant("84")) == ["12", "307", "339", "500", "501", str(WITHOUT_TITLE)]
+    assert list(gender.relevant("187")) == ["307", "502", "503", "504", "507"]
+    assert gender.grades("84", ["12", "504"]) == {"12": 1}
+
+
+def test_sides_hold_pages_whose_title_and_side_are_known(gender: Source) -> None:
+    attribute = attribute_of(gender, None)
+    assert gender.sides(attribute) == {"307": U, "339": P, "500": P, "501": U}
+    assert gender.sides(replace(attribute, mixed="protected"))["504"] is P
+    location: Source = load_dataset("trec-fair/2022/location")
+    attribute = attribute_of(location, "location")
+    assert location.sides(attribute) == {"307": P, "500": U, "501": P, "502": P, "504": P}
+    assert location.sides(replace(attribute, mixed="unprotected"))["339"] is U
+
+
+def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: Source) -> None:
+    facts = gender.describe()
+    assert facts["titles"] == "known"
+    assert facts["pages"]["gender"] == {
+        "protected": 2,
+        "unprotected": 3,
+        "unknown": 3,
+        "mixed": 1,
+        "other": 1,
+    }
+    assert facts["pages"]["without title"] == 1
+    record = facts["fetch"]
+    assert record["topics"]["duplicate_rows"] == 1 and record["topics"]["pages"] == 10
+    assert record["metadata"]["duplicate_lines"] == 1 and record["metadata"]["pages_without_metadata"] == 2
+    assert record["metadata"]["unrecognised_labels"] == {"Atlantis": 1}
+    assert record["pages"]["duplicate_lines"] == 1 and record["pages"]["pages_without_title"] == 1
+
+
+def test_2021_joins_by_page_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = fetched(sources_2021(), "trec-fair/2021/location", tmp_path, monkeypatch)
+    assert groups(source, 12, 316, 67277921, 900) == [
+        {},
+        {"location": ("Northern America",)},
+        {},  # the loader of ir_datasets would hand it the labels of 316
+        {"location": ("Europe", "Asia")},
+    ]
+    (location,) = source.attributes
+    assert source.sides(location) == {"316": P}
+    assert source.sides(replace(location, mixed="unprotected")) == {"316": P, "900": U}
+
+
+def test_labels_follow_the_id_in_a_larger_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = fetched(large_2022(400, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
+    documents = source.load(source.relevant("84"))
+    assert len(documents) > 100
+    for page_id, document in ((int(doc_id), document) for doc_id, document in documents.items()):
+        raw = labels_of(page_id) if page_id % 3 else ([], [])
+        expected = {
+            name: tuple(labels) for name, labels in zip(("gender", "location"), raw, strict=True) if labels
+        }
+        assert (document.title, document.groups) == (f"Page {page_id}", expected)
+
+
+# Groups and sides
+
+GENDERS = {
+    "female": P, "cisgender female": P, "transgender female": P, "male": U, "cisgender male": U,
+    "transgender male": U, "non-binary": None, "intersex": None, "agender": None, "two-spiriit": None,
+}  # fmt: skip
+EUROPE = {"Europe", "Eastern Europe", "Northern Europe", "Southern Europe", "Western Europe"}
+
+
+def side(attribute: str, labels: list[str] | None, mixed: MixedPolicy = "drop") -> Side | None:
+    (found,) = TrecFair(COLLECTIONS[2], attribute).attributes
+    return replace(found, mixed=mixed).side(
+        Document("1", "", groups={attribute: canonical_groups(attribute, labels)})
+    )
+
+
+@pytest.mark.parametrize(("label", "expected"), GENDERS.items())
+def test_gender_labels(label: str, expected: Side | None) -> None:
+    assert canonical_groups("gender", [label]) == ({P: "female", U: "male", None: "nonbinary"}[expected],)
+    assert side("gender", [label]) is expected
+
+
+def test_continents_and_sub_regions() -> None:
+    assert len(trec_fair.CONTINENTS) == 7 and len(trec_fair.SUBREGIONS) == 20
+    for region in {*trec_fair.CONTINENTS, *trec_fair.SUBREGIONS}:
+        assert canonical_groups("location", [region]) == (region,)
+        assert side("location", [region]) is (U if region in EUROPE else P), region
+    pacific = ["Polynesia", "Oceania", "Australia and New Zealand", "Melanesia", "Micronesia"]
+    assert canonical_groups("location", pacific) == ("Oceania",)
+
+
+@pytest.mark.parametrize("labels", [None, [], [""], ["@UNKNOWN"], ["Unknown"], ["Atlantis"]])
+def test_unknown_in_all_its_forms(labels: list[str] | None) -> None:
+    assert canonical_groups("location", labels) == ()
+    assert side("location", labels, "protected") is None
+
+
+def test_mixed_pages_under_the_three_options() -> None:
+    mixed = ["Western Europe", "Eastern Asia"]
+    assert [side("location", mixed, option) for option in ("drop", "protected", "unprotected")] == [
+        None,
+        P,
+        U,
+    ]
+    assert side("location", ["Western Europe", "Southern Europe"]) is U
+    assert side("gender", ["female", "non-binary"], "protected") is None  # a group of neither side
+
+
+# What is said
+
+
+def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() -> None:
+    with pytest.raises(UsageError) as error:
+        attribute_of(load_dataset("trec-fair/2022/gender"), None)
+    assert error.value.message == "dataset 'trec-fair/2022/gender' was never fetched."
+    assert "llmfair datasets fetch trec-fair/2022 " in error.value.hint
+    assert "7.9 GB" in error.value.hint and "8.1 GB of disk" in error.value.hint
+    with pytest.raises(UsageError) as error:
+        _ = load_dataset("trec-fair/2022/eval/location").topics
+    assert "llmfair datasets fetch trec-fair/2022/eval --topics FILE" in error.value.hint
+
+
+def test_the_list_names_all_datasets_with_size_and_state(gender: Source) -> None:
+    found = {row["dataset"]: row for row in llmfair("datasets", "list", "--json").json["datasets"]}
+    assert {name: (row["attributes"], row["queries"], row["fetched"]) for name, row in found.items()} == {
+        "sample": (["gender", "location"], 8, None),
+        "trec-fair/2021/location": (["location"], 57, False),
+        "trec-fair/2021/eval/location": (["location"], 49, False),
+        "trec-fair/2022/gender": (["gender"], 50, True),
+        "trec-fair/2022/location": (["location"], 50, True),
+        "trec-fair/2022/eval/gender": (["gender"], 50, False),
+        "trec-fair/2022/eval/location": (["location"], 50, False),
+    }
+    assert found["trec-fair/2021/location"]["size"].startswith("15.6 GB")
+
+
+def test_show_counts_all_pages_and_draws_the_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched(large_2022(400, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
+    found = llmfair("datasets", "show", "trec-fair/2022/gender", "--json").json
+    assert found["topics"] == 2 and found["paper_queries"] == 44 and found["titles"] == "known"
+    assert found["pages"]["gender"]["unknown"] > 0 and len(found["queries"]) == 2
+    shown = llmfair("datasets", "show", "trec-fair/2022/gender").out
+    assert (
+        "kept 2 of 2 topics (the paper has 44)" in shown and "all relevant pages · gender: protected" in shown
+    )
+
+
+def test_show_works_before_the_titles_are_there(gender: Source) -> None:
+    path = COLLECTIONS[2].folder / "fetch.json"
+    record = json.loads(path.read_text())
+    del record["pages"]
+    path.write_text(json.dumps(record))
+    found = llmfair("datasets", "show", "trec-fair/2022/gender")
+    assert (
+        found.code == 0 and "titles are missing" in found.out and "unknown 3, mixed 1, other 1" in found.out
+    )
+    assert llmfair("datasets", "show", "trec-fair/2022/gender", "--json").json["titles"] == "missing"
+    audited = llmfair("listwise", "-d", "trec-fair/2022/gender")
+    assert audited.code == 2 and "was not fetched completely" in audited.err
+
+
+def test_naming_and_listing_datasets_loads_neither_ir_datasets_nor_pandas() -> None:
+    assert not loaded_by("import llmfair.datasets") & {"ir_datasets", "pandas"}
+    listing = "from llmfair.cli.app import run\nassert run(['datasets', 'list']) == 0"
+    assert not loaded_by(listing) & {"ir_datasets", "pandas", "requests"}
+
+
+# Real records
+
+
+def real_rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in realdata(name).read_text("utf-8").splitlines()]
+
+
+def test_real_records_of_2022(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = real_rows("trec_fair_2022/real_records.jsonl")
+    ids = [int(row["doc_id"]) for row in rows]
+    sources = {
+        "2022/train/topics": lines([{"id": 1, "title": "T", "url": "u", "rel_docs": ids}], pack=False),
+        "2022/metadata": lines({"page_id": int(row["doc_id"])} | row for row in rows),
+        "2022/docs": lines({"id": int(row["doc_id"]), "title": row["title"], "plain": "p"} for row in rows),
+    }
+    source = fetched(sources, "trec-fair/2022/gender", tmp_path, monkeypatch)
+    assert [source.load([row["doc_id"]])[row["doc_id"]].title for row in rows] == [
+        row["title"] for row in rows
+    ]
+    assert groups(source, *ids) == [
+        {"gender": ("male",), "location": ("Northern America",)},
+        {"gender": ("male",)},
+        {"gender": ("female",), "location": ("Northern America",)},
+    ]
+
+
+def test_real_records_of_2021(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third record carries the labels of the page before it, as ir_datasets returns it; here it has none."""
+    rows = real_rows("trec_fair_2021/real_records.jsonl")
+    ids = [int(row["doc_id"]) for row in rows]
+    sources = {
+        "2021/train/topics": lines(
+            [{"id": 1, "title": "T", "keywords": [], "scope": "", "homepage": "", "rel_docs": ids}]
+        ),
+        "2021/metadata": lines(
+            metadata_2021(int(row["doc_id"]), row["geographic_locations"]) for row in rows[:2]
+        ),
+        "2021/docs": lines({"id": int(row["doc_id"]), "title": row["title"], "text": "w"} for row in rows),
+    }
+    source = fetched(sources, "trec-fair/2021/location", tmp_path, monkeypatch)
+    assert groups(source, *ids) == [{}, {"location": ("Northern America",)}, {}]
+
+
+def test_printed_labels_of_the_organisers_are_groups() -> None:
+    for row in real_rows("trec_fair_2022/printed_labels.jsonl"):
+        for attribute, key in (
+            ("gender", "gender_2022"),
+            ("location", "sub_geo_2022"),
+            ("location", "geo_2021"),
+        ):
+            printed = [label for label in row.get(key, []) if label not in ("@UNKNOWN", "Unknown")]
+            assert canonical_groups(attribute, row.get(key)) == tuple(printed), row

@@ -1,0 +1,318 @@
+"""TREC Fair in small: source files in the published formats, and a server on loopback that ir_datasets is pointed at."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import pkgutil
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOWNLOADS = ("ir_datasets", "etc/downloads.json")
+POINTER = """\
+import os, pkgutil
+own = pkgutil.get_data
+def get_data(package, resource):
+    if (package, resource) == ("ir_datasets", "etc/downloads.json"):
+        with open(os.environ["TEST_DOWNLOADS"], "rb") as file:
+            return file.read()
+    return own(package, resource)
+pkgutil.get_data = get_data
+"""
+
+
+# Source files
+
+
+def lines(rows: Iterable[Any], pack: bool = True) -> bytes:
+    raw = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    return gzip.compress(raw, mtime=0) if pack else raw
+
+
+def metadata_2022(page_id: int, gender: Any = (), regions: Any = ()) -> dict[str, Any]:
+    """A whole record of 2022; the two fields that count are given."""
+    return {
+        "page_id": page_id, "quality": 0.3, "pred_qual": 0.30334318, "qual_cat": "Stub", "page_countries": [],
+        "page_subcont_regions": regions, "source_countries": {"UNK": 5}, "source_subcont_regions": {"UNK": 5},
+        "gender": gender, "occupations": ["athlete"], "years": [1968], "num_sitelinks": 2,
+        "relative_pageviews": 0.2, "first_letter": "K", "creation_date": "2007-07-08",
+        "first_letter_category": "e-k", "gender_category": "Man", "creation_date_category": "2007-2011",
+        "years_category": "20th century", "relative_pageviews_category": "Medium-Low",
+        "num_sitelinks_category": "2-4 languages",
+    }  # fmt: skip
+
+
+def metadata_2021(page_id: int, regions: Any = ()) -> dict[str, Any]:
+    return {
+        "page_id": page_id, "quality_score": 0.909, "quality_score_disc": "FA", "geographic_locations": regions,
+    }  # fmt: skip
+
+
+def article_2022(page_id: int, title: str, plain: str = "Some plain text of it.") -> dict[str, Any]:
+    return {
+        "id": page_id,
+        "title": title,
+        "url": f"https://en.wikipedia.org/wiki?curid={page_id}",
+        "plain": plain,
+    }
+
+
+def article_2021(page_id: int, title: str, text: str = "'''It''' is [[wikitext|text]].") -> dict[str, Any]:
+    return {
+        "id": page_id,
+        "title": title,
+        "url": f"https://en.wikipedia.org/wiki?curid={page_id}",
+        "text": text,
+    }
+
+
+def topic_2022(query_id: int, title: str, rel_docs: list[int]) -> dict[str, Any]:
+    return {
+        "id": query_id,
+        "title": title,
+        "url": "https://en.wikipedia.org/wiki/Wikipedia:X",
+        "rel_docs": rel_docs,
+    }
+
+
+def topic_2021(query_id: int, title: str, rel_docs: list[int]) -> dict[str, Any]:
+    return {
+        "id": query_id, "title": title, "keywords": ["k"], "scope": "s", "homepage": "h", "rel_docs": rel_docs,
+    }  # fmt: skip
+
+
+WITHOUT_TITLE, UNWANTED = 506, 505
+ODD_TITLE = 'A "quoted" title,\nBéla\tBartók 名'
+Sources = dict[str, bytes]
+"""Name in ir_datasets' list of downloads -> the file's bytes."""
+
+
+def sources_2022() -> Sources:
+    """Every trap of the real files once; see the comments."""
+    return {
+        "2022/train/topics": lines(
+            [
+                topic_2022(
+                    84, "Agriculture", [12, 307, 339, 500, 501, 339, WITHOUT_TITLE]
+                ),  # 339 judged twice
+                topic_2022(187, "Women", [502, 503, 504, 507, 307]),
+            ],
+            pack=False,
+        ),
+        "2022/metadata": lines(
+            [
+                metadata_2022(307, ["male"], ["Northern America"]),
+                metadata_2022(307, ["female"], ["Western Europe"]),  # a repeated line
+                metadata_2022(339, ["female"], ["Eastern Europe", "Northern America"]),  # mixed
+                metadata_2022(500, ["transgender female"], ["Western Europe", "Southern Europe"]),
+                metadata_2022(501, ["cisgender male"], ["Polynesia", "Melanesia"]),
+                metadata_2022(502, ["non-binary"], ["Australia and New Zealand"]),
+                metadata_2022(503, [], None),
+                metadata_2022(504, ["female", "male", "female"], ["Atlantis", "Eastern Asia"]),
+                metadata_2022(UNWANTED, ["female"], ["Eastern Asia"]),
+                metadata_2022(WITHOUT_TITLE, ["male"], ["Eastern Asia"]),
+            ]
+        ),
+        "2022/docs": lines(
+            [
+                article_2022(12, "Anarchism"),  # the first page has no metadata
+                article_2022(307, "Abraham Lincoln", "one two  three\nfour five"),
+                article_2022(339, "Ayn Rand"),
+                article_2022(339, "Ayn Rand, again"),  # an id twice, with two titles
+                article_2022(507, ODD_TITLE),  # no metadata either, between two that have some
+                article_2022(500, "Five hundred"),
+                article_2022(501, "Five hundred and one"),
+                article_2022(502, "Five hundred and two"),
+                article_2022(UNWANTED, "Relevant to nothing"),
+                article_2022(503, "Five hundred and three"),
+                article_2022(504, "Five hundred and four"),
+            ]
+        ),
+    }
+
+
+def sources_2021() -> Sources:
+    return {
+        "2021/train/topics": lines(
+            [topic_2021(1, "Agriculture", [12, 316, 67277921]), topic_2021(2, "Film", [316, 900])]
+        ),
+        "2021/metadata": lines(
+            [
+                metadata_2021(316, ["Northern America"]),
+                metadata_2021(900, ["Europe", "Asia"]),
+                metadata_2021(901, ["Africa"]),
+            ]
+        ),
+        "2021/docs": lines(
+            [
+                article_2021(12, "Anarchism"),
+                article_2021(316, "Academy Award for Best Production Design"),
+                article_2021(67277921, "Oldřich I of Rosenberg", "plain <!-- never closed"),
+                article_2021(900, "Nine hundred"),
+            ]
+        ),
+    }
+
+
+def large_2022(pages: int, seed: int) -> Sources:
+    """Pages whose labels follow from their ids, a third of them without metadata, in texts that hardly compress."""
+    chance = random.Random(seed)
+    ids = sorted(chance.sample(range(1, 1_000_000), pages))
+    relevant = [page_id for page_id in ids if chance.random() < 0.5]
+    return {
+        "2022/train/topics": lines(
+            [topic_2022(84, "A", relevant), topic_2022(85, "B", relevant[::3])], pack=False
+        ),
+        "2022/metadata": lines(metadata_2022(page_id, *labels_of(page_id)) for page_id in ids if page_id % 3),
+        "2022/docs": lines(
+            article_2022(page_id, f"Page {page_id}", chance.randbytes(1000).hex()) for page_id in ids
+        ),
+    }
+
+
+def labels_of(page_id: int) -> tuple[list[str], list[str]]:
+    """The labels `large_2022` gives a page that has metadata."""
+    return (
+        [[], ["female"], ["male"]][page_id % 7 % 3],
+        [[], ["Western Europe"], ["Eastern Asia"], ["Caribbean"]][page_id % 11 % 4],
+    )
+
+
+# The server
+
+
+@dataclass
+class Request:
+    """One request: where it began, and how many bytes of the body were sent."""
+
+    name: str
+    start: int
+    sent: int = 0
+
+
+@dataclass
+class FileServer:
+    """Files on loopback; the switches make it as unhelpful as a test needs."""
+
+    files: Mapping[str, bytes]
+    ranges: bool = True
+    block: int = 1 << 14
+    pause: float = 0.0
+    cuts: list[int] = field(default_factory=list)
+    """Bodies are cut after so many bytes, one entry a request, until none is left."""
+    requests: list[Request] = field(default_factory=list)
+    port: int = 0
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{name}"
+
+    @contextmanager
+    def running(self) -> Iterator[FileServer]:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.answer(self)
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def answer(self, http: BaseHTTPRequestHandler) -> None:
+        name = http.path.lstrip("/")
+        body = self.files.get(name)
+        if body is None:
+            http.send_error(404)
+            return
+        asked = http.headers.get("Range", "").removeprefix("bytes=").rstrip("-")
+        start = int(asked) if asked and self.ranges else 0
+        request = Request(name, start)
+        self.requests.append(request)
+        if start >= len(body) and start:
+            http.send_response(416)
+            http.send_header("Content-Range", f"bytes */{len(body)}")
+            http.end_headers()
+            return
+        http.send_response(206 if start else 200)
+        if start:
+            http.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        http.send_header("Content-Length", str(len(body) - start))
+        http.end_headers()
+        end = start + self.cuts.pop(0) if self.cuts else len(body)
+        try:
+            for place in range(start, min(end, len(body)), self.block):
+                http.wfile.write(body[place : min(place + self.block, end)])
+                request.sent = min(place + self.block, end, len(body)) - start
+                time.sleep(self.pause)
+        except OSError:
+            pass  # the client was killed
+
+    def sent(self, name: str) -> int:
+        return sum(request.sent for request in self.requests if request.name == name)
+
+
+def downloads(server: FileServer, md5: Mapping[str, str] | None = None) -> bytes:
+    """ir_datasets' list of downloads, with the addresses, sizes and sums of the server's files."""
+    content = json.loads(pkgutil.get_data(*DOWNLOADS) or b"")
+    for key, entry in content["trec-fair"].items():
+        body = server.files.get(key, b"")
+        entry.update(
+            url=server.url(key),
+            size_hint=len(body),
+            expected_md5=(md5 or {}).get(key, hashlib.md5(body).hexdigest()),
+        )
+    return json.dumps(content).encode()
+
+
+@contextmanager
+def pointed_at(content: bytes, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """ir_datasets, loaded anew, with this list of downloads and an empty home of its own."""
+    own = pkgutil.get_data
+
+    def get_data(package: str, resource: str) -> bytes | None:
+        return content if (package, resource) == DOWNLOADS else own(package, resource)
+
+    def forget() -> dict[str, Any]:
+        names = [name for name in sys.modules if name.split(".")[0] == "ir_datasets"]
+        return {name: sys.modules.pop(name) for name in names}
+
+    monkeypatch.setattr(pkgutil, "get_data", get_data)
+    monkeypatch.setenv("IR_DATASETS_HOME", str(home))
+    before = forget()
+    try:
+        yield
+    finally:
+        forget()
+        sys.modules.update(before)
+
+
+def process_environment(folder: Path, content: bytes) -> dict[str, str]:
+    """Variables that point ir_datasets of another process at this list of downloads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sitecustomize.py").write_text(POINTER)
+    (folder / "downloads.json").write_bytes(content)
+    return {
+        "PYTHONPATH": str(folder),
+        "TEST_DOWNLOADS": str(folder / "downloads.json"),
+        "IR_DATASETS_HOME": str(folder / "ir_datasets"),
+    }
