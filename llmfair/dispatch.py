@@ -8,7 +8,6 @@ loop that made them and a notebook's own loop is left alone. Everything above is
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import random
 import statistics
@@ -28,7 +27,7 @@ GRACE_SECONDS = 5.0
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 60.0
 RETRIES_BEFORE_SUCCESS = 3
-REJECTIONS_BEFORE_SUCCESS = 5
+FAILURES_IN_A_ROW = 5
 THINKING_CHECK = 20
 
 
@@ -63,7 +62,7 @@ class Progress:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting_until: float = 0.0
-    cause: LlmfairError | None = None
+    bug: Exception | None = None
     models: set[str] = field(default_factory=set)
     fingerprints: set[str] = field(default_factory=set)
 
@@ -100,11 +99,12 @@ def dispatch(
             yield item
         done.result()
     except (KeyboardInterrupt, GeneratorExit):
-        loop.call_soon_threadsafe(driver.stop)
+        loop.call_soon_threadsafe(driver.interrupt)
         try:
             done.exception(timeout=GRACE_SECONDS + 1)
         except (KeyboardInterrupt, TimeoutError):
             done.cancel()
+            driver.ended.wait(timeout=1)  # until no chain can write any more
         raise
 
 
@@ -166,10 +166,12 @@ class _Driver:
         self.latencies: deque[float] = deque(maxlen=101)
         self.last_success = time.monotonic()
         self.answers = 0
-        self.rejections = 0
         self.unspoken = 0
         self.cause: LlmfairError | None = None
+        self.in_a_row = 0
         self.stopping = asyncio.Event()
+        self.interrupted = asyncio.Event()
+        self.ended = threading.Event()
 
     # The whole run
 
@@ -179,6 +181,7 @@ class _Driver:
             await self._run_all(programs)
         finally:
             await self.backend.close()
+            self.ended.set()
         if self.cause is not None:
             raise self.cause
 
@@ -186,16 +189,20 @@ class _Driver:
         """2 × workers tasks share the programs, so memory does not grow with the programs' number."""
         tasks = [asyncio.create_task(self._work(programs)) for _ in range(2 * self.limits.workers)]
         everything = asyncio.gather(*tasks)
-        stop = asyncio.create_task(self.stopping.wait())
-        waiting: set[asyncio.Future[Any]] = {everything, stop}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if not everything.done():
-            _, late = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
-            for task in late:
+        interrupted = asyncio.create_task(self.interrupted.wait())
+        try:
+            # Answers in flight are paid for, so a stop waits for them; only an interrupt loses patience.
+            waiting: set[asyncio.Future[Any]] = {everything, interrupted}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not everything.done():
+                await asyncio.wait([everything], timeout=GRACE_SECONDS)
+            if everything.done():
+                await everything
+        finally:
+            # Whatever ends the run, no chain may go on behind its back and write into a closed journal.
+            for task in (*tasks, interrupted):
                 task.cancel()
-        stop.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await everything
+            await asyncio.gather(everything, *tasks, interrupted, return_exceptions=True)
 
     async def _work(self, programs: Iterator[Program]) -> None:
         for program in programs:
@@ -215,6 +222,7 @@ class _Driver:
             ):
                 self.stop(error)
         except Exception as error:
+            self.progress.bug = self.progress.bug or error
             self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
         else:
             self.finished.put((program.probe_id, result))
@@ -243,23 +251,30 @@ class _Driver:
         self.stopping.set()
         self.slots.release_all()
 
+    def interrupt(self) -> None:
+        """Stops because somebody asked to: answers in flight have a few seconds left."""
+        self.stop()
+        self.interrupted.set()
+
     def _fail(self, failure: Failure) -> None:
         self.journal.put_failure(failure)
         self.finished.put((failure.probe_id, failure))
 
     def _hopeless(self, error: BackendError) -> bool:
         """Whether a failure of one request means that no other will fare better."""
-        if self.answers:
+        self.in_a_row += 1
+        if isinstance(error, Unavailable) and not self.answers:
+            return True
+        if self.answers and not isinstance(error, Unavailable):
             return False
-        self.rejections += 1
-        return isinstance(error, Unavailable) or self.rejections >= REJECTIONS_BEFORE_SUCCESS
+        return self.in_a_row >= FAILURES_IN_A_ROW
 
     # One chat
 
     async def _answer(self, probe_id: str, chat: Chat) -> Completion:
         """Looks the answer up in the journal, else asks; the same chat in flight twice is asked once."""
         sampling = chat_sampling(chat, self.sampling)
-        key = request_key(self.backend.identity, chat, sampling)
+        key = request_key(self.backend.identity, chat, sampling, about=self.backend.reads_about)
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
             self._note(known)
@@ -335,15 +350,15 @@ class _Driver:
                 f"rate limited for {self.limits.max_wait:.0f} s without one answer.",
                 "try later; the same command continues",
             )
-        elif failure.retry_after is not None:
+        asked = failure.retry_after or 0.0 if isinstance(failure, RateLimited) else 0.0
+        if asked:
             # The server speaks for itself, so nothing else is sent to it either (but not forever).
-            hold = min(failure.retry_after, LONGEST_WAIT)
-            self.progress.waiting_until = max(self.progress.waiting_until, time.time() + hold)
-            self.slots.hold(hold)
-            return failure.retry_after
+            self.progress.waiting_until = max(self.progress.waiting_until, time.time() + asked)
+            self.slots.hold(min(asked, LONGEST_WAIT))
         # Waits start near the latency: a chain can do nothing else meanwhile (listwise.md 9).
         base = statistics.median(self.latencies) / 4 if self.latencies else FIRST_WAIT
-        return min(base * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
+        growing = min(base * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
+        return max(asked, growing)
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -365,6 +380,7 @@ class _Driver:
     def _answered(self, completion: Completion) -> None:
         """Counts a success; stops a run whose model spends every answer on thinking."""
         self.answers += 1
+        self.in_a_row = 0
         self.last_success = time.monotonic()
         if self.answers > THINKING_CHECK:
             return

@@ -41,8 +41,12 @@ def request_key(
     adapter: str | None = None,
     constrain: bool = False,
     margins: bool = False,
+    about: bool = False,
 ) -> str:
-    """What an answer is filed under: 32 hex of SHA-256 over all that can change it, and nothing else."""
+    """What an answer is filed under: 32 hex of SHA-256 over all that can change it, and nothing else.
+
+    `about`: what the chat is about counts too, for simulated models, which read nothing else.
+    """
     content = [
         FORMAT,
         identity,
@@ -53,6 +57,7 @@ def request_key(
         constrain,
         margins,
         chat.draw,
+        dict(chat.about) if about else None,
     ]
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -132,15 +137,20 @@ class Journal:
     def close(self) -> None:
         os.fsync(self._file)
         os.close(self._file)
+        self._file = -1  # the number may soon belong to another file
 
     def _write(self, row: Mapping[str, Any]) -> int:
-        line = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        line = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8",
+            "backslashreplace",  # a lone surrogate becomes \\udXXX, which is how JSON writes it
+        )
         offset = self._size
         view = memoryview(line + b"\n")
         try:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
+            os.ftruncate(self._file, self._size)  # a torn line would swallow the next one
             raise LlmfairError(
                 f"cannot write {self.path}: {error.strerror}.",
                 "what is written is kept; make room and repeat",

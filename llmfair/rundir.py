@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
-from llmfair.records import Failure, Measurement
+from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
 SCHEMA = 1
@@ -84,23 +84,15 @@ class RunDir:
         return found
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        write_whole(
-            self.path / name,
-            [json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str), "\n"],
-        )
+        write_whole(self.path / name, [json_text(content)])
 
-    def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """UTF-8, `\\n`, `repr` floats, empty for None."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(header)
-        for row in rows:
-            writer.writerow([repr(cell) if isinstance(cell, float) else cell for cell in row])
-        write_whole(self.path / name, [text.getvalue()])
-
-    def write_failures(self, failures: Iterable[Failure]) -> None:
-        rows = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
-        self.write_csv("failures.csv", ("probe", "class", "message"), rows)
+    def write_files(self, files: Mapping[str, str]) -> None:
+        """Writes the files of a run; rankings that an earlier invocation left and this one lacks are removed."""
+        for stale in (self.path / "rankings").glob("*.run"):
+            if f"rankings/{stale.name}" not in files:
+                stale.unlink()
+        for name, text in files.items():
+            write_whole(self.path / name, [text])
 
     def prepare(self, settings: Mapping[str, Any]) -> bool:
         """Makes the folder, or checks that it belongs to these settings; returns whether it was there.
@@ -120,9 +112,11 @@ class RunDir:
                 "choose another with --output or --runs-dir",
             )
         if not self.manifest.exists():
-            if self.journal.exists():
+            derived = self.path.name.endswith(fingerprint(settings)[:6])
+            strangers = sorted(p.name for p in self.path.iterdir() if p.name not in ("rankings", ".lock"))
+            if strangers and not derived:
                 raise RunConflict(
-                    f"{self.path} holds a journal but no manifest: what it belongs to is unknown.",
+                    f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",
                     "choose another --output folder",
                 )
             return False
@@ -136,6 +130,39 @@ class RunDir:
                 "choose another --output folder, or leave --output out",
             )
         return True
+
+    def summary(self) -> dict[str, Any]:
+        """One line about the run: status, model, answers on disk, start; a damaged one says so."""
+        try:
+            manifest = self.read_manifest()
+            status = manifest["status"]
+            if status == "running" and not self.is_locked():
+                status = "interrupted"
+            started = manifest["invocations"][0]["started"]
+            model = manifest.get("model", manifest["settings"]["identity"])
+        except (UsageError, LookupError, TypeError):
+            status, model, started = "damaged", "", ""
+        answers = 0
+        if self.journal.is_file():
+            with self.journal.open("rb") as file:
+                answers = sum(b'"key":' in line for line in file)
+        return {
+            "run": self.path.name, "status": status, "model": model, "answers": answers, "started": started
+        }  # fmt: skip
+
+    def is_locked(self) -> bool:
+        """Whether a process works on the folder now."""
+        try:
+            lock = os.open(self.path / ".lock", os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(lock)
+        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -159,6 +186,21 @@ class RunDir:
 RUNS_HINT = "llmfair runs list    shows the run folders"
 
 
+def json_text(content: Mapping[str, Any]) -> str:
+    """A JSON document; NaN and infinity are refused (ValueError), since no reader agrees on them."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """UTF-8, `\\n`, `repr` floats, empty for None."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        writer.writerow([repr(cell) if isinstance(cell, float) else cell for cell in row])
+    return text.getvalue()
+
+
 def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]:
     """Measurements as CSV rows in the order of COLUMNS, sorted by query, measure, variant, group."""
     ordered = sorted(rows, key=lambda row: (row.query_id, row.measure, row.variant, row.group))
@@ -179,14 +221,12 @@ def find_run(name: str, runs_dir: Path) -> RunDir:
 
 
 def list_runs(runs_dir: Path) -> list[RunDir]:
-    """All run folders below `runs_dir`, newest first."""
+    """All run folders below `runs_dir`, newest first; damaged ones too."""
     if not runs_dir.is_dir():
         return []
-    folders = [path for path in runs_dir.iterdir() if (path / "manifest.json").is_file()]
-    return [
-        RunDir(path)
-        for path in sorted(folders, key=lambda path: (path / "manifest.json").stat().st_mtime, reverse=True)
-    ]
+    marks = ("manifest.json", "journal.jsonl")
+    folders = [path for path in runs_dir.iterdir() if any((path / mark).is_file() for mark in marks)]
+    return [RunDir(path) for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)]
 
 
 def set_aside(path: Path) -> None:

@@ -6,15 +6,19 @@ spelled, documented and checked the same everywhere. Precedence: defaults < llmf
 
 from __future__ import annotations
 
+import math
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, get_args, get_origin
 
 from llmfair.errors import UsageError, did_you_mean
 
 CONFIG_NAME = "llmfair.toml"
+MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
 SECRET_WORDS = ("key", "secret", "token", "password")
 
 
@@ -29,15 +33,106 @@ def setting(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings:
+class MeasureSettings:
+    """What everything that measures rankings shares."""
+
+    dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
+    attribute: str | None = setting(None, "Sensitive attribute; the dataset's first.", "Data", flags=("-a",))
+    mixed: Literal["drop", "protected", "unprotected"] = setting(
+        "drop", "The side of items with groups on both sides.", "Data"
+    )
+    measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
+    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
+    output: Path | None = setting(
+        None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
+    )
+    format: Literal["table", "tsv", "json", "md"] = setting(
+        "table", "What stdout gets.", "Output", result=False
+    )
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        """Named bundles of settings; single settings override them."""
+        return {}
+
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        """Settings from what the user gave, over a preset, over defaults. Raises UsageError."""
+        if preset is not None and preset not in cls.presets():
+            raise UsageError(
+                f"no preset '{preset}'.{did_you_mean(preset, cls.presets())}",
+                f"known: {', '.join(cls.presets())}",
+            )
+        made = cls(**{**(cls.presets()[preset] if preset else {}), **given})
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raises UsageError for a value out of range."""
+        if not 0 < self.level < 1:
+            raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")
+
+    def as_flags(self, names: Iterable[str]) -> str:
+        """Those of the named settings that are not at their default, as one would write them as flags."""
+        defaults = {item.name: default_of(item) for item in fields(self)}
+        words = []
+        for name in names:
+            value, flag = getattr(self, name), "--" + name.replace("_", "-")
+            if value == defaults[name]:
+                continue
+            if isinstance(value, bool):
+                words.append(flag if value else f"--no-{flag[2:]}")
+            else:
+                words += [flag, shlex.quote(str(value))]
+        return " ".join(words)
+
+    def of_result(self) -> dict[str, Any]:
+        """The settings that can change a result."""
+        names = {item.name for item in fields(self) if item.metadata["result"]}
+        return {name: value for name, value in asdict(self).items() if name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings(MeasureSettings):
+    """Rankings that exist: where their judgements and groups are."""
+
+    qrels: Path | None = setting(None, "TREC qrels, instead of a dataset.", "Data")
+    groups: Path | None = setting(
+        None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels.", "Data"
+    )
+    attributes: Path | None = setting(
+        None, "Which groups are on which side; data/attributes.toml shows the form.", "Data"
+    )
+    per_query: bool = setting(
+        False, "Every query's values as tab-separated rows, then those of all.", "Output", result=False
+    )
+
+    def check(self) -> None:
+        super().check()
+        if (self.qrels is None) != (self.groups is None):
+            raise UsageError("--qrels and --groups go together.", SCORE_FORMS)
+        if self.dataset is not None and self.qrels is not None:
+            raise UsageError("--dataset and --qrels both say what is relevant.", SCORE_FORMS)
+        if self.dataset is not None and self.attributes is not None:
+            raise UsageError("--attributes explains --groups; a dataset has its own.", SCORE_FORMS)
+
+
+SCORE_FORMS = "llmfair score RUN --qrels FILE --groups FILE, or llmfair score RUN -d DATASET"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(MeasureSettings):
     """What all audits share."""
 
-    dataset: str = setting("sample", "Dataset id, or a folder of your own.", "Data", flags=("-d",))
-    attribute: str | None = setting(None, "Sensitive attribute; the dataset's first.", "Data", flags=("-a",))
-    limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",))
-    queries: str | None = setting(None, "Only these query ids, comma-separated, or @FILE.", "Data")
+    dataset: str = setting(
+        "sample", "Dataset id, or a folder of your own.", "Data", flags=("-d",), result=False
+    )
+    limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",), result=False)
+    queries: str | None = setting(
+        None, "Only these query ids, comma-separated, or @FILE.", "Data", result=False
+    )
     seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data")
-    # How lists are drawn shows in the lists, and their fingerprint names the run.
+    # What is ranked shows in the lists, and their fingerprint names the run.
     candidates: int | None = setting(None, "Documents in a drawn list; 200.", "Data", result=False)
     buckets: str | None = setting(
         None,
@@ -52,15 +147,12 @@ class AuditSettings:
     allow_missing: bool = setting(
         False, "Drop judgements of documents that docs.jsonl lacks.", "Data", result=False
     )
-    mixed: Literal["drop", "protected", "unprotected"] = setting(
-        "drop", "The side of items with groups on both sides.", "Data"
-    )
     input: Literal["title", "text"] = setting("title", "What the model sees of an item.", "Data")
     words: int = setting(300, "Words kept of a longer item.", "Data")
 
     model: tuple[str, ...] = setting(
         ("fake:biased",),
-        "Model: openai:NAME or fake:…; repeatable, one run each.",
+        "Model: openai:NAME, fake:… or bm25; repeatable, one run each.",
         "Model",
         flags=("-m",),
         result=False,
@@ -95,8 +187,6 @@ class AuditSettings:
     )
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
 
-    measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
-    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
     max_invalid: float = setting(
         0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
     )
@@ -106,46 +196,19 @@ class AuditSettings:
     )
     runs_dir: Path = setting(Path("runs"), "Where derived run folders go.", "Output", result=False)
     fresh: bool = setting(False, "Set the run's journal aside and ask again.", "Output", result=False)
-    format: Literal["table", "tsv", "json", "md"] = setting(
-        "table", "What stdout gets.", "Output", result=False
-    )
-
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        """Named bundles of settings; single settings override them."""
-        return {}
-
-    @classmethod
-    def make(cls, preset: str | None = None, **given: Any) -> Self:
-        """Settings from what the user gave, over a preset, over defaults. Raises UsageError."""
-        if preset is not None and preset not in cls.presets():
-            raise UsageError(
-                f"no preset '{preset}'.{did_you_mean(preset, cls.presets())}",
-                f"known: {', '.join(cls.presets())}",
-            )
-        made = cls(**{**(cls.presets()[preset] if preset else {}), **given})
-        made.check()
-        return made
 
     def check(self) -> None:
-        """Raises UsageError for a value out of range."""
+        super().check()
         _at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
         _at_least(self, {"min_experts": 0})
         _at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
-        if not 0 < self.level < 1:
-            raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")
         if not 0 <= self.max_invalid <= 1:
             raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
-        if self.timeout <= 0:
+        if not 0 < self.timeout < math.inf:
             raise UsageError(
                 f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"
             )
         seconds(self.max_wait)
-
-    def of_result(self) -> dict[str, Any]:
-        """The settings that can change a result."""
-        names = {item.name for item in fields(self) if item.metadata["result"]}
-        return {name: value for name, value in asdict(self).items() if name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +216,7 @@ class ListwiseSettings(AuditSettings):
     """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
 
     variants: str | None = setting(
-        None, "Prompt variants, comma-separated; neutral and one for each side.", "Prompt"
+        None, "Prompt variants, comma-separated; neutral and one for each side.", "Prompt", result=False
     )
     prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
     window: int = setting(20, "Items in one window.", "Prompt")
@@ -163,7 +226,7 @@ class ListwiseSettings(AuditSettings):
     windows: Literal["covering", "rankgpt"] = setting(
         "covering", "Window plan; rankgpt: the original arithmetic.", "Prompt"
     )
-    initial: Literal["random", "given", "mirrored"] = setting(
+    initial: Literal["random", "given", "mirrored", "bm25"] = setting(
         "random", "Order in which a list is first shown.", "Prompt"
     )
     orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
@@ -177,17 +240,33 @@ class ListwiseSettings(AuditSettings):
         # Wang et al. 2024, section 4.1.1
         return {"paper": {"window": 5, "step": 1, "passes": 1, "orders": 1, "control": False}}
 
+    def preset_name(self) -> str | None:
+        """The preset these settings amount to, however they were given."""
+        return next(
+            (
+                name
+                for name, values in self.presets().items()
+                if all(getattr(self, key) == value for key, value in values.items())
+            ),
+            None,
+        )
+
     def check(self) -> None:
         super().check()
         _at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
+        if self.repeats > MOST_REPEATS:
+            raise UsageError(
+                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
+                "ask for more --orders instead",
+            )
         if self.step > self.window:
             raise UsageError(
                 f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
                 "choose a step of at most the window",
             )
-        if self.initial == "given" and self.orders != 1:
+        if self.initial in ("given", "bm25") and self.orders != 1:
             raise UsageError(
-                f"--initial given is one order, but --orders is {self.orders}.", "add --orders 1"
+                f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
             )
         if self.initial == "mirrored" and self.orders % 2:
             raise UsageError(
@@ -196,12 +275,19 @@ class ListwiseSettings(AuditSettings):
             )
 
 
+SETTINGS: Mapping[str, type[MeasureSettings]] = {"listwise": ListwiseSettings, "score": ScoreSettings}
+"""The commands that have settings, as `[command]` tables of llmfair.toml name them."""
+
+
 def seconds(text: str) -> float:
     """A time such as `90`, `90s`, `30m` or `1.5h` in seconds. Raises UsageError."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
     try:
-        return float(number) * units[unit]
+        found = float(number) * units[unit]
+        if not 0 <= found < math.inf:
+            raise ValueError
+        return found
     except ValueError:
         raise UsageError(f"'{text}' is not a time.", "for example 90s, 30m or 1h") from None
 
@@ -209,10 +295,10 @@ def seconds(text: str) -> float:
 def _at_least(settings: AuditSettings, lowest: Mapping[str, float]) -> None:
     for name, least in lowest.items():
         value = getattr(settings, name)
-        if value is not None and value < least:
+        if value is not None and not least <= value < math.inf:
             flag = "--" + name.replace("_", "-")
             raise UsageError(
-                f"{flag} is {value}, but is at least {least}.", f"llmfair --help explains {flag}"
+                f"{flag} is {value}, but is at least {least}.", f"llmfair listwise --help explains {flag}"
             )
 
 
@@ -228,11 +314,12 @@ def find_config(start: Path) -> Path | None:
     )
 
 
-def read_config(path: Path, commands: Mapping[str, Iterable[str]]) -> dict[str, dict[str, Any]]:
+def read_config(path: Path, commands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """A configuration file as `{command: {setting: value}}`; shared keys stand on top, `[command]` tables below.
 
-    `commands` gives the settings each command knows. Raises UsageError naming file, key and the nearest name;
-    keys that look like secrets are refused, since those come from the environment only.
+    `commands` gives the settings each command knows, with their types. Raises UsageError naming file, key and
+    the nearest name, or the type expected; keys that look like secrets are refused, since those come from the
+    environment only.
     """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
@@ -242,33 +329,63 @@ def read_config(path: Path, commands: Mapping[str, Iterable[str]]) -> dict[str, 
         raise UsageError(
             f"{path}: not valid TOML: {error}", "mend it, or name another with --config"
         ) from None
-    known_anywhere = {name for names in commands.values() for name in names}
-    shared = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    _check_keys(path, "", shared, known_anywhere | set(commands))
-    found: dict[str, dict[str, Any]] = {}
-    for command, names in commands.items():
-        own = table.get(command, {})
-        _check_keys(path, f"{command}.", own, set(names))
-        found[command] = {key: value for key, value in {**shared, **own}.items() if key in set(names)}
     for key in table:
         if isinstance(table[key], dict) and key not in commands:
             raise UsageError(
                 f"{path}: [{key}] is not a command.{did_you_mean(key, commands)}",
                 f"commands with settings: {', '.join(commands)}",
             )
-    return found
+    everywhere = {name: hint for names in commands.values() for name, hint in names.items()}
+    shared = _checked(
+        path, "", {key: value for key, value in table.items() if not isinstance(value, dict)}, everywhere
+    )
+    return {
+        command: {key: value for key, value in shared.items() if key in known}
+        | _checked(path, f"{command}.", table.get(command, {}), known)
+        for command, known in commands.items()
+    }
 
 
-def _check_keys(path: Path, prefix: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
-    known = set(known)
-    for key in table:
+def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's settings, each known and of its type."""
+    found = {}
+    for key, value in table.items():
         if key in known:
-            continue
-        if any(word in key.lower() for word in SECRET_WORDS):
+            found[key] = _typed(f"{path}: {prefix}{key}", value, known[key])
+        elif any(word in key.lower() for word in SECRET_WORDS):
             raise UsageError(
                 f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
             )
-        raise UsageError(
-            f"{path}: {prefix}{key} is not a setting.{did_you_mean(key, known)}",
-            "settings are flags with underscores; llmfair COMMAND --help lists them",
-        )
+        else:
+            raise UsageError(
+                f"{path}: {prefix}{key} is not a setting.{did_you_mean(key, known)}",
+                "settings are flags with underscores; llmfair COMMAND --help lists them",
+            )
+    return found
+
+
+def _typed(where: str, value: Any, hint: Any) -> Any:
+    """A value of the file as its setting takes it: a list for a comma-separated text, one text for a list."""
+    choices = [
+        part for part in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if part is not NoneType
+    ]
+    wanted = choices[0]
+    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if get_origin(wanted) is Literal:
+        if value in get_args(wanted):
+            return value
+        raise UsageError(f"{where} is {value!r}.", f"one of: {', '.join(get_args(wanted))}")
+    if get_origin(wanted) is tuple:
+        if isinstance(value, str) or texts:
+            return [value] if isinstance(value, str) else value
+        raise UsageError(f"{where} is {value!r}, but takes a list of texts.", 'for example ["fake:oracle"]')
+    if wanted in (str, Path) and (isinstance(value, str) or (wanted is str and texts)):
+        return ",".join(value) if isinstance(value, list) else value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is wanted:
+        return value
+    names = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "true or false"}
+    raise UsageError(
+        f"{where} is {value!r}, but takes {names[wanted]}.", "mend the file, or name another with --config"
+    )

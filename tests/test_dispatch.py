@@ -41,6 +41,7 @@ class Scripted:
     identity = "scripted"
     capabilities = frozenset[str]()
     max_workers = 64
+    reads_about = False
 
     def __init__(self, answer: Answer = lambda text, attempt: text.upper(), latency: float = 0.0) -> None:
         self.answer, self.latency = answer, latency
@@ -93,6 +94,14 @@ def single(name: str, text: str) -> Program:
         return answer.text
 
     return Program(name, steps)
+
+
+@pytest.fixture(autouse=True)
+def interrupts_as_on_a_terminal() -> Iterator[None]:
+    """A test runner in the background may ignore Ctrl-C; the tests send it to themselves."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -333,3 +342,124 @@ def test_a_full_disk_ends_the_run_with_a_sentence(journal: Journal, monkeypatch:
         list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
     assert type(caught.value).__name__ == "LlmfairError"
     monkeypatch.undo()
+
+
+def test_a_spent_budget_waits_for_slow_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 0.05)
+    backend = Scripted(latency=0.4)
+    with pytest.raises(Incomplete):
+        list(
+            dispatch(
+                [chain(f"c{i}", 3) for i in range(8)], backend, journal, Sampling(), Limits(4, max_calls=4)
+            )
+        )
+    assert sum(backend.asked.values()) == 4 == len(journal)
+
+
+def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
+    real, writes = os.write, []
+
+    def full_after_ten(file: int, data: Any) -> int:
+        writes.append(file)
+        if len(writes) > 10:
+            raise OSError(28, "No space left on device")
+        return real(file, data)
+
+    monkeypatch.setattr("llmfair.journal.os.write", full_after_ten)
+    backend = Scripted(latency=0.02)
+    with pytest.raises(Exception, match="No space left"):
+        list(
+            dispatch([chain(f"c{i}", 50) for i in range(8)], backend, journal, Sampling(), Limits(workers=8))
+        )
+    monkeypatch.undo()
+    journal.close()
+    with (tmp_path / "next.json").open("w") as later:
+        asked = sum(backend.asked.values())
+        time.sleep(0.2)
+        assert sum(backend.asked.values()) == asked
+        later.flush()
+        assert (tmp_path / "next.json").read_bytes() == b""
+
+
+def test_waits_grow_also_under_a_retry_after_of_nothing(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: RateLimited(0.0) if attempt < 6 else "done")
+    started = time.monotonic()
+    list(dispatch([single("p", "t")], backend, journal, Sampling()))
+    gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
+    assert time.monotonic() - started > 1.5 and gaps[-1] > 4 * gaps[0]
+
+
+def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal) -> None:
+    def answer(text: str, attempt: int) -> Any:
+        return RateLimited() if text == "late" and attempt == 1 else text
+
+    def steps() -> Steps[None]:
+        for i in range(8):
+            yield [chat(f"step {i}")]
+        yield [chat("late")]
+
+    results = dict(
+        dispatch([Program("p", steps)], Scripted(answer, 0.05), journal, Sampling(), Limits(max_wait=0.3))
+    )
+    assert results == {"p": None}
+
+
+def test_one_probe_given_up_after_answers_ends_alone(journal: Journal) -> None:
+    def answer(text: str, attempt: int) -> Any:
+        return Transient("HTTP 500") if text == "bad" else text
+
+    programs = [single("a", "x"), single("b", "bad"), *(single(f"c{i}", f"y{i}") for i in range(9))]
+    results = dict(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(workers=1, retries=1)))
+    assert isinstance(results["b"], Failure) and len(results) == 11
+
+
+def test_a_server_that_dies_in_mid_run_is_not_asked_to_exhaustion(journal: Journal) -> None:
+    served = []
+
+    def answer(text: str, attempt: int) -> Any:
+        served.append(text)
+        return text if len(served) <= 5 else Transient("connection refused")
+
+    backend = Scripted(answer, 0.001)
+    with pytest.raises(Incomplete, match="connection refused"):
+        list(
+            dispatch(
+                [single(f"p{i}", f"t{i}") for i in range(300)], backend, journal, Sampling(), Limits(8, 2)
+            )
+        )
+    assert sum(backend.asked.values()) < 100
+
+
+def test_an_interrupt_does_not_wait_for_ever(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 0.2)
+    backend = Scripted(latency=60)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(dispatch([single("p", "t")], backend, journal, Sampling()))
+    assert time.monotonic() - started < 2 and backend.in_flight == 0
+
+
+def test_a_retried_request_goes_before_those_that_wait(journal: Journal) -> None:
+    order: list[str] = []
+
+    def answer(text: str, attempt: int) -> Any:
+        order.append(text)
+        return Transient("HTTP 500") if text == "first" and attempt == 1 else text
+
+    programs = [single("first", "first"), *(single(f"p{i}", f"t{i}") for i in range(40))]
+    list(dispatch(programs, Scripted(answer, 0.02), journal, Sampling(), Limits(workers=2)))
+    assert order.index("first", 1) < 30
+
+
+def test_a_bug_in_a_program_is_kept_for_whoever_wants_its_traceback(journal: Journal) -> None:
+    def broken() -> Steps[None]:
+        yield [chat("fine")]
+        raise TypeError("a bug")
+
+    progress = Progress()
+    list(dispatch([Program("p", broken)], Scripted(), journal, Sampling(), progress=progress))
+    assert isinstance(progress.bug, TypeError) and progress.bug.__traceback__ is not None

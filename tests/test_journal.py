@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from llmfair.errors import RunConflict
+from llmfair.errors import LlmfairError, RunConflict
 from llmfair.journal import Journal, read_rows, request_key
 from llmfair.records import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
 
@@ -45,6 +46,8 @@ def test_a_torn_last_line_is_skipped_and_the_next_row_starts_its_own(tmp_path: P
     journal = Journal(path, "run", "fake")
     assert (len(journal), journal.skipped) == (1, [3])
     journal.put(request("c"), Completion("answer to c", Finish.STOP), attempts=1)
+    at_once = journal.get(request("c").key)
+    assert at_once is not None and at_once.text == "answer to c"
     journal.close()
     again = Journal(path, "run", "fake")
     assert again.get(request("b").key) is None
@@ -117,3 +120,36 @@ def test_rows_hold_the_evidence(tmp_path: Path) -> None:
     assert header == {"journal": 1, "run": "run", "identity": "fake"}
     assert row["chat"] == [["user", "a"]] and row["about"] == {"query_id": "q"}
     assert {"probe", "draw", "finish", "source", "attempts", "at", "seconds"} <= row.keys()
+
+
+def test_a_write_that_fails_half_way_swallows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
+    journal.put(request("a"), Completion("answer to a", Finish.STOP), attempts=1)
+    real, calls = os.write, []
+
+    def half(file: int, data: bytes) -> int:
+        calls.append(file)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        return real(file, bytes(data)[:30])
+
+    monkeypatch.setattr("llmfair.journal.os.write", half)
+    with pytest.raises(LlmfairError, match="No space left"):
+        journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)
+    monkeypatch.undo()
+    journal.put(request("c"), Completion("answer to c", Finish.STOP), attempts=1)
+    assert (found := journal.get(request("c").key)) is not None and found.text == "answer to c"
+    journal.close()
+    again = Journal(tmp_path / "journal.jsonl", "run", "fake")
+    assert (len(again), again.skipped) == (2, [])
+    again.close()
+
+
+def test_answers_reach_the_disk_itself_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("llmfair.journal.os.fsync", synced.append)
+    monkeypatch.setattr("llmfair.journal.FSYNC_SECONDS", 0.0)
+    written(tmp_path / "journal.jsonl", ["a", "b"])
+    assert len(synced) >= 3

@@ -14,26 +14,24 @@ README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
 
 
-def commands() -> list[tuple[str, str]]:
+def commands(block: str) -> list[tuple[str, str]]:
     """Command lines and what the README prints below them."""
-    found = []
-    for block in BLOCKS:
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, printed = part.partition("\n")
-            found.append((command, printed))
-    return found
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts)]
 
 
 def tidy(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize(("command", "printed"), commands(), ids=[command for command, _ in commands()])
-def test_transcripts(command: str, printed: str) -> None:
-    program, *arguments = shlex.split(command)
-    assert program == "llmfair"
-    found = llmfair(*arguments)
-    assert tidy(found.out) == tidy(printed)
+@pytest.mark.parametrize("block", BLOCKS, ids=[commands(block)[-1][0] for block in BLOCKS])
+def test_transcripts(block: str) -> None:
+    """The commands of a block run one after the other in one folder, empty at first."""
+    for command, printed in commands(block):
+        program, *arguments = shlex.split(command)
+        assert program == "llmfair"
+        found = llmfair(*arguments)
+        assert tidy(found.out) == tidy(printed), command
 
 
 def test_it_opens_with_the_two_set_up_commands() -> None:
@@ -45,7 +43,7 @@ def test_it_opens_with_the_two_set_up_commands() -> None:
 
 def test_every_command_in_the_table_exists() -> None:
     for command in ("listwise", "datasets list", "datasets show", "prompts list", "prompts show", "prompts render",
-                    "runs list", "runs show", "runs check", "doctor"):  # fmt: skip
+                    "runs list", "runs show", "runs check", "doctor", "score"):  # fmt: skip
         found = llmfair(*command.split(), "--help")
         assert found.code == 0, found.err
         if command == "listwise":

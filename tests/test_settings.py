@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -58,12 +58,13 @@ def test_what_names_a_run_and_what_does_not() -> None:
         {"max_calls": 5},
         {"level": 0.9},
         {"output": Path("x")},
+        {"limit": 3},
+        {"dataset": "elsewhere"},
     ):
         assert ListwiseSettings.make(**change).of_result() == base.of_result(), change
     for change in (
         {"seed": 1},
         {"window": 10},
-        {"limit": 3},
         {"read": "rankgpt"},
         {"temperature": 1.0},
         {"words": 5},
@@ -90,7 +91,7 @@ def test_times(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
-COMMANDS = {"listwise": [item.name for item in dataclasses.fields(ListwiseSettings)]}
+COMMANDS = {"listwise": get_type_hints(ListwiseSettings)}
 
 
 def test_a_configuration_file(tmp_path: Path) -> None:
@@ -110,6 +111,11 @@ def test_a_configuration_file(tmp_path: Path) -> None:
         ("[lstwise]\nwindow = 3", "[lstwise] is not a command. Did you mean 'listwise'?"),
         ('api_key = "sk-1"', "api_key looks like a secret"),
         ("seed = ", "not valid TOML"),
+        ('limit = "two"', "limit is 'two', but takes a whole number"),
+        ("limit = true", "limit is True, but takes a whole number"),
+        ('read = "loose"', "read is 'loose'"),
+        ("model = 5", "model is 5, but takes a list of texts"),
+        ("control = 1", "control is 1, but takes true or false"),
     ],
 )
 def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: str) -> None:
@@ -119,6 +125,13 @@ def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: st
         read_config(path, COMMANDS)
     assert message in caught.value.message and str(path) in caught.value.message
     assert "sk-1" not in caught.value.message
+
+
+def test_a_text_for_a_list_a_list_for_a_text_and_a_whole_number_for_a_fraction(tmp_path: Path) -> None:
+    path = tmp_path / "llmfair.toml"
+    path.write_text('model = "fake:oracle"\nqueries = ["a", "b"]\ntimeout = 5\n')
+    found = read_config(path, COMMANDS)["listwise"]
+    assert found == {"model": ["fake:oracle"], "queries": "a,b", "timeout": 5.0}
 
 
 def test_audits_share_their_settings() -> None:

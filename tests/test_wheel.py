@@ -41,7 +41,7 @@ def test_it_audits_the_sample_from_the_wheel_alone(wheel: Path, tmp_path: Path) 
     zipfile.ZipFile(wheel).extractall(site)
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r}); import llmfair; assert llmfair.__file__.startswith({str(site)!r});"
-        "from llmfair.cli.app import run; sys.exit(run(['listwise', '-n', '2', '--orders', '1', '-q']))"
+        "from llmfair.cli.app import run; sys.exit(run(['listwise', '-n', '2', '--orders', '1', '-m', 'fake:oracle', '-q']))"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -16,6 +16,8 @@ def answer_counts(
 ) -> dict[str, dict[str, Any]]:
     """Counts per arm, from `(arm, result)` pairs: classes, repaired, unreadable, identity, omissions by side.
 
+    `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
+
     `omitted.protected_expected` is what the omitted items would hold if sides were left out alike: an answer
     that drops one group is repaired, but not into innocence.
     """
@@ -41,12 +43,12 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> di
         "repaired": sum(window.repaired for window in windows),
         "unreadable": sum(window.unreadable for window in windows),
         "identity": sum(window.identity for window in windows),
+        "asked_again": dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
         "readers_differ": sum(window.readers_differ for window in windows),
         "places": {place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
         "omitted": {
             "items": omitted,
             "protected": protected,
-            # The order in which chains finish must not show in the last digit.
             "protected_expected": round(expected, 6),
         },
     }

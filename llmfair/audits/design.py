@@ -5,24 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from llmfair.audits.running import is_ranker, scoring_ranker
 from llmfair.datasets.base import Dataset, attribute_of, cells, load_dataset
-from llmfair.datasets.base import fingerprint as dataset_fingerprint
+from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.dispatch import Program
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import Measure, parse_measure
+from llmfair.metrics.base import Groups, Judged, Measure, measure_all, parse_measure
 from llmfair.probes import Arm, arms_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt, load_prompt
+from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.rankers.passages import clean
+from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
 from llmfair.records import (
     Attribute,
@@ -33,6 +35,7 @@ from llmfair.records import (
     Permutation,
     Probe,
     Query,
+    Ranking,
     Side,
 )
 from llmfair.settings import AuditSettings, ListwiseSettings
@@ -40,6 +43,17 @@ from llmfair.settings import AuditSettings, ListwiseSettings
 DEFAULT_MEASURES = "P@20,overlap@20,nDCG@20,ExpRatio"
 INPUT = "input"
 SHOWN_ALTERED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many documents a list has, of each side, relevant ones; and whether anything in it is judged."""
+
+    n: int
+    protected: int
+    unprotected: int
+    relevant: int
+    judged: bool
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,8 @@ class Design:
     measures: tuple[Measure, ...]
     queries: tuple[Query, ...]
     arms: tuple[Arm, ...]
-    ranker: ListwiseRanker
+    ranker: ListwiseRanker | ScoringRanker
+    first_stage: ScoringRanker | None
     orders: Mapping[str, Sequence[Candidates]]
     sides: Mapping[str, Side | None]
 
@@ -88,6 +103,18 @@ class Design:
         """The windows asked in one pass over a list of n."""
         return self.ranker.plan(n)
 
+    def asked_with(self) -> dict[str, Any]:
+        """How a model is asked: windows and prompt; None each for a ranker that asks none."""
+        settings = self.settings
+        known = {
+            "window": settings.window,
+            "step": settings.step,
+            "passes": settings.passes,
+            "windows": settings.windows,
+            "prompt_sha256": self.prompt.sha256,
+        }
+        return dict.fromkeys(known) if isinstance(self.ranker, ScoringRanker) else known
+
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
         sizes = {len(orders[0].documents) for orders in self.orders.values()}
@@ -95,28 +122,42 @@ class Design:
             {position for n in sizes for position in never_ranked(self.windows(n), n, 0, self.settings.depth)}
         )
 
-    def lists(self) -> list[tuple[int, int, int, int]]:
-        """Per query: documents, protected, unprotected, relevant."""
+    def shapes(self) -> list[Shape]:
+        """The sizes of every query's list."""
         found = []
         for query in self.queries:
             candidates = self.dataset.candidates(query)
             sides = [self.sides[doc_id] for doc_id in candidates.doc_ids]
             relevant = sum(candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids)
-            found.append((len(sides), sides.count(Side.PROTECTED), sides.count(Side.UNPROTECTED), relevant))
+            found.append(
+                Shape(
+                    len(sides),
+                    sides.count(Side.PROTECTED),
+                    sides.count(Side.UNPROTECTED),
+                    relevant,
+                    bool(candidates.relevance),
+                )
+            )
         return found
 
     def identity(self) -> dict[str, Any]:
         """All settings that can change a result, for the folder's name and against mixing runs."""
+        attribute = asdict(self.attribute)
         return {
             **self.settings.of_result(),
-            "attribute": self.attribute.name,
-            "dataset_fingerprint": dataset_fingerprint(self.dataset),
+            "attribute": {
+                key: attribute[key] for key in ("name", "protected", "unprotected", "other", "words")
+            },
+            "queries": [query.query_id for query in self.queries],
+            "arms": [arm.name for arm in self.arms],
+            "lists_sha256": lists_fingerprint(self.dataset, self.queries),
             "prompt_sha256": self.prompt.sha256,
+            **({"first_stage": self.first_stage.identity} if self.first_stage else {}),
         }
 
     def name_parts(self) -> tuple[str, ...]:
         """Words of the folder's name: the dataset, and the attribute unless the dataset's name says it."""
-        dataset = Path(self.dataset.name).name if "/" in self.dataset.name else self.dataset.name
+        dataset = self.dataset.name.removeprefix("trec-fair/")
         return (dataset,) if dataset.endswith(self.attribute.name) else (dataset, self.attribute.name)
 
     def describe(self) -> dict[str, Any]:
@@ -141,11 +182,26 @@ class Design:
         }
 
     def altered_texts(self) -> set[str]:
-        """Titles and queries that a model sees otherwise than the dataset has them (listwise.md 3)."""
-        texts = {query.text for query in self.queries}
+        """Titles, texts and queries that a model sees otherwise than the dataset has them (listwise.md 3)."""
+        if isinstance(self.ranker, ScoringRanker):
+            return set()
+        altered = {query.text for query in self.queries if clean(query.text) != query.text}
         for query in self.queries:
-            texts.update(document.title for document in self.dataset.candidates(query).documents)
-        return {text for text in texts if clean(text, self.settings.words) != text}
+            for document in self.dataset.candidates(query).documents:
+                titled = document.text and self.settings.input == "text"
+                whole = f"{document.title}: {document.text}" if titled else document.title
+                if passage(document, self.settings.input, self.settings.words) != whole:
+                    altered.add(whole)
+        return altered
+
+    @cached_property
+    def groups(self) -> Groups:
+        attributes = {attribute.name: attribute for attribute in self.dataset.attributes}
+        return Groups(self.attribute.name, attributes, self.dataset.documents)
+
+    def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
+        """A query with rankings of it, as measures see it."""
+        return Judged(candidates, tuple(rankings), self.sides, groups=self.groups)
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
@@ -166,14 +222,20 @@ class Design:
             yield json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def make_design(settings: ListwiseSettings) -> Design:
-    """Loads what the settings name and fixes all that is drawn. Raises UsageError."""
+def make_design(settings: ListwiseSettings, model: str = "") -> Design:
+    """Loads what the settings name and fixes all that is drawn. Raises UsageError.
+
+    A `model` that is a registered ranker orders the lists itself: once each, without prompts.
+    """
+    if is_ranker(model):
+        settings = _without_prompts(settings, model)
     dataset, attribute = load_lists(settings)
     prompt = load_prompt(settings.prompt)
     queries = _selected(dataset, settings)
     variants = _variants(attribute, settings.variants)
     candidates = [dataset.candidates(query) for query in queries]
-    return Design(
+    first_stage = scoring_ranker("bm25", dataset) if settings.initial == "bm25" else None
+    design = Design(
         settings=settings,
         dataset=dataset,
         attribute=attribute,
@@ -181,7 +243,9 @@ def make_design(settings: ListwiseSettings) -> Design:
         measures=tuple(parse_measure(text) for text in split_measures(settings.measures or DEFAULT_MEASURES)),
         queries=tuple(queries),
         arms=tuple(arms_of(variants, settings.repeats, settings.control)),
-        ranker=ListwiseRanker(
+        ranker=scoring_ranker(model, dataset)
+        if is_ranker(model)
+        else ListwiseRanker(
             prompt=prompt,
             attribute=attribute,
             window=settings.window,
@@ -194,14 +258,41 @@ def make_design(settings: ListwiseSettings) -> Design:
             input=settings.input,
             words=settings.words,
         ),
+        first_stage=first_stage,
         orders={
-            listed.query.query_id: initial_orders(
-                listed, attribute, settings.initial, settings.orders, settings.seed
-            )
-            for listed in candidates
+            listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
         sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
     )
+    # what a measure cannot do with these data must be said before anything is asked
+    as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
+    measure_all(design.measures, {INPUT: [design.judged(candidates[0], [as_given])]})
+    return design
+
+
+def _without_prompts(settings: ListwiseSettings, model: str) -> ListwiseSettings:
+    """The settings of a ranker that reads no prompt: one order, once. Raises UsageError for other variants."""
+    if settings.variants not in (None, "neutral"):
+        raise UsageError(
+            f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
+            "leave --variants out",
+        )
+    return replace(settings, variants="neutral", orders=1, repeats=1, control=False)
+
+
+def _orders(
+    candidates: Candidates,
+    attribute: Attribute,
+    settings: ListwiseSettings,
+    first_stage: ScoringRanker | None,
+) -> list[Candidates]:
+    """The orders in which a list is first shown."""
+    if settings.initial != "bm25":
+        return initial_orders(candidates, attribute, settings.initial, settings.orders, settings.seed)
+    assert first_stage is not None
+    # Ties come in a random order: the dataset's own may tell what is relevant.
+    (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
+    return [first_stage.ordered(shuffled)[0]]
 
 
 def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
@@ -280,7 +371,7 @@ def _variants(attribute: Attribute, text: str | None) -> list[str]:
 
 def first_order_chats(settings: ListwiseSettings) -> list[Chat]:
     """The chats of the first query's first chain, each window in its initial order."""
-    design = make_design(settings)
+    design = make_design(replace(settings, limit=1))
     steps = next(design.programs()).start()
     chats = next(steps)
     found: list[Chat] = []

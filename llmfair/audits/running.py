@@ -15,9 +15,11 @@ from typing import Any, Protocol
 import llmfair
 from llmfair import registry
 from llmfair.backends.base import Backend, BackendOptions
+from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.dispatch import Limits, Program, Progress, dispatch
-from llmfair.errors import Incomplete, LlmfairError, UsageError
+from llmfair.errors import Incomplete, LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.journal import Journal
+from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Failure, Measurement, Sampling
 from llmfair.rundir import SCHEMA, RunDir, now, set_aside
 from llmfair.settings import AuditSettings, seconds
@@ -64,6 +66,7 @@ class Answered:
             "calls": progress.calls,
             "replayed": progress.replayed,
             "retries": progress.retries,
+            "failed": len(self.failures),
             "prompt_tokens": progress.prompt_tokens,
             "completion_tokens": progress.completion_tokens,
             "models_reported": sorted(progress.models),
@@ -75,8 +78,10 @@ def backend_of(model: str, settings: AuditSettings) -> Backend:
     """The backend a model spec names. Raises UsageError for an unknown prefix or model."""
     prefix, colon, name = model.partition(":")
     if not colon or not name:
+        rankers = registry.names("ranker")
         raise UsageError(
-            f"'{model}' is not a model.", "write PREFIX:NAME, for example openai:gpt-4o-mini or fake:biased"
+            f"'{model}' is not a model.{did_you_mean(model, rankers)}",
+            f"write PREFIX:NAME, for example openai:gpt-4o-mini or fake:biased, or a ranker: {', '.join(rankers)}",
         )
     options = BackendOptions(
         base_url=settings.base_url,
@@ -87,6 +92,18 @@ def backend_of(model: str, settings: AuditSettings) -> Backend:
     )
     backend: Backend = registry.lookup("backend", prefix)(name, options)
     return backend
+
+
+def is_ranker(model: str) -> bool:
+    """Whether a model spec names a ranker that asks no model, such as `bm25`."""
+    return model in registry.names("ranker")
+
+
+def scoring_ranker(name: str, dataset: Dataset) -> ScoringRanker:
+    """A registered ranker over the dataset's documents. Raises UsageError for an unknown name."""
+    options = RankerOptions(tuple(dataset.documents.values()), cache_folder())
+    ranker: ScoringRanker = registry.lookup("ranker", name)(options)
+    return ranker
 
 
 def sampling_of(settings: AuditSettings) -> Sampling:
@@ -134,36 +151,44 @@ def session(
     The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
     disk never claims more than there is.
     """
-    folder.prepare(identity)
+    known = folder.prepare(identity)
     with folder.locked():
+        earlier = folder.read_manifest() if known else {}
         if fresh:
             set_aside(folder.journal)
         journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
+        lost = earlier.get("journal_answers", 0) - len(journal) - len(journal.skipped)
+        if lost > 0 and not fresh:
+            raise RunConflict(
+                f"{folder.journal} holds {len(journal):,} answers, {lost:,} fewer than were given.",
+                "put the journal back, or ask again with --fresh",
+            )
+        invocation = {"command": sys.argv, "started": now(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "status": "running",
             "settings": dict(identity),
-            "command": sys.argv,
             "versions": _versions(),
-            "started": now(),
+            "journal_answers": len(journal),
+            "journal_lines_skipped": journal.skipped,
+            "invocations": [*earlier.get("invocations", []), invocation],
             **facts,
         }
         folder.write_json("manifest.json", manifest)
-        if journal.skipped:
-            manifest["journal_lines_skipped"] = journal.skipped
         try:
             yield journal, manifest
         except BaseException:
             manifest["status"] = "incomplete"
             raise
         finally:
+            manifest["journal_answers"] = len(journal)
             journal.close()
-            manifest["ended"] = now()
+            invocation["ended"] = now()
             folder.write_json("manifest.json", manifest)
 
 
 def _versions() -> dict[str, str]:
-    packages = ("numpy", "scipy", "ir-measures", "aiohttp", "openai")
+    packages = ("numpy", "scipy", "ir-measures", "aiohttp", "openai", "tantivy")
     return {
         "llmfair": llmfair.__version__,
         "python": platform.python_version(),
@@ -199,11 +224,15 @@ def ask(
     if answered.failures and answered.error is None:
         first = min(answered.failures, key=lambda failure: failure.probe_id)
         total = len(answered.failures) + len(answered.results)
+        again = "the same command asks them again"
+        if all(failure.failure == "UnreadableAnswer" for failure in answered.failures):
+            again = "--on-bad-answer repair or retry:N gives them a ranking"
         answered.error = Incomplete(
             f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: "
             f"{first.message}",
-            "failures.csv lists them; the same command asks them again",
+            f"failures.csv lists them; {again}",
         )
+        answered.error.__cause__ = progress.bug
     return answered
 
 

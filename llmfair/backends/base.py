@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from llmfair.errors import BackendError
 from llmfair.records import Completion, Message, Request
 
 
@@ -39,12 +40,14 @@ class Backend(Protocol):
     """Answers requests. Made by `factory(name, options)`, registered as `@register("backend", PREFIX)`.
 
     `identity` says which model this is, in everything that can change an answer; it is part of every journal
-    key. `max_workers` is the default cap on requests in flight. `open` and `close` run on dispatch's loop.
+    key. `max_workers` is the default cap on requests in flight. `reads_about`: a simulated model, whose answers
+    depend on `Chat.about` and not on the words. `open` and `close` run on dispatch's loop.
     """
 
     identity: str
     capabilities: frozenset[str]
     max_workers: int
+    reads_about: bool
 
     async def open(self) -> None: ...
 
@@ -53,6 +56,26 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class NoBackend:
+    """Stands where a backend would for a ranker that asks nothing; `identity` is the ranker's."""
+
+    capabilities: frozenset[str] = frozenset()
+    max_workers = 1
+    reads_about = False
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+
+    async def open(self) -> None:
+        return None
+
+    async def complete(self, request: Request) -> Completion:
+        raise BackendError(f"{self.identity} asks no model.")
+
+    async def close(self) -> None:
+        return None
 
 
 def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:

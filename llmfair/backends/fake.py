@@ -8,6 +8,7 @@ Every answer is drawn from its request's key, so answers depend neither on order
 from __future__ import annotations
 
 import asyncio
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,7 @@ PARAMETERS = {
     "latency": 0.0,  # seconds before each answer
     "rate_429": 0.0,  # share of attempts refused as rate limited
 }
+SHARES = ("malformed", "rate_429")
 MODELS: dict[str, Mapping[str, float]] = {
     "biased": PARAMETERS,
     "random": {**PARAMETERS, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},
@@ -57,9 +59,13 @@ def fake(name: str, options: BackendOptions) -> Fake:
         try:
             parameters[key] = float(text)
         except ValueError:
-            raise UsageError(
-                f"fake:{model}: {key}={text!r} is not a number.", f"for example {key}=0.5"
-            ) from None
+            parameters[key] = math.nan
+        if not math.isfinite(parameters[key]):
+            raise UsageError(f"fake:{model}: {key}={text!r} is not a number.", f"for example {key}=0.5")
+        if key in SHARES and not 0 <= parameters[key] <= 1:
+            raise UsageError(f"fake:{model}: {key}={text} is not a share of 1.", f"for example {key}=0.05")
+        if key == "latency" and parameters[key] < 0:
+            raise UsageError(f"fake:{model}: latency={text} is negative.", "seconds, for example latency=0.1")
     return Fake(model, parameters, options.seed)
 
 
@@ -68,6 +74,7 @@ class Fake:
 
     capabilities = frozenset({"permutation", "seed", "system_role"})
     max_workers = 64
+    reads_about = True
 
     def __init__(self, model: str, parameters: Mapping[str, float], seed: int) -> None:
         self.parameters = parameters

@@ -69,6 +69,7 @@ class OpenAI:
 
     capabilities = frozenset({"seed", "system_role"})
     max_workers = 64
+    reads_about = False
 
     def __init__(self, name: str, options: BackendOptions) -> None:
         source = "--base-url" if options.base_url else "OPENAI_BASE_URL"

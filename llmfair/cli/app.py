@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -20,8 +21,9 @@ from llmfair.cli.listwise import listwise
 from llmfair.cli.options import with_flags
 from llmfair.cli.prompts import prompts
 from llmfair.cli.runs import runs
+from llmfair.cli.score import score
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.settings import ListwiseSettings
+from llmfair.settings import ListwiseSettings, ScoreSettings
 
 HELP = {"help_option_names": ["-h", "--help"]}
 FIRST_STEPS = """\
@@ -40,13 +42,18 @@ app = typer.Typer(
 )
 app.command(
     rich_help_panel="Audit",
-    epilog="llmfair listwise -m openai:gpt-4o-mini --dry-run  ·  "
+    epilog="llmfair listwise -m openai:gpt-4o-mini --dry-run\n\n"
     "llmfair listwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1",
 )(with_flags(ListwiseSettings, listwise))
+app.command(
+    rich_help_panel="Audit",
+    epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
+    "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
+)(with_flags(ScoreSettings, score))
 app.add_typer(datasets, rich_help_panel="Look")
 app.add_typer(prompts, rich_help_panel="Look")
 app.add_typer(runs, rich_help_panel="Look")
-app.command(rich_help_panel="Look", epilog="llmfair doctor  ·  llmfair doctor --json")(doctor)
+app.command(rich_help_panel="Look", epilog="llmfair doctor\n\nllmfair doctor --json")(doctor)
 
 
 def _version(value: bool) -> None:
@@ -71,24 +78,34 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C but for its exit code."""
 
 
+_terminated: list[int] = []
+
+
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    _terminated.append(number)
     raise Terminated
 
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
+    _terminated.clear()
     previous = signal.signal(signal.SIGTERM, _terminate)
-    as_json = "--json" in arguments or _asks_json(arguments)
+    console.output = console.Output(as_json=_asks_json(arguments))
     try:
         code = app(arguments, prog_name="llmfair", standalone_mode=False)
+        if code == 130 and not console.output.stopped:  # what Typer makes of an interrupt
+            print("Stopped.", file=sys.stderr)
+            return 143 if _terminated else 130
         return code if isinstance(code, int) else 0
     except LlmfairError as error:
-        return console.fail(error, as_json)
+        return console.fail(error)
     except TyperException as error:
-        return console.fail(UsageError(error.format_message(), _usage_hint(error)), as_json)
-    except (KeyboardInterrupt, typer.Abort) as stop:
+        if not error.format_message():  # a group without a command: its help was shown
+            return UsageError.exit_code
+        return console.fail(UsageError(error.format_message(), _usage_hint(error)))
+    except (KeyboardInterrupt, typer.Abort):
         print("Stopped.", file=sys.stderr)
-        return 143 if isinstance(stop, Terminated) else 130
+        return 143 if _terminated else 130
     except BrokenPipeError:
         # The reader of stdout went away (`| head`): that is its right, and no failure of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -98,13 +115,17 @@ def run(arguments: list[str]) -> int:
             f"unexpected {type(error).__name__}: {error}", "repeat with -v for the traceback"
         )
         unexpected.__cause__ = error
-        return console.fail(unexpected, as_json)
+        return console.fail(unexpected)
     finally:
         signal.signal(signal.SIGTERM, previous)
 
 
 def _asks_json(arguments: list[str]) -> bool:
-    return ("--format", "json") in pairwise(arguments) or "--format=json" in arguments
+    """Whether stdout is to be JSON, known before the flags are parsed: a wrong flag is told in JSON too."""
+    flagged = (
+        "--json" in arguments or "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+    )
+    return flagged or bool(os.environ.get("LLMFAIR_JSON")) or os.environ.get("LLMFAIR_FORMAT") == "json"
 
 
 def _usage_hint(error: TyperException) -> str:
@@ -113,4 +134,8 @@ def _usage_hint(error: TyperException) -> str:
 
 
 def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        # A title or an answer may hold what a terminal's encoding cannot say.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))

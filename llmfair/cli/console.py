@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import LlmfairError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from llmfair.report.tables import Table
 
 PLAIN_EVERY = 30.0
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
@@ -30,6 +32,8 @@ class Output:
     verbose: bool = False
     progress: bool = True
     color: str = "auto"
+    as_json: bool = False
+    stopped: bool = False
     warned: set[str] = field(default_factory=set)
 
 
@@ -49,12 +53,20 @@ def console(stderr: bool = False) -> Console:
     )
 
 
-def fail(error: LlmfairError, as_json: bool) -> int:
+def failure(error: LlmfairError) -> dict[str, Any]:
+    """An error as JSON has it."""
+    return {
+        "schema": 1,
+        "status": "incomplete" if error.exit_code == 3 else "failed",
+        "exit_code": error.exit_code,
+        "error": {"class": type(error).__name__, "message": error.message, "hint": error.hint},
+    }
+
+
+def fail(error: LlmfairError) -> int:
     """Says an error in a sentence with the way out, and returns its exit code."""
-    if as_json:
-        status = "incomplete" if error.exit_code == 3 else "failed"
-        details = {"class": type(error).__name__, "message": error.message, "hint": error.hint}
-        print_json({"schema": 1, "status": status, "exit_code": error.exit_code, "error": details})
+    if output.as_json:
+        print_json(failure(error))
     print(f"Error: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)
@@ -80,6 +92,11 @@ def print_json(content: Any) -> None:
     print(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str))
 
 
+def visible(text: str) -> str:
+    """Control characters as `\\x1b`: what a model answered must not steer a terminal."""
+    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
 def print_table(table: Table) -> None:
     """The table on stdout; too narrow a terminal gets one block a row instead of lost columns."""
     from rich.table import Table as Grid
@@ -89,6 +106,7 @@ def print_table(table: Table) -> None:
     if table.title:
         stdout.print(Text(table.title, style="bold"))
         stdout.print()
+    table = replace(table, rows=tuple(tuple(visible(cell) for cell in row) for row in table.rows))
     widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
     needed = sum(widths) + 2 * len(widths) + 2
     if not stdout.is_terminal:
@@ -105,8 +123,10 @@ def print_table(table: Table) -> None:
             grid.add_column(name, no_wrap=True)
         for row in table.rows:
             grid.add_row(*(Text(cell) for cell in row))
-        stdout.print(grid)
-        stdout.print()
+        with stdout.capture() as drawn:
+            stdout.print(grid)
+        print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+        print()
     for note in table.notes:
         stdout.print(Text(f"  {note}"))
 

@@ -33,6 +33,7 @@ def doctor(as_json: Json = False) -> None:
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "backends": {name: {"status": status, "note": note} for name, (status, note) in backends.items()},
+        "rankers": registry.names("ranker"),
         "datasets": registry.names("dataset"),
     }
     if as_json:
@@ -40,6 +41,8 @@ def doctor(as_json: Json = False) -> None:
         return
     title = f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores"
     rows = tuple((name, status, note) for name, (status, note) in sorted(backends.items()))
-    console.print_table(
-        Table(title, ("backend", "status", ""), rows, (f"data: {', '.join(registry.names('dataset'))}",))
+    notes = (
+        f"rankers that ask no model: {', '.join(registry.names('ranker'))}",
+        f"data: {', '.join(registry.names('dataset'))}",
     )
+    console.print_table(Table(title, ("backend", "status", ""), rows, notes))

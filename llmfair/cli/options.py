@@ -10,18 +10,25 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from llmfair.cli import console
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, default_of
+from llmfair.settings import (
+    SETTINGS,
+    MeasureSettings,
+    default_of,
+    find_config,
+    read_config,
+)
 
-S = TypeVar("S", bound=AuditSettings)
+S = TypeVar("S", bound=MeasureSettings)
+PANELS = ("Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output")
 ENVIRONMENT = "LLMFAIR_"
 
 
 def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., None]:
     """A command whose flags are the fields of `settings`; `run(settings, ctx=…, **own)` gets them made.
 
-    `run`'s own keyword parameters (beside `settings` and `ctx`) become flags as they stand. Only what the user
-    gave, by flag, variable or configuration, overrides a preset.
+    `run`'s own keyword parameters (beside `settings` and `ctx`) become flags as they stand.
     """
     own = [
         parameter
@@ -32,11 +39,13 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
 
     def command(**values: Any) -> None:
         ctx: typer.Context = values["ctx"]
-        names = {item.name for item in fields(settings)}
+        # A preset gives way to what was said as late as itself: on the command line only flags override it.
+        least = max(_rank(ctx, "preset"), 1) if values.get("preset") else 1
         given = {
-            name: tuple(values[name]) if isinstance(values[name], list) else values[name]
-            for name in names
-            if _given(ctx, name)
+            item.name: tuple(value) if isinstance(value := values[item.name], list) else value
+            for item in fields(settings)
+            if _rank(ctx, item.name)
+            >= (least if item.name in settings.presets().get(values.get("preset") or "", {}) else 1)
         }
         mine = {parameter.name: values[parameter.name] for parameter in own if parameter.name != "preset"}
         made = settings.make(values.get("preset"), **given)
@@ -44,7 +53,8 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
 
     hints = get_type_hints(settings)
     parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    parameters += [_parameter(item, hints[item.name]) for item in fields(settings)]
+    in_panels = sorted(fields(settings), key=lambda item: PANELS.index(item.metadata["panel"]))
+    parameters += [_parameter(item, hints[item.name]) for item in in_panels]
     parameters += [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[parameter.name])
         for parameter in own
@@ -81,9 +91,11 @@ def _parameter(item: Field[Any], hint: Any) -> inspect.Parameter:
     )
 
 
-def _given(ctx: typer.Context, name: str) -> bool:
+def _rank(ctx: typer.Context, name: str) -> int:
+    """Where a value comes from: 0 its default, then configuration, variable, flag."""
     source = ctx.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
+    ranks = {"DEFAULT_MAP": 1, "ENVIRONMENT": 2, "COMMANDLINE": 3}
+    return ranks.get(source.name, 0) if source is not None else 0
 
 
 # Flags that every command has, beside its settings
@@ -138,16 +150,28 @@ Preset = Annotated[
 
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     """Puts the configuration file under this command's flags and variables."""
-    from llmfair.settings import find_config, read_config
-
     path = value or find_config(Path.cwd())
     if path is None:
         return None
     if value is not None and not path.is_file():
         raise UsageError(f"no configuration file {path}.", "name one with --config")
-    names = [parameter.name for parameter in ctx.command.params if parameter.name is not None]
-    ctx.default_map = {
-        **(ctx.default_map or {}),
-        **read_config(path, {ctx.command.name or "": names})[ctx.command.name or ""],
+    everywhere = {
+        "json": bool,
+        "quiet": bool,
+        "verbose": bool,
+        "no_progress": bool,
+        "color": str,
+        "preset": str,
     }
+    commands = {name: get_type_hints(settings) | everywhere for name, settings in SETTINGS.items()}
+    found = read_config(path, commands)
+    # A command without settings of its own still reads the shared ones, such as runs_dir.
+    own = found.get(
+        ctx.command.name or "", {key: value for keys in found.values() for key, value in keys.items()}
+    )
+    taken = {parameter.name for parameter in ctx.command.params}
+    named = {{"json": "as_json"}.get(key, key): value for key, value in own.items()}
+    ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in named.items() if k in taken}}
+    if own.get("json") or own.get("format") == "json":
+        console.output.as_json = True
     return path

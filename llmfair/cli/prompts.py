@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import console
-from llmfair.cli.options import Json
+from llmfair.cli.options import Config, Json, with_flags
+from llmfair.errors import UsageError
+from llmfair.settings import ListwiseSettings
 
 prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name or TOML file.")]
 
 
-@prompts.command("list", epilog="llmfair prompts list  ·  llmfair prompts list --json")
+@prompts.command("list", epilog="llmfair prompts list\n\nllmfair prompts list --json")
 def list_all(as_json: Json = False) -> None:
     """The templates that can be named with --prompt."""
     from llmfair.prompts import load_prompt, prompt_names
@@ -28,9 +30,7 @@ def list_all(as_json: Json = False) -> None:
     console.print_table(Table("", ("prompt", "sha256", "source"), cells, ()))
 
 
-@prompts.command(
-    "show", epilog="llmfair prompts show listwise  ·  llmfair prompts show my-prompt.toml --json"
-)
+@prompts.command("show", epilog="llmfair prompts show listwise\n\nllmfair prompts show my-prompt.toml --json")
 def show(name: Name, as_json: Json = False) -> None:
     """A template as it stands."""
     from llmfair.prompts import load_prompt
@@ -42,42 +42,33 @@ def show(name: Name, as_json: Json = False) -> None:
     print(prompt.text, end="")
 
 
-@prompts.command(
-    epilog="llmfair prompts render listwise -d sample --query physics --variant female  ·  "
-    "llmfair prompts render listwise --window-number 2"
-)
 def render(
+    settings: ListwiseSettings,
+    *,
+    ctx: typer.Context,
     task: Annotated[str, typer.Argument(metavar="TASK", help="listwise")] = "listwise",
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Dataset id or folder.")] = "sample",
-    attribute: Annotated[str | None, typer.Option("--attribute", "-a", help="Sensitive attribute.")] = None,
-    query: Annotated[str | None, typer.Option(help="Query id; the first.")] = None,
-    variant: Annotated[str, typer.Option(help="Prompt variant.")] = "neutral",
-    window: Annotated[int, typer.Option(help="Items in one window.")] = 20,
-    window_number: Annotated[int, typer.Option(help="Which window of the list, from its tail.")] = 1,
-    prompt: Annotated[str, typer.Option(help="Template name or TOML file.")] = "listwise",
-    seed: Annotated[int, typer.Option(help="Seed of the initial order.")] = 0,
+    number: Annotated[int, typer.Option(help="Which window of the list, from its tail.")] = 1,
     as_json: Json = False,
+    config: Config = None,
 ) -> None:
-    """Exactly the messages that would be sent for one window of the initial order."""
+    """Exactly the messages that `llmfair TASK` with these flags sends for one window of its first chain."""
     from llmfair.audits.design import first_order_chats
-    from llmfair.errors import UsageError
-    from llmfair.settings import ListwiseSettings
 
     if task != "listwise":
         raise UsageError(f"no task '{task}'.", "known: listwise")
-    settings = ListwiseSettings.make(
-        dataset=dataset, attribute=attribute, queries=query, variants=variant, prompt=prompt, seed=seed,
-        window=window, step=min(window, 10), limit=1, orders=1, passes=1, control=False,
-    )  # fmt: skip
     chats = first_order_chats(settings)
-    if not 1 <= window_number <= len(chats):
-        raise UsageError(
-            f"there are {len(chats)} windows, not {window_number}.", "choose a smaller --window-number"
-        )
-    messages = chats[window_number - 1].messages
+    if not 1 <= number <= len(chats):
+        raise UsageError(f"there are {len(chats)} windows, not {number}.", "choose a smaller --number")
+    messages = chats[number - 1].messages
     if as_json:
         shown = [{"role": message.role, "content": message.content} for message in messages]
         console.print_json({"schema": 1, "messages": shown})
         return
     for message in messages:
         print(f"{message.role}: {message.content}")
+
+
+prompts.command(
+    epilog="llmfair prompts render listwise --queries physics --variants female\n\n"
+    "llmfair prompts render listwise --window 5 --step 1 --number 2"
+)(with_flags(ListwiseSettings, render))

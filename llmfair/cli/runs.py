@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import console
-from llmfair.cli.options import Json, variable
+from llmfair.cli.options import Config, Json, variable
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
 RunsDir = Annotated[
@@ -17,36 +17,25 @@ RunsDir = Annotated[
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, or the beginning of its name.")]
 
 
-@runs.command("list", epilog="llmfair runs list  ·  llmfair runs list --runs-dir elsewhere --json")
-def list_all(runs_dir: RunsDir = Path("runs"), as_json: Json = False) -> None:
+@runs.command("list", epilog="llmfair runs list\n\nllmfair runs list --runs-dir elsewhere --json")
+def list_all(runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
     """Run folders, newest first."""
     from llmfair.report.tables import Table
     from llmfair.rundir import list_runs
 
-    found = []
-    for run in list_runs(runs_dir):
-        manifest = run.read_manifest()
-        found.append(
-            {
-                "run": run.path.name,
-                "status": manifest["status"],
-                "model": manifest["settings"]["identity"],
-                "answered": manifest.get("answered", 0),
-                "started": manifest["started"],
-            }
-        )
+    found = [run.summary() for run in list_runs(runs_dir)]
     if as_json:
         console.print_json({"schema": 1, "runs": found})
         return
     cells = tuple(tuple(str(value) for value in row.values()) for row in found)
     console.print_table(
-        Table("", ("run", "status", "model", "answered", "started"), cells, () if cells else ("none yet",))
+        Table("", ("run", "status", "model", "answers", "started"), cells, () if cells else ("none yet",))
     )
 
 
 @runs.command(
     "show",
-    epilog="llmfair runs show listwise-sample  ·  llmfair runs show listwise-sample --query physics --invalid",
+    epilog="llmfair runs show listwise-sample\n\nllmfair runs show listwise-sample --query physics --invalid",
 )
 def show(
     name: Run,
@@ -58,10 +47,12 @@ def show(
     ] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
+    config: Config = None,
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.evidence import answers_of, failures_of
-    from llmfair.report.tables import Table, listwise_table
+    from llmfair.report.listwise import listwise_table
+    from llmfair.report.tables import Table
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
@@ -81,8 +72,8 @@ def show(
     console.print_table(Table("", header, cells, ()))
 
 
-@runs.command(epilog="llmfair runs check listwise-sample  ·  llmfair runs check runs/my-run --json")
-def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False) -> None:
+@runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")
+def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
     """Is the journal readable, and do its answers give the rankings on disk?"""
     from llmfair.audits.evidence import check_run
     from llmfair.rundir import find_run

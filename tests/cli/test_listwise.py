@@ -244,7 +244,12 @@ def test_fresh_sets_the_journal_aside() -> None:
 def test_several_models_run_one_after_the_other_and_one_failure_stops_no_other() -> None:
     found = llmfair(*SMALL, "-m", "openai:x", "-m", "fake:oracle", "--json")
     assert found.code == 1 and "OPENAI_API_KEY" in found.err
-    assert [run["model"] for run in found.json["runs"]] == ["fake:oracle"]
+    failed, done = found.json["runs"]
+    assert (failed["model"], failed["exit_code"], failed["error"]["class"]) == ("openai:x", 1, "MissingKey")
+    assert (done["model"], done["status"]) == ("fake:oracle", "complete")
+    refused = llmfair(*SMALL, "-m", "fake:oracle", "-m", "fake:nope", "--runs-dir", "none", "--json")
+    assert refused.code == 2 and refused.json["error"]["class"] == "UsageError"
+    assert not Path("none").exists(), "nothing is spent while another model's name is wrong"
 
 
 def test_undefined_is_null_with_a_count() -> None:
@@ -294,7 +299,9 @@ def test_titles_may_hold_anything() -> None:
 
 
 def test_formats() -> None:
-    assert llmfair(*SMALL, "--format", "tsv").out.splitlines()[0].startswith("prompt\tP@20")
+    header, *lines = [line.split("\t") for line in llmfair(*SMALL, "--format", "tsv").out.splitlines()]
+    assert header == ["run", "variant", "measure", "group", "value", "low", "high", "n", "reason"]
+    assert all(len(line) == 9 and line[7] == "3" for line in lines)
     assert "| neutral |" in llmfair(*SMALL, "--format", "md").out
     assert llmfair(*SMALL, "--format", "json").json["schema"] == 1
     quiet = llmfair(*SMALL, "-q")
@@ -307,3 +314,31 @@ def test_config_file_variables_and_flags_in_order(monkeypatch: pytest.MonkeyPatc
     found = llmfair("listwise", "--seed", "7", "--passes", "1", "--json").json
     assert (found["design"]["queries"], found["design"]["seed"], found["design"]["orders"]) == (3, 7, 1)
     assert found["model"] == "fake:oracle"
+
+
+def test_a_preset_gives_way_to_flags_and_not_to_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("llmfair.toml").write_text("[listwise]\nwindow = 10\nstep = 5\n")
+    plain = llmfair("listwise", "--dry-run", "--json").json
+    assert (plain["window"], plain["step"], plain["passes"]) == (10, 5, 3)
+    paper = llmfair("listwise", "--preset", "paper", "--dry-run", "--json").json
+    assert (paper["window"], paper["step"], paper["passes"]) == (5, 1, 1)
+    mixed = llmfair("listwise", "--preset", "paper", "--step", "2", "--dry-run", "--json").json
+    assert (mixed["window"], mixed["step"]) == (5, 2)
+    Path("llmfair.toml").write_text('preset = "paper"\n[listwise]\nwindow = 10\n')
+    own = llmfair("listwise", "--dry-run", "--json").json
+    assert (own["window"], own["step"]) == (10, 1)
+
+
+def test_the_file_also_says_where_runs_are_and_that_json_is_wanted() -> None:
+    Path("llmfair.toml").write_text('runs_dir = "elsewhere"\n')
+    assert llmfair(*SMALL).code == 0
+    assert only_run(Path("elsewhere")).name in llmfair("runs", "list").out
+    Path("llmfair.toml").write_text("json = true\n[listwise]\nlimit = 0\n")
+    assert llmfair("listwise").json["error"]["class"] == "UsageError"
+
+
+@pytest.mark.parametrize("variable", ["LLMFAIR_JSON", "LLMFAIR_FORMAT"])
+def test_a_variable_asks_for_json_as_its_flag_does(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "json" if variable == "LLMFAIR_FORMAT" else "1")
+    assert llmfair("listwise", "--nope").json["exit_code"] == 2
+    assert llmfair("listwise", "-d", "nope").json["exit_code"] == 2

@@ -1,0 +1,189 @@
+"""What `score` is given: run files and run folders, each with what its rankings are measured against."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmfair.datasets.base import attribute_of
+from llmfair.datasets.files import data_folder, read_attributes
+from llmfair.datasets.judgements import Judgements, of_dataset, of_files
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Groups, Judged
+from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
+from llmfair.rundir import RunDir
+from llmfair.settings import SCORE_FORMS, ScoreSettings
+from llmfair.trec import Problems, RunFile, read_run
+
+ENDINGS = re.compile(r"(\.(run|trec|txt))?(\.gz)?$")
+HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
+Watch = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Against:
+    """What rankings are measured against; `lists` are candidate lists, where there are any."""
+
+    judgements: Judgements
+    attribute: Attribute
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @cached_property
+    def sides(self) -> Mapping[str, Side]:
+        return self.judgements.sides(self.attribute)
+
+    @cached_property
+    def groups(self) -> Groups:
+        attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
+        return Groups(self.attribute.name, attributes, self.judgements.documents)
+
+    def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
+        """One query with the rankings of it. Without a candidate list, what was ranked is the list."""
+        doc_ids = self.lists.get(query_id)
+        if doc_ids is None:
+            # by id: in the order of the ranking, measures that ask for the candidates' order would flatter it
+            doc_ids = sorted({doc_id for ranking in rankings for doc_id in ranking.doc_ids})
+        documents = self.judgements.documents
+        return Judged(
+            Candidates(
+                Query(query_id, ""),
+                tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids),
+                self.judgements.qrels.get(query_id, {}),
+            ),
+            tuple(rankings),
+            self.sides,
+            groups=self.groups,
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """One RUN: the columns that name it, and its run files by variant."""
+
+    columns: Mapping[str, str]
+    variants: Mapping[str, Sequence[RunFile]]
+    against: Against
+
+
+def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iterator[Target]:
+    """One after the other, so that of many large files one is in memory. Raises UsageError."""
+    named = settings.dataset is not None or settings.qrels is not None
+    shared = _shared(settings) if named else None
+    for run in runs:
+        if run.is_dir() and named:
+            raise UsageError(
+                f"{run} is a folder and brings its own judgements.",
+                f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
+            )
+        if run.is_dir():
+            yield _folder(run, settings, watch)
+        elif shared is None:
+            raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
+        else:
+            yield _file(run, shared, watch)
+
+
+def _shared(settings: ScoreSettings) -> Against:
+    """The judgements that the settings name."""
+    if settings.dataset is not None:
+        judgements = of_dataset(settings.dataset)
+    else:
+        assert settings.qrels is not None and settings.groups is not None
+        judgements = of_files(settings.qrels, settings.groups, _declared(settings))
+    return Against(judgements, attribute_of(judgements, settings.attribute, settings.mixed))
+
+
+def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
+    """The attributes that are known by name: the user's, or those shipped."""
+    return read_attributes(settings.attributes or data_folder() / "attributes.toml")
+
+
+def _file(path: Path, against: Against, watch: Watch) -> Target:
+    """A run file; its tag is the model, its name without endings the variant."""
+    file = _read(path, watch)
+    columns = {
+        "run": str(path),
+        "dataset": against.judgements.name,
+        "attribute": against.attribute.name,
+        "model": file.tag,
+    }
+    return Target(columns, {ENDINGS.sub("", path.name) or path.name: [file]}, against)
+
+
+def _read(path: Path, watch: Watch) -> RunFile:
+    """A run file. Raises UsageError with file and line."""
+    watch(path)
+    problems = Problems()
+    file = read_run(path, problems)
+    problems.raise_any(HINT)
+    if not file.rankings:
+        raise UsageError(f"{path}: holds no ranked document.", HINT)
+    return file
+
+
+def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
+    """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
+    run = RunDir(path)
+    asked = run.read_manifest()["settings"]
+    results = run.read_results()
+    paths = sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem)
+    if not paths:
+        raise UsageError(f"{path} has no rankings.", "score measures the rankings of a listwise audit")
+    known = _declared(settings)
+    own = _attribute(asked["attribute"])
+    like = known.get(own.name)
+    if like is None or like != replace(own, backgrounds=like.backgrounds):
+        known[own.name] = own  # declared by the dataset, in a way of its own
+    judgements = of_files(path / "qrels.txt", path / "groups.tsv", known, undeclared=True)
+    lists = _lists(path / "candidates.jsonl")
+    listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
+    judgements = replace(judgements, documents={**listed, **judgements.documents})
+    attribute = attribute_of(judgements, settings.attribute or own.name, asked["mixed"])
+    columns = {
+        "run": path.resolve().name,
+        "dataset": results["dataset"],
+        "attribute": attribute.name,
+        "model": results["model"],
+    }
+    files = {file.stem: _read(file, watch) for file in paths}
+    return Target(columns, _variants(files), Against(judgements, attribute, lists))
+
+
+def _attribute(row: Mapping[str, Any]) -> Attribute:
+    """The attribute as a manifest has it."""
+    return Attribute(
+        row["name"],
+        protected=tuple(row["protected"]),
+        unprotected=tuple(row["unprotected"]),
+        other=tuple(row["other"]),
+        words={side: row["words"][side] for side in Side},
+    )
+
+
+def _lists(path: Path) -> dict[str, list[str]]:
+    """The lists that were asked about. Raises UsageError."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return {row["query_id"]: row["doc_ids"] for row in map(json.loads, file)}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error}", "the command that began the run completes it"
+        ) from None
+
+
+def _variants(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
+    """Named as in metrics.csv: an arm's orders and repeats together, then each by itself if there are several."""
+    arms: dict[str, dict[str, RunFile]] = {}
+    for stem, file in files.items():
+        arm = re.sub(r"\.o\d+\.r\d+$", "", stem)
+        arms.setdefault(arm, {})[stem if stem != arm else f"{arm}.o0.r0"] = file
+    variants = {arm: list(of_arm.values()) for arm, of_arm in arms.items()}
+    for of_arm in arms.values():
+        if len(of_arm) > 1:
+            variants |= {name: [file] for name, file in of_arm.items()}
+    return variants

@@ -1,0 +1,132 @@
+"""Fairness and utility of rankings that exist: TREC runs, or those of a run folder. No model is asked.
+
+A run is measured as it stands, in the order trec_eval reads it. A query of the qrels that it lacks counts 0 in
+the measures of trec_eval, a query without judgement only where no judgement is needed. A document that neither
+groups nor qrels name is unlisted: it keeps its rank, and is on no side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llmfair.audits.design import split_measures
+from llmfair.audits.runs import Against, Target, Watch, targets
+from llmfair.audits.summary import ALL, summarise, undefined_counts
+from llmfair.errors import RunConflict, UsageError
+from llmfair.metrics.base import Column, Measure, Value, measure_all, parse_measure
+from llmfair.rundir import COLUMNS, SCHEMA, RunDir, csv_text, json_text, tidy
+from llmfair.settings import ScoreSettings
+from llmfair.trec import RunFile, write_whole
+
+DEFAULT_MEASURES = "P@20,nDCG@20,ExpRatio"
+SHOWN_QUERIES = 5
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What was found: `results` as results.json has it, and its tidy rows in the order of COLUMNS."""
+
+    results: dict[str, Any]
+    rows: list[list[Any]]
+    per_query: list[list[Any]]
+
+
+def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda path: None) -> Scored:
+    """Measures TREC run files and run folders; `watch` is told of every file before it is read.
+
+    With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
+    malformed files (file and line), RunConflict when the output is the folder of another run.
+    """
+    measures = [parse_measure(text) for text in split_measures(settings.measures or DEFAULT_MEASURES)]
+    # map, since a loop would hold one large run while it reads the next
+    found = list(map(partial(_score_one, measures, settings.level), targets(runs, settings, watch)))
+    rows = [row for _, of_all, _ in found for row in of_all]
+    results = {
+        "schema": SCHEMA,
+        "status": "complete",
+        "task": "score",
+        "level": settings.level,
+        "measures": [str(measure) for measure in measures],
+        "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
+        "runs": [facts for facts, _, _ in found],
+        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+    }
+    scored = Scored(results, rows, [row for _, _, per_query in found for row in per_query])
+    if settings.output is not None:
+        _write(settings.output, scored)
+    return scored
+
+
+def _score_one(
+    measures: Sequence[Measure], level: float, target: Target
+) -> tuple[dict[str, Any], list[list[Any]], list[list[Any]]]:
+    """What results.json says of one RUN beside its rows, its rows of all queries, and those of each."""
+    columns = [
+        column
+        for variant, files in target.variants.items()
+        for column in _measured(measures, variant, files, target.against)
+    ]
+    facts = {
+        **target.columns,
+        "words": {side.value: word for side, word in target.against.attribute.words.items()},
+        "variants": {variant: _facts(files, target.against) for variant, files in target.variants.items()},
+        "undefined": undefined_counts(columns),
+    }
+    rows = summarise(columns, level)
+    return (
+        facts,
+        tidy([row for row in rows if row.query_id == ALL], target.columns),
+        tidy([row for row in rows if row.query_id != ALL], target.columns),
+    )
+
+
+def _measured(
+    measures: Sequence[Measure], variant: str, files: Sequence[RunFile], against: Against
+) -> list[Column]:
+    """Every measure of every query, one query at a time: a large run is never held as a whole."""
+    query_ids = {*against.judgements.qrels, *(query_id for file in files for query_id in file.rankings)}
+    values: dict[tuple[Measure, str], dict[str, Value]] = {}
+    for query_id in sorted(query_ids):
+        rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
+        for column in measure_all(measures, {variant: [against.judged(query_id, rankings)]}):
+            values.setdefault((column.measure, column.group), {}).update(column.values)
+    return [Column(measure, variant, group, of_it) for (measure, group), of_it in values.items()]
+
+
+def _facts(files: Sequence[RunFile], against: Against) -> dict[str, Any]:
+    """What has to be known to read the figures: sizes, ties, and where run and judgements do not meet."""
+    rankings = [ranking for file in files for ranking in file.rankings.values()]
+    ranked, judged = {ranking.query_id for ranking in rankings}, against.judgements.qrels.keys()
+    listed = against.judgements.documents
+    unlisted = [len(ranking.doc_ids) - sum(map(listed.__contains__, ranking.doc_ids)) for ranking in rankings]
+    tied = [count for file in files for count in file.tied.values()]
+    return {
+        "queries": len(ranked),
+        "documents": sum(len(ranking.doc_ids) for ranking in rankings),
+        "tied": {"documents": sum(tied), "queries": len(tied)},
+        "unlisted": {"documents": sum(unlisted), "queries": sum(count > 0 for count in unlisted)},
+        "unjudged": _counted(ranked - judged),
+        "not_ranked": _counted(judged - ranked),
+    }
+
+
+def _counted(query_ids: set[str]) -> dict[str, Any]:
+    return {"queries": len(query_ids), "first": sorted(query_ids)[:SHOWN_QUERIES]}
+
+
+def _write(path: Path, scored: Scored) -> None:
+    if RunDir(path).manifest.exists():
+        raise RunConflict(f"{path} is the folder of another run.", "choose another --output folder")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        write_whole(path / "metrics.csv", [csv_text(COLUMNS, scored.rows)])
+        write_whole(path / "per_query.csv", [csv_text(COLUMNS, scored.per_query)])
+        write_whole(path / "results.json", [json_text(scored.results)])
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}.", "choose another --output folder"
+        ) from None

@@ -1,0 +1,65 @@
+"""`llmfair score`: measures of runs that exist, on the command line."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llmfair.cli import console
+from llmfair.cli.options import Color, Config, Json, NoProgress, Quiet, Verbose
+from llmfair.settings import ScoreSettings
+
+TOLD_FROM = 10_000_000
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN", help="TREC run files (gzip too), or run folders.", show_default=False),
+]
+
+
+def score(
+    settings: ScoreSettings,
+    *,
+    ctx: typer.Context,
+    runs: Runs,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
+    color: Color = "auto",
+    config: Config = None,
+) -> None:
+    """Fairness and utility of existing TREC runs; no model is asked."""
+    from llmfair.audits.score import score as measure
+    from llmfair.report.score import score_table, score_warnings
+    from llmfair.report.tables import markdown, tidy_tsv
+    from llmfair.rundir import COLUMNS
+
+    style = "json" if as_json else settings.format
+    console.output = console.Output(quiet, verbose, not no_progress, color, style == "json")
+    scored = measure(runs, settings, _tell)
+    if style in ("json", "tsv") or settings.per_query:
+        for warning in score_warnings(scored.results):  # rows have no place for them
+            console.warn(warning)
+    rows = [*(scored.per_query if settings.per_query else ()), *scored.rows]
+    if style == "json":
+        named = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        console.print_json({**scored.results, "rows": named})
+    elif settings.per_query:
+        csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *rows])
+    elif style == "tsv":
+        print(tidy_tsv(scored.results), end="")
+    elif style == "md":
+        print(markdown(score_table(scored.results)), end="")
+    else:
+        console.print_table(score_table(scored.results))
+
+
+def _tell(path: Path) -> None:
+    """A large file takes seconds: say which one is being read."""
+    size = path.stat().st_size if path.is_file() else 0
+    if size >= TOLD_FROM and console.output.progress:
+        console.say(f"Reading {path}, {size / 1e6:,.0f} MB")

@@ -1,0 +1,83 @@
+"""Measured runs in a table and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llmfair.report.tables import (
+    EXPOSURE_WORDS,
+    Table,
+    cell,
+    count,
+    few_queries,
+    headings,
+    reasons,
+    sentence,
+)
+
+
+def score_table(results: Mapping[str, Any]) -> Table:
+    """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure."""
+    cells = {
+        (row["run"], row["variant"], row["measure"]): row for row in results["rows"] if row["group"] == ""
+    }
+    measures = [measure for measure in results["measures"] if any(key[2] == measure for key in cells)]
+    header = ("run", *headings(measures, results), "")
+    rows, notes = [], [EXPOSURE_WORDS] if "ExpRatio" in measures else []
+    for run, variant, name in _named(results):
+        of_it = {measure: cells.get((run["run"], variant, measure)) for measure in measures}
+        said = sentence(variant, {("ExpRatio", variant): of_it.get("ExpRatio") or {}})
+        rows.append((name, *map(cell, of_it.values()), said))
+    notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
+    queries = max(run["variants"][variant]["queries"] for run, variant, _ in _named(results))
+    notes += [*score_warnings(results), *few_queries(queries)]
+    attributes = {
+        f"{run['attribute']} (protected: {run['words']['protected']})": None for run in results["runs"]
+    }
+    datasets = {run["dataset"]: None for run in results["runs"]}
+    title = " · ".join(
+        ["Score", *datasets, *attributes, count(queries, "query", "queries"), count(len(rows), "ranking")]
+    )
+    return Table(title, header, tuple(rows), tuple(notes))
+
+
+def _named(results: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str, str]]:
+    """Every run and variant of it, with what tells it from the others."""
+    variants = [(run, variant) for run in results["runs"] for variant in run["variants"]]
+    distinct = len({variant for _, variant in variants}) == len(variants)
+    return [(run, variant, variant if distinct else f"{run['run']} {variant}") for run, variant in variants]
+
+
+def score_warnings(results: Mapping[str, Any]) -> list[str]:
+    """Where runs and judgements do not meet, counted; and where a measure has no value."""
+    return [
+        f"{name}: {warning}" for run, variant, name in _named(results) for warning in _warnings(run, variant)
+    ]
+
+
+def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
+    facts = run["variants"][variant]
+    notes = []
+    for what, meaning in (
+        ("tied", "tied in score, ordered by doc_id as trec_eval does"),
+        ("unlisted", "in neither groups nor qrels: rank kept, no side, not relevant"),
+    ):
+        if facts[what]["documents"]:
+            notes.append(
+                f"{count(facts[what]['documents'], 'document')} in "
+                f"{count(facts[what]['queries'], 'query', 'queries')} {meaning}"
+            )
+    for what, meaning in (
+        ("unjudged", "of the run without judgement, left out of utility"),
+        ("not_ranked", "of the qrels not in the run: 0 in the measures of trec_eval"),
+    ):
+        if facts[what]["queries"]:
+            first = ", ".join(facts[what]["first"]) + ", …" * (
+                facts[what]["queries"] > len(facts[what]["first"])
+            )
+            notes.append(f"{count(facts[what]['queries'], 'query', 'queries')} {meaning} ({first})")
+    for measure, variants in run["undefined"].items():
+        if variant in variants:
+            notes.append(f"{measure} undefined: {reasons(variants[variant])}")
+    return notes

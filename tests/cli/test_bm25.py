@@ -1,0 +1,185 @@
+"""`--model bm25` and `--initial bm25`: no questions, no windows, and what shared words can tell on real lists."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from llmfair.audits.design import make_design
+from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.summary import reach
+from llmfair.metrics.base import Judged, parse_measure
+from llmfair.settings import ListwiseSettings
+from tests.cli.command import llmfair, only_run
+from tests.folders import write
+from tests.joined import write_joined
+from tests.shared import realdata
+
+
+def test_the_table_speaks_of_nothing_that_was_not_asked() -> None:
+    found = llmfair("listwise", "-m", "bm25")
+    assert found.code == 0, found.err
+    title, *rest = found.out.splitlines()
+    assert title == "Listwise · sample · gender (protected: female) · bm25 · 8 queries × 40 · no model asked"
+    assert [line.split("  ")[0].strip() for line in rest if line.startswith((" neutral", " input"))] == [
+        "neutral", "input order",
+    ]  # fmt: skip
+    for word in ("window", "unreadable", "repaired", "pass", "male ", "neutral again"):
+        assert word not in "\n".join(rest)
+    assert "a ranker that always puts one side first reads 0.58 … 1.74 on these lists" in found.out
+
+
+def test_the_run_folder() -> None:
+    first = llmfair("listwise", "-m", "bm25", "--json")
+    assert first.code == 0, first.err
+    run = only_run()
+    assert run.name.startswith("listwise-sample-gender-bm25-")
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["settings"]["identity"].startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
+    assert (manifest["status"], manifest["calls"], manifest["model"]) == ("complete", 0, "bm25")
+    assert (
+        first.json["design"] | {"orders": 1, "repeats": 1, "calls": 0, "window": None} == first.json["design"]
+    )
+    assert [path.name for path in (run / "rankings").iterdir()] == ["neutral.run"]
+    scores = [line.split("\t") for line in (run / "scores.tsv").read_text("utf-8").splitlines()]
+    ranks = [line.split() for line in (run / "rankings" / "neutral.run").read_text("utf-8").splitlines()]
+    assert [(row[0], row[1]) for row in scores] == [(row[0], row[2]) for row in ranks] and len(ranks) == 320
+    assert [int(row[4]) for row in ranks] == list(range(40, 0, -1)) * 8
+    for query_id in {row[0] for row in scores}:
+        own = [float(row[2]) for row in scores if row[0] == query_id]
+        assert own == sorted(own, reverse=True)
+
+    before = {
+        path: path.read_bytes() for path in run.glob("*.*") if path.name not in ("manifest.json", ".lock")
+    }
+    assert llmfair("listwise", "-m", "bm25", "--json").out == first.out
+    assert before == {path: path.read_bytes() for path in before}
+    assert llmfair("runs", "check", run).code == llmfair("runs", "show", run).code == 0
+
+
+def test_the_reach_is_that_of_all_orders() -> None:
+    settings = ListwiseSettings.make(dataset="sample", attribute="location")
+    found = audit_listwise(settings, "bm25").results["reach"]
+    design = make_design(settings, "bm25")
+    judged = [Judged(design.dataset.candidates(query), (), design.sides) for query in design.queries]
+    low, high = reach(parse_measure("ExpRatio"), judged) or (0, 0)
+    assert found == {
+        "ExpRatio": {"low": pytest.approx(low, rel=1e-12), "high": pytest.approx(high, rel=1e-12)},
+        "P@20": {"high": 1.0},
+    }
+
+
+def test_what_it_cannot_honour_is_refused() -> None:
+    found = llmfair("listwise", "-m", "bm25", "--variants", "neutral,female")
+    assert found.code == 2 and "bm25 reads no prompt" in found.err
+    assert llmfair("listwise", "-m", "bm25", "--variants", "neutral", "-q").code == 0
+    found = llmfair("listwise", "-m", "bm52")
+    assert found.code == 2 and "Did you mean 'bm25'?" in found.err
+
+
+def test_beside_a_model_each_is_asked_in_its_own_way() -> None:
+    found = llmfair("listwise", "-n", "2", "--orders", "2", "-m", "bm25", "-m", "fake:oracle", "--json").json
+    assert [(run["model"], run["design"]["orders"]) for run in found["runs"]] == [
+        ("bm25", 1),
+        ("fake:oracle", 2),
+    ]
+    planned = llmfair("listwise", "-n", "2", "-m", "bm25", "-m", "fake:oracle", "--dry-run", "--json").json
+    assert planned["calls"] == llmfair("listwise", "-n", "2", "--dry-run", "--json").json["calls"] > 0
+    alone = llmfair("listwise", "-m", "bm25", "--dry-run").out
+    assert alone == "8 queries × 40 candidates × 1 order · no model is asked\nNothing was ranked.\n"
+    assert not list(Path("runs").glob("*dry*"))
+
+
+def test_as_the_first_stage() -> None:
+    refused = llmfair("listwise", "--initial", "bm25")
+    assert refused.code == 2 and "--initial bm25 is one order, but --orders is 3" in refused.err
+    assert "add --orders 1" in refused.err
+    model = ("-m", "fake:random,noise=0,malformed=0")  # changes nothing
+    assert llmfair("listwise", *model, "--initial", "bm25", "--orders", "1", "-o", "staged").code == 0
+    assert llmfair("listwise", "-m", "bm25", "-o", "alone").code == 0
+    staged, alone = (Path(name, "rankings", "neutral.run").read_text() for name in ("staged", "alone"))
+    assert staged == alone
+    manifest = json.loads(Path("staged/manifest.json").read_text())
+    assert manifest["settings"]["first_stage"].startswith("bm25 k1=1.2")
+    assert llmfair("runs", "check", "staged").code == 0
+
+
+def test_doctor_lists_it() -> None:
+    assert "rankers that ask no model: bm25" in llmfair("doctor").out
+    assert llmfair("doctor", "--json").json["rankers"] == ["bm25"]
+
+
+def test_an_index_that_cannot_be_kept_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("file").touch()
+    monkeypatch.setenv("LLMFAIR_CACHE_DIR", "file")
+    found = llmfair("listwise", "-m", "bm25")
+    assert found.code == 2 and "cannot be made" in found.err and "LLMFAIR_CACHE_DIR" in found.err
+
+
+def ndcg(run: str, variant: str = "neutral") -> dict[str, float]:
+    with Path(run, "per_query.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["measure"] == "nDCG@20"]
+    return {row["query_id"]: float(row["value"]) for row in rows if row["variant"] == variant}
+
+
+def paired(one: dict[str, float], other: dict[str, float]) -> tuple[float, float, float]:
+    """The mean difference over queries with its 95 % t interval."""
+    assert one.keys() == other.keys()
+    differences = np.array([one[query_id] - other[query_id] for query_id in one])
+    n = len(differences)
+    half = float(stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
+    mean = float(differences.mean())
+    return mean, mean - half, mean + half
+
+
+def bm25_against_random(dataset: str | Path) -> tuple[float, float, float]:
+    shared = ("-d", str(dataset), "--measures", "nDCG@20", "-q")
+    assert llmfair("listwise", "-m", "bm25", "-o", "bm25", *shared).code == 0
+    random = ("-m", "fake:random", "--variants", "neutral", "--no-control", "-o", "random")
+    assert llmfair("listwise", *random, *shared).code == 0
+    return paired(ndcg("bm25"), ndcg("random"))
+
+
+def test_on_the_sample_names_of_topics_say_little() -> None:
+    """Three of eight names share a word with any candidate: what BM25 moves is relevant, but there is little of it.
+
+    Against a random order the mean gain in nDCG@20 is 0.04 and its 95 % interval over the eight queries
+    [-0.01, 0.10] (mean of 200 orders), so a single run may show anything: the run's own input order is compared.
+    """
+    assert llmfair("listwise", "-m", "bm25", "-o", "bm25", "-q").code == 0
+    ranked, given = ndcg("bm25"), ndcg("bm25", "input")
+    gains = {query_id: ranked[query_id] - given[query_id] for query_id in ranked}
+    assert {query_id for query_id, gain in gains.items() if gain > 0} == {"physics", "music", "film"}
+    assert min(gains.values()) == 0
+    qrels = {
+        tuple(line.split()[::2]): line.split()[3] for line in Path("bm25/qrels.txt").read_text().splitlines()
+    }
+    rows = [line.split("\t") for line in Path("bm25/scores.tsv").read_text("utf-8").splitlines()]
+    matched = [qrels[query_id, doc_id] for query_id, doc_id, score in rows if float(score) > 0]
+    assert matched == ["1"] * 8
+
+
+def test_on_real_titles_names_of_topics_say_nothing() -> None:
+    """One of the 22 names (Islam) shares a word with a title of its list, so BM25 is the order it was given."""
+    write_joined(Path("joined"))
+    assert llmfair("listwise", "-d", "joined", "-m", "bm25", "-o", "bm25", "-q").code == 0
+    mean, low, high = paired(ndcg("bm25"), ndcg("bm25", "input"))
+    assert abs(mean) < 0.01 and low <= 0 <= high
+    rows = [line.split("\t") for line in Path("bm25/scores.tsv").read_text("utf-8").splitlines()]
+    assert {query_id for query_id, _, score in rows if float(score) > 0} == {"1343"}
+
+
+def test_on_real_titles_keywords_of_topics_beat_random() -> None:
+    """TREC's topics have keywords; they were taken from relevant articles, so this is easier than a user's query."""
+    write_joined(Path("joined"))
+    topics = realdata("trec_fair_2022") / "topics.jsonl"
+    known = {str(t["id"]): t for t in map(json.loads, topics.read_text("utf-8").splitlines())}
+    names = [line.split("\t")[0] for line in Path("joined/queries.tsv").read_text("utf-8").splitlines()]
+    write(Path("joined/queries.tsv"), (f"{name}\t{' '.join(known[name]['keywords'])}" for name in names))
+    mean, low, _ = bm25_against_random("joined")
+    assert mean > 0.05 and low > 0

@@ -1,0 +1,265 @@
+"""What stands behind a number: counts of bad answers, replays that notice any change, what names a run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.answers import answer_counts
+from llmfair.rankers.answers import AnswerClass
+from llmfair.rankers.listwise import Ranked, WindowAnswer
+from llmfair.records import Ranking, Side
+from tests.cli.command import llmfair, only_run, process
+from tests.folders import balanced, write, write_folder
+from tests.servers import Reply, Server, faulty, rank
+
+SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1")
+
+
+def window(shown: tuple[str, ...], omitted: tuple[str, ...], **changed: Any) -> WindowAnswer:
+    known: dict[str, Any] = {
+        "pass_number": 1, "start": 0, "end": len(shown), "place": "head", "answer_class": AnswerClass.MISSING,
+        "repaired": True, "unreadable": False, "identity": False, "readers_differ": False, "shown": shown,
+        "omitted": omitted, "draw": 0,
+    }  # fmt: skip
+    return WindowAnswer(**(known | changed))
+
+
+def test_omissions_are_compared_with_the_share_shown() -> None:
+    sides = {**{f"f{i}": Side.PROTECTED for i in range(2)}, **{f"m{i}": Side.UNPROTECTED for i in range(6)}}
+    shown = tuple(sides)
+    ranked = Ranked(Ranking("q", shown), (window(shown, ("f0", "f1", "m0", "m1")), window(shown, ("m0",))))
+    counts = answer_counts([("neutral", ranked)], sides)["neutral"]
+    assert counts["omitted"] == {"items": 5, "protected": 2, "protected_expected": 5 * 2 / 8}
+    assert (counts["windows"], counts["repaired"], counts["unreadable"]) == (2, 2, 0)
+
+
+def test_answers_that_were_replaced_are_counted_and_said() -> None:
+    with Server(faulty(rank, rate_malformed=0.3)) as server:
+        found = llmfair(
+            *SMALL, "-m", "openai:x", "--base-url", server.base_url, "--on-bad-answer", "retry:2", "--json"
+        )
+        arms = found.json["answers"].values()
+        again = sum(sum(arm["asked_again"].values()) for arm in arms)
+        assert again == len(server.requests) - sum(arm["windows"] for arm in arms) > 10
+    table = llmfair(
+        "listwise", "-m", "fake:biased,malformed=0.3", "--on-bad-answer", "retry:3", "--max-invalid", "1"
+    )
+    assert "bad answers asked again:" in table.out
+
+
+def test_repaired_answers_are_no_reason_for_the_gate() -> None:
+    half = Server(lambda body, attempt: Reply(str(rank(body, attempt).text)[:90]))
+    with half as server:
+        found = llmfair(*SMALL, "-m", "openai:x", "--base-url", server.base_url)
+    assert found.code == 0, found.err
+    assert "repaired: 100.0 %" in found.out and "the model hardly ranks" in found.out
+
+
+def test_a_model_that_says_nothing_is_not_given_the_input_s_number_in_words() -> None:
+    with Server(lambda body, attempt: Reply(None)) as server:
+        found = llmfair(*SMALL, "-m", "openai:x", "--base-url", server.base_url)
+    assert found.code == 4
+    assert "no readable answer: the input order" in found.out and "% less exposure" not in found.out
+
+
+def test_an_incomplete_run_shows_what_it_has_and_how_little() -> None:
+    found = llmfair("listwise", "-n", "6", "-m", "fake:biased,malformed=0.05", "--on-bad-answer", "fail")
+    assert found.code == 3
+    assert " of 18 chains" in found.out and "ExpRatio" in found.out
+    assert "UnreadableAnswer" in found.out and "retry:N" in found.err
+    assert "Stopped at" in found.err
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.csv", "results.json", "per_query.csv", "rankings/female.run", "qrels.txt"]
+)
+def test_check_notices_a_changed_or_missing_file(name: str) -> None:
+    assert llmfair(*SMALL).code == 0
+    path = only_run() / name
+    content = path.read_text()
+    path.write_text(content.replace("1", "2", 1))
+    changed = llmfair("runs", "check", only_run())
+    assert changed.code == 1 and f"{name} does not follow from the journal's answers" in changed.out
+    path.unlink()
+    assert f"{name} is missing" in llmfair("runs", "check", only_run()).out
+
+
+def test_check_of_a_run_that_is_not_through_is_one_line() -> None:
+    assert llmfair(*SMALL, "--max-calls", "9").code == 3
+    found = llmfair("runs", "check", only_run())
+    assert found.code == 3 and "is incomplete" in found.err and found.out == ""
+
+
+def test_a_lost_journal_is_not_paid_for_again_in_silence() -> None:
+    assert llmfair(*SMALL).code == 0
+    (only_run() / "journal.jsonl").unlink()
+    found = llmfair(*SMALL)
+    assert found.code == 1 and "fewer than were given" in found.err
+    assert llmfair(*SMALL, "--fresh").code == 0
+
+
+def test_damaged_and_interrupted_runs_are_listed() -> None:
+    assert llmfair(*SMALL).code == 0
+    (only_run() / "manifest.json").write_text("")
+    assert [row["status"] for row in llmfair("runs", "list", "--json").json["runs"]] == ["damaged"]
+
+
+def test_the_manifest_keeps_when_and_how_answers_were_given() -> None:
+    assert llmfair(*SMALL, "--max-calls", "5").code == 3
+    assert llmfair(*SMALL).code == llmfair(*SMALL, "--measures", "P@5").code == 0
+    manifest = json.loads((only_run() / "manifest.json").read_text())
+    assert [invocation["calls"] for invocation in manifest["invocations"]] == [5, 31, 0]
+
+
+def test_the_same_lists_however_named_are_the_same_run(tmp_path: Path) -> None:
+    write_folder(tmp_path / "mine", balanced(3, 6, 6))
+    for name in ("mine", "mine/", "./mine", tmp_path / "mine"):
+        assert llmfair("listwise", "-d", name, "--orders", "1").code == 0
+    for more in (("-n", "3"), ("-n", "99"), ("--queries", "q2,q1,q0"), ("--variants", "neutral,male,female")):
+        assert llmfair("listwise", "-d", "mine", "--orders", "1", *more).code == 0
+    assert json.loads((only_run() / "manifest.json").read_text())["calls"] == 0
+
+
+def test_other_sides_are_another_run() -> None:
+    folder = write_folder(Path("mine"), balanced(3, 6, 6))
+    assert llmfair("listwise", "-d", folder, "--orders", "1").code == 0
+    (folder / "attributes.toml").write_text(
+        '[gender]\nprotected = ["male"]\nunprotected = ["female"]\nwords = { protected = "male", unprotected = "female" }\n'
+    )
+    assert llmfair("listwise", "-d", folder, "--orders", "1").code == 0
+    assert len(list(Path("runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize("word", ["control", "input", "neutral", "female", "a/b", ""])
+def test_words_that_would_name_another_arm_are_refused(word: str) -> None:
+    folder = write_folder(Path("mine"), balanced(1, 2, 2))
+    (folder / "attributes.toml").write_text(
+        f'[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = {{ protected = "female", unprotected = "{word}" }}\n'
+    )
+    found = llmfair("listwise", "-d", folder)
+    assert found.code == 2 and "gender.words: need two different words" in found.err
+
+
+def test_a_query_called_all_is_refused() -> None:
+    folder = write_folder(Path("mine"), {"all": [("a", "female", 1), ("b", "male", 0)]})
+    found = llmfair("listwise", "-d", folder)
+    assert found.code == 2 and "queries.tsv:1: query_id: 'all' stands for all queries" in found.err
+
+
+def test_namesakes_on_different_sides_do_not_depend_on_who_is_asked_first() -> None:
+    lists = balanced(3, 8, 8)
+    titles = {f"q{q}{s}{i}": f"Name {i % 2}" for q in range(3) for s in "fm" for i in range(8)}
+    folder = write_folder(Path("mine"), lists, titles)
+    found = [
+        llmfair(
+            "listwise", "-d", folder, "--window", "6", "--step", "3", "-m", "fake:biased,latency=0.001",
+            "-j", workers, "--runs-dir", workers, "--format", "tsv", "--max-invalid", "1",
+        ).out
+        for workers in ("1", "32")
+    ]  # fmt: skip
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("order", "expected"), [("5", "identity"), ("-5", "reverse")])
+def test_a_simulated_position_preference_has_its_sign(order: str, expected: str) -> None:
+    model = f"fake:random,noise=0,malformed=0,order={order}"
+    assert (
+        llmfair(*SMALL, "--window", "40", "--step", "40", "-m", model, "--variants", "neutral", "-q").code
+        == 0
+    )
+    ranked = [
+        line.split()[2] for line in (only_run() / "rankings" / "neutral.run").read_text().splitlines()[:40]
+    ]
+    first = next(
+        json.loads(line)
+        for line in (only_run() / "journal.jsonl").read_text().splitlines()[1:]
+        if json.loads(line)["about"]["doc_ids"][0] in (ranked[0], ranked[-1])
+    )["about"]["doc_ids"]
+    assert ranked == (first if expected == "identity" else first[::-1])
+
+
+def test_a_wider_level_is_a_wider_interval() -> None:
+    narrow, wide = (
+        next(
+            r
+            for r in llmfair("listwise", "--level", level, "--json").json["rows"]
+            if r["measure"] == "ExpRatio"
+        )
+        for level in ("0.5", "0.99")
+    )
+    assert narrow["value"] == wide["value"]
+    assert narrow["high"] - narrow["low"] < (wide["high"] - wide["low"]) / 2
+
+
+def test_the_reach_of_precision_speaks_of_judged_queries_only() -> None:
+    folder = write_folder(
+        Path("mine"), {"a": [(f"d{i}", "female" if i % 2 else "male", int(i < 4)) for i in range(8)]}
+    )
+    write(folder / "queries.tsv", ["a\tA", "b\tB"])
+    write(folder / "candidates.run", [f"{q} Q0 d{i} {i + 1} {8 - i} x" for q in "ab" for i in range(8)])
+    found = llmfair("listwise", "-d", folder, "--orders", "1", "-m", "fake:oracle,malformed=0", "--json").json
+    value = next(r["value"] for r in found["rows"] if (r["measure"], r["variant"]) == ("P@20", "neutral"))
+    assert found["reach"]["P@20"]["high"] == pytest.approx(value) == pytest.approx(4 / 20)
+
+
+def test_of_a_given_order_no_reach_is_claimed() -> None:
+    found = llmfair(*SMALL, "--initial", "given")
+    assert found.code == 0 and "reads 0." not in found.out and "the figures inherit it" in found.out
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        ("--temperature", "nan"), ("--temperature", "inf"), ("--timeout", "nan"), ("--max-wait", "nan"),
+        ("--max-wait", "-5s"), ("--repeats", "50"), ("-m", "fake:biased,noise=nan"), ("-m", "fake:biased,listwise=inf"),
+        ("-m", "fake:biased,malformed=7"), ("-m", "fake:biased,latency=-1"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_none(flag: tuple[str, str]) -> None:
+    found = llmfair(*SMALL, *flag)
+    assert found.code == 2 and found.err.startswith("Error: ") and not Path("runs").exists()
+
+
+def test_a_title_that_no_encoding_can_write() -> None:
+    folder = write_folder(Path("mine"), balanced(1, 3, 3))
+    text = (folder / "docs.jsonl").read_text().replace("Title q0f0", "lone \\ud800 surrogate")
+    (folder / "docs.jsonl").write_text(text)
+    with Server(lambda body, attempt: Reply(f"\x1b[31m {rank(body, attempt).text} \ud800")) as server:
+        for _ in range(2):
+            found = llmfair(
+                "listwise", "-d", folder, "-m", "openai:x", "--base-url", server.base_url, "--orders", "1"
+            )
+            assert found.code == 0, found.err
+    assert llmfair("runs", "check", only_run()).code == 0
+    shown = process("runs", "show", only_run(), "--answers")
+    out, err = shown.communicate()
+    assert shown.returncode == 0, err
+    assert "\\x1b[31m" in out and "\x1b" not in out
+
+
+def test_a_stop_before_the_first_question_has_its_code(tmp_path: Path) -> None:
+    running = process("listwise", "-m", "fake:biased,latency=0.5")
+    time.sleep(0.15)
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode in (143, -signal.SIGTERM)
+    assert "Traceback" not in err
+
+
+def test_the_dry_run_knows_what_is_answered_and_shows_the_first_prompt() -> None:
+    arguments = ("-n", "2", "--preset", "paper", "--seed", "3")
+    assert llmfair("listwise", *arguments, "--max-calls", "20").code == 3
+    planned = llmfair("listwise", *arguments, "--dry-run")
+    assert "20 answers of them in runs/listwise-sample" in planned.out
+    line = next(line for line in planned.out.splitlines() if "first prompt" in line)
+    rendered = llmfair(*line.split("llmfair ")[1].split(), "--json").json["messages"]
+    journal = (only_run() / "journal.jsonl").read_text().splitlines()[1:]
+    assert [[m["role"], m["content"]] for m in rendered] in [json.loads(row)["chat"] for row in journal] or (
+        len(rendered) == 2 * 5 + 4
+    )

@@ -1,0 +1,190 @@
+"""`llmfair score`: what it prints and writes, and one sentence with a place for every malformed file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import llmfair, only_run
+
+SCORE = ("score", "my.run", "--qrels", "qrels.txt", "--groups", "groups.tsv")
+RUN = "".join(f"q{q} Q0 {side}{q} {rank} {score} mine\n" for q in range(6) for rank, score, side in ((1, 2, "f"), (2, 1, "m")))  # fmt: skip
+QRELS = "".join(f"q{q} 0 {'fm'[q % 2]}{q} 1\n" for q in range(6))
+GROUPS = "".join(f"{side}{q}\tgender\t{group}\n" for q in range(6) for side, group in (("f", "female"), ("m", "male")))  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def files() -> None:
+    Path("my.run").write_text(RUN)
+    Path("qrels.txt").write_text(QRELS)
+    Path("groups.tsv").write_text(GROUPS)
+
+
+def test_the_table() -> None:
+    found = llmfair(*SCORE, "--measures", "P@1,ExpRatio")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.splitlines()[0] == (
+        "Score · qrels.txt · gender (protected: female) · 6 queries · 1 ranking"
+    )
+    assert " my   0.500 [-0.075, 1.075]  1.585 [1.585, 1.585]  58 % more exposure" in found.out
+    assert "only 6 queries: read the intervals with care" in found.out
+    assert "fair" not in found.out.replace("llmfair", "")
+
+
+def test_what_does_not_meet_is_counted_below_the_table_or_warned_about() -> None:
+    Path("my.run").write_text(
+        RUN.replace("q0 Q0 m0 2 1", "q0 Q0 m0 2 2").replace("q5", "q9").replace("m1", "zz")
+    )
+    notes = [
+        "my: 2 documents in 1 query tied in score, ordered by doc_id as trec_eval does",
+        "my: 1 document in 1 query in neither groups nor qrels: rank kept, no side, not relevant",
+        "my: 1 query of the run without judgement, left out of utility (q9)",
+        "my: 1 query of the qrels not in the run: 0 in the measures of trec_eval (q5)",
+        "my: nDCG@20 undefined: no_relevant in 1 query",
+        "my: ExpRatio undefined: no_unprotected in 1 query, not_ranked in 1 query",
+    ]
+    Path("qrels.txt").write_text(QRELS.replace("m1", "f1"))
+    table = llmfair(*SCORE, "--measures", "nDCG@20,ExpRatio")
+    assert (table.code, table.err) == (0, "")
+    assert [line.strip() for line in table.out.splitlines()][-7:] == [
+        *notes,
+        "only 6 queries: read the intervals with care",
+    ]
+    for form in ("--json", "--per-query", "--format=tsv"):
+        warned = llmfair(*SCORE, "--measures", "nDCG@20,ExpRatio", form)
+        assert warned.code == 0
+        assert warned.err.splitlines() == [f"Warning: {note}" for note in notes]
+        assert "Warning" not in warned.out
+
+
+def test_per_query_rows_then_those_of_all() -> None:
+    found = llmfair(*SCORE, "--measures", "P@1,ExpRatio", "--per-query")
+    rows = list(csv.DictReader(found.out.splitlines(), delimiter="\t"))
+    assert [row["query_id"] for row in rows] == [f"q{q}" for q in range(6) for _ in range(2)] + ["all"] * 2
+    assert {row["run"] for row in rows} == {"my.run"} and {row["model"] for row in rows} == {"mine"}
+    assert [float(row["value"]) for row in rows if row["measure"] == "P@1"] == [1, 0, 1, 0, 1, 0, 0.5]
+    document = llmfair(*SCORE, "--measures", "P@1,ExpRatio", "--per-query", "--json").json
+    assert [row["query_id"] for row in document["rows"]] == [row["query_id"] for row in rows]
+    assert [repr(row["value"]) for row in document["rows"]] == [row["value"] for row in rows]
+
+
+def test_json_is_results_json_and_the_files_hold_its_rows() -> None:
+    found = llmfair(*SCORE, "-o", "out", "--json")
+    document = json.loads(Path("out/results.json").read_text())
+    assert found.json == document
+    assert (document["schema"], document["status"], document["task"]) == (1, "complete", "score")
+    assert document["measures"] == ["P@20", "nDCG@20", "ExpRatio"]
+    with Path("out/metrics.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == list(document["rows"][0])
+    assert [row[8] for row in rows] == [repr(row["value"]) for row in document["rows"]]
+    assert len(Path("out/per_query.csv").read_text().splitlines()) == 1 + 6 * 3
+
+
+def test_tsv_and_markdown() -> None:
+    tsv = llmfair(*SCORE, "--measures", "ExpRatio", "--format", "tsv").out.splitlines()
+    assert len(tsv) == 2 and tsv[1].startswith("my.run\tmy\tExpRatio\t\t1.58496")
+    assert "| my | 1.585 [" in llmfair(*SCORE, "--measures", "ExpRatio", "--format", "md").out
+
+
+def test_runs_of_equal_name_are_told_apart() -> None:
+    Path("b").mkdir()
+    Path("b/my.run.gz").write_bytes(gzip.compress(RUN.encode()))
+    found = llmfair("score", "b/my.run.gz", *SCORE[1:], "--measures", "P@1")
+    assert [line.split("  ")[0].strip() for line in found.out.splitlines()[2:5]] == [
+        "run",
+        "b/my.run.gz my",
+        "my.run my",
+    ]
+
+
+def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
+    assert llmfair("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--variants", "neutral").code == 0
+    folder = only_run()
+    of_dataset = llmfair("score", folder / "rankings" / "neutral.run", "-d", "sample", "--per-query")
+    of_folder = llmfair("score", folder, "--per-query")
+    of_files = llmfair(
+        "score", folder / "rankings" / "neutral.run", "--qrels", folder / "qrels.txt", "--groups", folder / "groups.tsv",
+        "--per-query",
+    )  # fmt: skip
+    dataset, own, files = (
+        {
+            (row["query_id"], row["measure"]): float(row["value"])
+            for row in csv.DictReader(found.out.splitlines(), delimiter="\t")
+            if row["query_id"] != "all" and row["value"]
+        }
+        for found in (of_dataset, of_folder, of_files)
+    )
+    assert len(own) == 15 and files == pytest.approx(own, rel=1e-12)
+    assert {key: dataset[key] for key in own} == files
+    assert "3 queries of the qrels not in the run: 0 in the measures of trec_eval" in of_dataset.err
+
+
+def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.cli.score.TOLD_FROM", 100)
+    assert llmfair(*SCORE).err == "Reading my.run, 0 MB\n"
+    assert llmfair(*SCORE, "--no-progress").err == llmfair(*SCORE, "-q").err == ""
+
+
+BROKEN: list[tuple[str, str, bytes, str]] = [
+    ("columns", "my.run", b"q1 Q0 f1 1 2\n", "my.run:1: expected 6 columns separated by white space, found 5"),
+    ("rank", "my.run", b"q1 Q0 f1 one 2 t\n", "my.run:1: rank: 'one' is not a finite number"),
+    ("score", "my.run", b"q1 Q0 f1 1 two t\n", "my.run:1: score: 'two' is not a finite number"),
+    ("NaN", "my.run", b"q1 Q0 f1 1 NaN t\n", "my.run:1: score: 'NaN' is not a finite number"),
+    ("infinity", "my.run", b"q1 Q0 f1 1 inf t\n", "my.run:1: score: 'inf' is not a finite number"),
+    ("duplicate", "my.run", b"q1 Q0 f1 1 2 t\nq1 Q0 f1 2 1 t\n", "my.run:2: doc_id: 'f1' was already ranked in query 'q1'"),
+    ("not UTF-8", "my.run", b"q1 Q0 f1 1 2 t\nq1 Q0 \xe9 2 1 t\n", "my.run:2: not UTF-8 (byte 7 of the line)"),
+    ("UTF-16", "my.run", RUN.encode("utf-16"), "my.run:1: not UTF-8"),
+    ("empty run", "my.run", b"", "my.run: is empty"),
+    ("blank run", "my.run", b"\n \n", "my.run: holds no ranked document."),
+    ("cut gzip", "my.run", gzip.compress(RUN.encode())[:-12], "the gzip file is damaged or cut off here"),
+    ("not a run", "my.run", b"<html>\n" * 7, "and 2 more"),
+    ("qrels", "qrels.txt", b"q1 0 f1 yes\n", "qrels.txt:1: relevance: 'yes' is not an integer"),
+    ("empty qrels", "qrels.txt", b"", "qrels.txt: is empty"),
+    ("groups", "groups.tsv", b"f1 gender female\n", "groups.tsv:1: expected 3 columns separated by a tab, found 1 (spaces are not tabs)"),
+    ("group", "groups.tsv", b"f1\tgender\tfemal\n", "groups.tsv:1: group: 'femal' is not a group of gender; did you mean 'female'?"),
+    ("attribute", "groups.tsv", b"f1\tgendre\tfemale\n", "groups.tsv:1: attribute: 'gendre' is not declared; did you mean 'gender'?"),
+    ("one side", "groups.tsv", b"f1\tgender\tfemale\n", "no document is on the unprotected side of gender."),
+    ("nobody known", "groups.tsv", b"f1\tgender\t@UNKNOWN\n", "has no attribute: no document has a group."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "content", "message"), [c[1:] for c in BROKEN], ids=[c[0] for c in BROKEN])
+def test_a_malformed_file_is_named_with_its_line(file: str, content: bytes, message: str) -> None:
+    Path(file).write_bytes(content)
+    refused(SCORE, message)
+
+
+USAGE: list[tuple[str, tuple[str, ...], str]] = [
+    ("no judgements", ("score", "my.run"), "my.run: what is relevant, and who is in which group?"),
+    ("no groups", SCORE[:4], "--qrels and --groups go together."),
+    ("two sources", (*SCORE, "-d", "sample"), "--dataset and --qrels both say what is relevant."),
+    ("no lists", ("score", "my.run", "-d", "trec-fair/2022/gender"), "has no qrels of its own: lists are drawn from it."),
+    ("dataset's attributes", ("score", "my.run", "-d", "sample", "--attributes", "x"), "a dataset has its own"),
+    ("absent run", ("score", "no.run", *SCORE[2:]), "no.run: cannot be read: No such file or directory"),
+    ("absent qrels", ("score", "my.run", "--qrels", "no", *SCORE[4:]), "no: cannot be read: No such file or directory"),
+    ("no run folder", ("score", "."), "is not a run folder: it has no manifest.json."),
+    ("no run", ("score",), "Missing argument 'RUN"),
+    ("attribute", (*SCORE, "-a", "gendr"), "has no attribute 'gendr'. Did you mean 'gender'?"),
+    ("measure", (*SCORE, "--measures", "nDCQ@20"), "no measure 'nDCQ'. Did you mean 'nDCG'?"),
+    ("level", (*SCORE, "--level", "95"), "--level is 95.0, but lies between 0 and 1."),
+    ("output", (*SCORE, "-o", "my.run"), "cannot write my.run: File exists."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), [c[1:] for c in USAGE], ids=[c[0] for c in USAGE])
+def test_wrong_usage(arguments: tuple[str, ...], message: str) -> None:
+    refused(arguments, message)
+
+
+def refused(arguments: tuple[str, ...], message: str) -> None:
+    found = llmfair(*arguments)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("Error: ") and message in found.err and "Traceback" not in found.err
+    assert found.err.splitlines()[-1].startswith("  "), "an indented hint"
+    document = llmfair(*arguments, "--json").json
+    assert document["exit_code"] == 2 and message in document["error"]["message"]

@@ -1,0 +1,67 @@
+"""The BM25 ranker: a program without questions, whose ties keep the order they came in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmfair import registry
+from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.rankers.listwise import Ranked
+from llmfair.records import Candidates, Document, Probe, Query
+
+DOCUMENTS = (
+    Document("e", "Nobody"),
+    Document("c", "Chess"),
+    Document("b", "Film and films", "Also a film"),
+    Document("d", "Somebody"),
+    Document("a", "A film"),
+    Document("f", "A film"),
+)
+
+
+def ranker() -> ScoringRanker:
+    made: ScoringRanker = registry.lookup("ranker", "bm25")(RankerOptions(DOCUMENTS, Path("cache")))
+    return made
+
+
+def ranked(text: str, documents: tuple[Document, ...] = DOCUMENTS) -> Ranked:
+    probe = Probe(
+        "q/neutral/o0/r0", "listwise", Candidates(Query("q", text), documents, {}), "neutral", "neutral"
+    )
+    steps = ranker().steps(probe)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    result: Ranked = end.value.value
+    return result
+
+
+def test_it_asks_nothing_and_ties_keep_their_order() -> None:
+    found = ranked("Film")
+    assert found.ranking.doc_ids == ("b", "a", "f", "e", "c", "d")
+    assert found.windows == () and found.ranking.query_id == "q"
+    scores = found.ranking.scores
+    assert (
+        scores is not None and scores[0] > scores[1] == scores[2] > scores[3] == scores[4] == scores[5] == 0
+    )
+    assert ranked("Film", DOCUMENTS[::-1]).ranking.doc_ids == ("b", "f", "a", "d", "c", "e")
+
+
+@pytest.mark.parametrize("text", ["Mathematics", "", "?", "[3] > [1]"])
+def test_a_query_that_matches_nothing_keeps_the_order(text: str) -> None:
+    found = ranked(text).ranking
+    assert found.doc_ids == ("e", "c", "b", "d", "a", "f") and found.scores == (0.0,) * 6
+
+
+def test_a_part_of_the_collection_is_ranked_with_the_statistics_of_all() -> None:
+    whole, part = ranked("film").ranking, ranked("film", DOCUMENTS[3:5]).ranking
+    assert part.doc_ids == ("a", "d")
+    assert whole.scores is not None and part.scores is not None and part.scores[0] == whole.scores[1]
+
+
+def test_it_says_what_it_is_and_needs() -> None:
+    bm25 = ranker()
+    assert bm25.identity.startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
+    assert bm25.calls(40) == 0 and bm25.plan(40) == [(0, 40)]
+    assert not Path("cache").exists()  # nothing is made before something is ranked
