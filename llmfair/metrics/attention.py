@@ -35,7 +35,8 @@ def kullback_leibler(p: Floats, q: Floats, eps: float = 0.0) -> float:
     """
     smooth_p, smooth_q = (p + eps) / (1 + p.size * eps), (q + eps) / (1 + q.size * eps)
     held = smooth_p > 0
-    return float(smooth_p[held] @ np.log(smooth_p[held] / smooth_q[held]))
+    # a difference of logarithms, since the quotient of tiny shares overflows
+    return float(smooth_p[held] @ (np.log(smooth_p[held]) - np.log(smooth_q[held])))
 
 
 def jensen_shannon(p: Floats, q: Floats) -> float:

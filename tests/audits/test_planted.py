@@ -14,7 +14,7 @@ from llmfair.settings import ListwiseSettings
 from tests.folders import write_folder
 from tests.shared import vectors
 
-QUERIES = {20: 200, 50: 150, 200: 60}
+QUERIES = {20: 100, 50: 80, 200: 40}
 
 
 def folder_of(row: dict[str, Any], queries: int) -> Path:

@@ -194,9 +194,12 @@ def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
         ((200, "1,2,3,4", 2, None), "--experts has no meaning"),
     ],
 )
-def test_numbers_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:
+def test_numbers_that_cannot_be(
+    arguments: tuple[int | None, str | None, int | None, int | None], message: str
+) -> None:
+    size, buckets, experts, fewest = arguments
     with pytest.raises(UsageError) as caught:
-        draw_plan(*arguments, 10)
+        draw_plan(size, buckets, experts, fewest, default_fewest=10)
     assert message in f"{caught.value.message} {caught.value.hint}"
 
 
