@@ -26,14 +26,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tuning": {"audits", *AUDITS_MAY},
     "audits": AUDITS_MAY,
     "scaleout": {"dispatch"},
-    "dispatch": {"journal", "backends.base"},
+    "dispatch": {"journal", "backends.base", "slots"},
     "probes": {"prompts"},
     "rankers": {"prompts", "retrieval", "metrics"},
     "datasets": {"trec"},
     "rundir": {"trec"},
     **{
         room: set()
-        for room in ("backends", "metrics", "stats", "retrieval", "journal", "prompts", "settings", "trec")
+        for room in (
+            "backends",
+            "metrics",
+            "stats",
+            "retrieval",
+            "journal",
+            "prompts",
+            "settings",
+            "trec",
+            "config",
+            "slots",
+        )
     },
 }
 LAZY = {

@@ -8,8 +8,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, ListwiseSettings, find_config, read_config, seconds
+from llmfair.settings import AuditSettings, ListwiseSettings, seconds
 
 
 def test_the_default_design() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.audits.lists import bucket, load_lists, selected_queries
 from llmfair.audits.running import is_ranker, scoring_ranker
-from llmfair.datasets.base import Dataset, attribute_of, cells, load_dataset
+from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
-from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw, draw_plan
-from llmfair.datasets.files import Folder
 from llmfair.dispatch import Program
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import Groups, Judged, Measure, measure_all, parse_measure
+from llmfair.metrics.base import Groups, Judged, Measure, measure_all
+from llmfair.metrics.names import parse_measures
 from llmfair.probes import Arm, arms_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import ScoringRanker
@@ -38,7 +38,7 @@ from llmfair.records import (
     Ranking,
     Side,
 )
-from llmfair.settings import AuditSettings, ListwiseSettings
+from llmfair.settings import ListwiseSettings
 
 DEFAULT_MEASURES = "P@20,overlap@20,nDCG@20,ExpRatio"
 INPUT = "input"
@@ -231,7 +231,7 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
         settings = _without_prompts(settings, model)
     dataset, attribute = load_lists(settings)
     prompt = load_prompt(settings.prompt)
-    queries = _selected(dataset, settings)
+    queries = selected_queries(dataset, settings)
     variants = _variants(attribute, settings.variants)
     candidates = [dataset.candidates(query) for query in queries]
     first_stage = scoring_ranker("bm25", dataset) if settings.initial == "bm25" else None
@@ -240,7 +240,7 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
         dataset=dataset,
         attribute=attribute,
         prompt=prompt,
-        measures=tuple(parse_measure(text) for text in split_measures(settings.measures or DEFAULT_MEASURES)),
+        measures=parse_measures(DEFAULT_MEASURES if settings.measures is None else settings.measures),
         queries=tuple(queries),
         arms=tuple(arms_of(variants, settings.repeats, settings.control)),
         ranker=scoring_ranker(model, dataset)
@@ -293,64 +293,6 @@ def _orders(
     # Ties come in a random order: the dataset's own may tell what is relevant.
     (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
     return [first_stage.ordered(shuffled)[0]]
-
-
-def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
-    """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
-    source = load_dataset(settings.dataset, settings.allow_missing)
-    attribute = attribute_of(source, settings.attribute, settings.mixed)
-    has_lists = getattr(source, "has_lists", False)
-    asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
-    if has_lists and asked == (None, None, None, None):
-        return source, attribute
-    # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
-    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
-    return draw(source, attribute, plan, settings.seed), attribute
-
-
-def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:
-    """1 to 4 (unprotected, protected experts; unprotected, protected others), None without a side."""
-    side = sides[doc_id]
-    if side is None:
-        return None
-    return 1 + (side is Side.PROTECTED) + 2 * (candidates.relevance.get(doc_id, 0) < 1)
-
-
-def split_measures(text: str) -> list[str]:
-    """Splits a list of measures at the commas that stand outside brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _selected(dataset: Dataset, settings: ListwiseSettings) -> list[Query]:
-    """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
-    queries = list(dataset.queries)
-    if settings.queries is not None:
-        text = settings.queries
-        if text.startswith("@"):
-            try:
-                text = Path(text[1:]).read_text("utf-8").replace("\n", ",")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(
-                    f"--queries {settings.queries}: cannot be read: {error}", "one id a line"
-                ) from None
-        wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
-        known = {query.query_id for query in queries}
-        for query_id in sorted(wanted - known):
-            raise UsageError(
-                f"no query '{query_id}' in dataset '{dataset.name}'.{did_you_mean(query_id, known)}",
-                f"llmfair datasets show {dataset.name}    lists them",
-            )
-        queries = [query for query in queries if query.query_id in wanted]
-    if not queries:
-        raise UsageError("no query is selected.", f"llmfair datasets show {dataset.name}    lists them")
-    return queries[: settings.limit]
 
 
 def _variants(attribute: Attribute, text: str | None) -> list[str]:

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.design import split_measures
 from llmfair.audits.runs import Against, Target, Watch, targets
 from llmfair.audits.summary import ALL, summarise, undefined_counts
 from llmfair.errors import RunConflict, UsageError
-from llmfair.metrics.base import Column, Measure, Value, measure_all, parse_measure
+from llmfair.metrics.base import Column, Measure, Value, measure_all
+from llmfair.metrics.names import parse_measures
 from llmfair.rundir import COLUMNS, SCHEMA, RunDir, csv_text, json_text, tidy
 from llmfair.settings import ScoreSettings
 from llmfair.trec import RunFile, write_whole
@@ -41,7 +41,7 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
     With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
     malformed files (file and line), RunConflict when the output is the folder of another run.
     """
-    measures = [parse_measure(text) for text in split_measures(settings.measures or DEFAULT_MEASURES)]
+    measures = parse_measures(DEFAULT_MEASURES if settings.measures is None else settings.measures)
     # map, since a loop would hold one large run while it reads the next
     found = list(map(partial(_score_one, measures, settings.level), targets(runs, settings, watch)))
     rows = [row for _, of_all, _ in found for row in of_all]

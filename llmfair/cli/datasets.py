@@ -186,7 +186,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="Dataset id or folder.")], as_json: Json = False
 ) -> None:
     """Queries, candidates per cell, and documents without a side."""
-    from llmfair.audits.design import load_lists
+    from llmfair.audits.lists import load_lists
     from llmfair.datasets.base import facts, load_dataset
     from llmfair.settings import ListwiseSettings
 

@@ -11,13 +11,12 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from llmfair.cli import console
+from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import (
     SETTINGS,
     MeasureSettings,
     default_of,
-    find_config,
-    read_config,
 )
 
 S = TypeVar("S", bound=MeasureSettings)

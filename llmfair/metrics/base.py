@@ -225,7 +225,7 @@ class Measure:
             if isinstance(allowed, tuple):
                 filled[name] = written.get(name, allowed[0])
             else:
-                free = allowed or _WHOLE_NUMBER
+                free = allowed or WHOLE_NUMBER
                 filled[name] = free.read(written[name]) if name in written else free.default
         for (name, value), (other, implied) in self.definition.implies.items():
             if filled[name] == value:
@@ -253,66 +253,14 @@ class Measure:
         return self.definition.reach(judged, self.cutoff, **self.arguments)
 
 
-_SPELLING = re.compile(
-    r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
-    r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
-)
-_BARE = r"[^\s,'\"{}()=]+"
-_PARAM = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{_BARE})\s*(?:,|$)")
+BARE = r"[^\s,'\"{}()=]+"
 
 
 def _quoted(value: str) -> str:
     """The value of a parameter as it can be read again."""
-    if re.fullmatch(rf"{_BARE}|\{{[^{{}}]*\}}", value):
+    if re.fullmatch(rf"{BARE}|\{{[^{{}}]*\}}", value):
         return value
     return f'"{value}"' if "'" in value else f"'{value}'"
-
-
-def parse_measure(text: str) -> Measure:
-    """Reads `Name(param=value,…)@k`, the grammar of ir_measures, in any case of the name.
-
-    A name that is not defined here is looked up in ir_measures; one that both know is ours when a parameter
-    of ours is written. Raises UsageError with the nearest name for an unknown name, parameter or value.
-    """
-    # utility imports this module, so it can only be imported here
-    from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
-
-    name, written, cutoff = _spelled(text)
-    ours = {known.casefold(): known for known in registry.names("measure")}
-    theirs = trec_eval_names()
-    known_name = ours.get(name.casefold())
-    definition: Definition | None = registry.lookup("measure", known_name) if known_name else None
-    if name.casefold() in theirs and not (definition and written.keys() & definition.params.keys()):
-        return trec_eval_measure(
-            theirs[name.casefold()], written, cutoff, also=definition.params if definition else ()
-        )
-    if definition is None:
-        known = {**theirs, **ours}.values()
-        raise UsageError(
-            f"no measure '{name}'.{did_you_mean(name, known)}", f"known: {', '.join(sorted(set(known)))}"
-        )
-    return Measure(
-        definition.name, _checked_params(definition, written), _checked_cutoff(definition, cutoff), definition
-    )
-
-
-def _spelled(text: str) -> tuple[str, dict[str, str], str | None]:
-    """Name, parameters and cutoff as written."""
-    grammar = UsageError(
-        f"'{text.strip()}' is not a measure.", "write Name, Name@k or Name(param=value,…)@k, as in nDCG@20"
-    )
-    match = _SPELLING.fullmatch(text)
-    if match is None or (match["before"] and match["after"]):
-        raise grammar
-    written: dict[str, str] = {}
-    rest = match["params"] or ""
-    while rest.strip():
-        param = _PARAM.match(rest)
-        if param is None or param[1] in written:
-            raise grammar
-        written[param[1]] = param[2].strip("'\"")
-        rest = rest[param.end() :]
-    return match["name"], written, match["before"] or match["after"]
 
 
 def unknown_param(name: str, param: str, known: Collection[str]) -> UsageError:
@@ -323,69 +271,13 @@ def unknown_param(name: str, param: str, known: Collection[str]) -> UsageError:
     )
 
 
-def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The parameters of the canonical spelling. Raises UsageError."""
-    name, checked = definition.name, []
-    for param, value in sorted(written.items()):
-        if param not in definition.params:
-            raise unknown_param(name, param, definition.params)
-        allowed = definition.params[param]
-        if not isinstance(allowed, tuple):
-            free = allowed or _WHOLE_NUMBER
-            read = _read(free, f"{name}: {param}", value)
-            if read != free.default:
-                checked.append((param, str(read)))
-        elif value not in allowed:
-            raise UsageError(
-                f"{name}: {param} cannot be '{value}'.{did_you_mean(value, allowed)}",
-                f"{param} is one of: {', '.join(allowed)}",
-            )
-        elif len(allowed) == 1 or value != allowed[0]:
-            checked.append((param, value))
-    for (param, value), (other, implied) in definition.implies.items():
-        if written.get(param) == value and other in written:
-            if written[other] != implied:
-                raise UsageError(
-                    f"{name}: {param}={value} contradicts {other}={written[other]}.",
-                    f"{param}={value} implies {other}={implied}",
-                )
-            checked = [(stated, text) for stated, text in checked if stated != other]
-    for param, allowed in definition.params.items():
-        if isinstance(allowed, tuple) and len(allowed) == 1 and param not in written:
-            raise UsageError(
-                f"{name}({','.join(sorted(written))}=…) needs {param}={allowed[0]}.",
-                f"write {name}({param}={allowed[0]},…)",
-            )
-    return tuple(checked)
-
-
-def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:
-    """The number of first ranks that count. Raises UsageError."""
-    if cutoff is None and definition.cutoff == "required":
-        raise UsageError(f"{definition.name} needs a cutoff.", f"write {definition.name}@20")
-    if cutoff is not None and definition.cutoff == "none":
-        raise UsageError(f"{definition.name} takes no cutoff.", f"write it without @{cutoff}")
-    if cutoff is None:
-        return None
-    return cast(int, _read(_WHOLE_NUMBER, f"{definition.name}: the cutoff", cutoff))
-
-
-def _read(free: Free, what: str, text: str) -> Argument:
-    """The value of a text. Raises UsageError."""
-    try:
-        return free.read(text)
-    except ValueError:
-        nearest = did_you_mean(text, free.words)
-        raise UsageError(f"{what} cannot be '{text}'.{nearest}", f"it is {free.says}") from None
-
-
 def _whole_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
         raise ValueError(text)
     return int(text)
 
 
-_WHOLE_NUMBER = Free(None, _whole_number, "a whole number from 1")
+WHOLE_NUMBER = Free(None, _whole_number, "a whole number from 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from llmfair.audits.summary import aggregate, summarise, undefined_counts
-from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all, parse_measure
+from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all
+from llmfair.metrics.names import parse_measure
 from llmfair.records import Measurement
 from tests.metrics import lettered
 

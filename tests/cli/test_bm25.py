@@ -13,7 +13,8 @@ from scipy import stats
 from llmfair.audits.design import make_design
 from llmfair.audits.listwise import audit_listwise
 from llmfair.audits.summary import reach
-from llmfair.metrics.base import Judged, parse_measure
+from llmfair.metrics.base import Judged
+from llmfair.metrics.names import parse_measure
 from llmfair.settings import ListwiseSettings
 from tests.cli.command import llmfair, only_run
 from tests.folders import write

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from llmfair import registry
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition, Judged, Ratio, Undefined, Value, complete, measure, measure_all
-from llmfair.metrics.base import parse_measure as parse
 from llmfair.metrics.exposure import exposure_ratio
+from llmfair.metrics.names import parse_measure as parse
 from llmfair.records import Side
 from tests.metrics import judged, lettered
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.summary import reach as aggregated_reach
-from llmfair.metrics.base import Judged, Ratio, Undefined, complete, parse_measure
+from llmfair.metrics.base import Judged, Ratio, Undefined, complete
 from llmfair.metrics.exposure import position_weights, reach
+from llmfair.metrics.names import parse_measure
 from llmfair.records import Candidates, Document, Query, Ranking, Side
 from tests.metrics import judged, lettered, raw, rows, value
 from tests.shared import vectors

@@ -1,0 +1,59 @@
+"""What an audit ranks: the dataset's own lists or drawn ones, and which of its queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from llmfair.datasets.base import Dataset, attribute_of, load_dataset
+from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw, draw_plan
+from llmfair.datasets.files import Folder
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.records import Attribute, Candidates, Query, Side
+from llmfair.settings import AuditSettings
+
+
+def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
+    """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
+    source = load_dataset(settings.dataset, settings.allow_missing)
+    attribute = attribute_of(source, settings.attribute, settings.mixed)
+    has_lists = getattr(source, "has_lists", False)
+    asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
+    if has_lists and asked == (None, None, None, None):
+        return source, attribute
+    # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
+    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
+    return draw(source, attribute, plan, settings.seed), attribute
+
+
+def selected_queries(dataset: Dataset, settings: AuditSettings) -> list[Query]:
+    """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
+    queries = list(dataset.queries)
+    if settings.queries is not None:
+        text = settings.queries
+        if text.startswith("@"):
+            try:
+                text = Path(text[1:]).read_text("utf-8").replace("\n", ",")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(
+                    f"--queries {settings.queries}: cannot be read: {error}", "one id a line"
+                ) from None
+        wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
+        known = {query.query_id for query in queries}
+        for query_id in sorted(wanted - known):
+            raise UsageError(
+                f"no query '{query_id}' in dataset '{dataset.name}'.{did_you_mean(query_id, known)}",
+                f"llmfair datasets show {dataset.name}    lists them",
+            )
+        queries = [query for query in queries if query.query_id in wanted]
+    if not queries:
+        raise UsageError("no query is selected.", f"llmfair datasets show {dataset.name}    lists them")
+    return queries[: settings.limit]
+
+
+def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:
+    """1 to 4 (unprotected, protected experts; unprotected, protected others), None without a side."""
+    side = sides[doc_id]
+    if side is None:
+        return None
+    return 1 + (side is Side.PROTECTED) + 2 * (candidates.relevance.get(doc_id, 0) < 1)

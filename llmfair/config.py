@@ -1,0 +1,102 @@
+"""llmfair.toml: settings from a file, each known and of its type.
+
+Names are those of flags with underscores: shared ones on top, `[listwise]` and the like for one command. What
+looks like a secret is refused, since secrets come from the environment only.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
+
+from llmfair.errors import UsageError, did_you_mean
+
+CONFIG_NAME = "llmfair.toml"
+SECRET_WORDS = ("key", "secret", "token", "password")
+
+
+def find_config(start: Path) -> Path | None:
+    """The nearest llmfair.toml from `start` upwards."""
+    return next(
+        (folder / CONFIG_NAME for folder in (start, *start.parents) if (folder / CONFIG_NAME).is_file()), None
+    )
+
+
+def read_config(path: Path, commands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A configuration file as `{command: {setting: value}}`; shared keys stand on top, `[command]` tables below.
+
+    `commands` gives the settings each command knows, with their types. Raises UsageError naming file, key and
+    the nearest name, or the type expected; keys that look like secrets are refused, since those come from the
+    environment only.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.", "name a file with --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path}: not valid TOML: {error}", "mend it, or name another with --config"
+        ) from None
+    for key in table:
+        if isinstance(table[key], dict) and key not in commands:
+            raise UsageError(
+                f"{path}: [{key}] is not a command.{did_you_mean(key, commands)}",
+                f"commands with settings: {', '.join(commands)}",
+            )
+    everywhere = {name: hint for names in commands.values() for name, hint in names.items()}
+    shared = _checked(
+        path, "", {key: value for key, value in table.items() if not isinstance(value, dict)}, everywhere
+    )
+    return {
+        command: {key: value for key, value in shared.items() if key in known}
+        | _checked(path, f"{command}.", table.get(command, {}), known)
+        for command, known in commands.items()
+    }
+
+
+def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's settings, each known and of its type."""
+    found = {}
+    for key, value in table.items():
+        if key in known:
+            found[key] = _typed(f"{path}: {prefix}{key}", value, known[key])
+        elif any(word in key.lower() for word in SECRET_WORDS):
+            raise UsageError(
+                f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
+            )
+        else:
+            raise UsageError(
+                f"{path}: {prefix}{key} is not a setting.{did_you_mean(key, known)}",
+                "settings are flags with underscores; llmfair COMMAND --help lists them",
+            )
+    return found
+
+
+def _typed(where: str, value: Any, hint: Any) -> Any:
+    """A value of the file as its setting takes it: a list for a comma-separated text, one text for a list."""
+    choices = [
+        part for part in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if part is not NoneType
+    ]
+    wanted = choices[0]
+    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if get_origin(wanted) is Literal:
+        if value in get_args(wanted):
+            return value
+        raise UsageError(f"{where} is {value!r}.", f"one of: {', '.join(get_args(wanted))}")
+    if get_origin(wanted) is tuple:
+        if isinstance(value, str) or texts:
+            return [value] if isinstance(value, str) else value
+        raise UsageError(f"{where} is {value!r}, but takes a list of texts.", 'for example ["fake:oracle"]')
+    if wanted in (str, Path) and (isinstance(value, str) or (wanted is str and texts)):
+        return ",".join(value) if isinstance(value, list) else value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is wanted:
+        return value
+    names = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "true or false"}
+    raise UsageError(
+        f"{where} is {value!r}, but takes {names[wanted]}.", "mend the file, or name another with --config"
+    )
