@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmfair.datasets.base import Dataset, attribute_of, load_dataset
-from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw, draw_plan
+from llmfair.datasets.base import Dataset, attribute_of, cache_folder, load_dataset, named_attribute
+from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw_plan
 from llmfair.datasets.files import Folder
+from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.settings import AuditSettings
@@ -16,14 +17,14 @@ from llmfair.settings import AuditSettings
 def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
     """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
     source = load_dataset(settings.dataset, settings.allow_missing)
-    attribute = attribute_of(source, settings.attribute, settings.mixed)
+    attribute = named_attribute(source, settings.attribute, settings.mixed)
     has_lists = getattr(source, "has_lists", False)
     asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
     if has_lists and asked == (None, None, None, None):
-        return source, attribute
+        return source, attribute_of(source, attribute.name, settings.mixed)
     # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
-    return draw(source, attribute, plan, settings.seed), attribute
+    return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
 
 
 def selected_queries(dataset: Dataset, settings: AuditSettings) -> list[Query]:

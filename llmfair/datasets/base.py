@@ -88,6 +88,15 @@ class Source(Grouped, Protocol):
         """The relevance of some of a query's relevant documents."""
         ...
 
+    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
+        """The groups of a query's relevant documents, each combination with how many have it."""
+        ...
+
+    @property
+    def fingerprint(self) -> str | None:
+        """What the data are, where drawing from them is slow enough to keep the lists; else None."""
+        ...
+
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
         """The documents themselves, with title, groups, and text where there is any."""
         ...
@@ -110,6 +119,19 @@ def load_dataset(name: str, allow_missing: bool = False) -> Any:
 
 
 def attribute_of(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
+    """The dataset's attribute of this name, or its first. Raises UsageError, also when a side has no document."""
+    attribute = named_attribute(dataset, name, mixed)
+    sides = set(dataset.sides(attribute).values())
+    for side in Side:
+        if side not in sides:
+            raise UsageError(
+                f"no document is on the {side} side of {attribute.name}.",
+                f"its groups are {', '.join(getattr(attribute, side.value))} (attributes.toml)",
+            )
+    return attribute
+
+
+def named_attribute(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
     known = {attribute.name: attribute for attribute in dataset.attributes}
     if not known:
@@ -122,15 +144,7 @@ def attribute_of(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop"
             f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, known)}",
             f"known: {', '.join(known)}",
         )
-    attribute = replace(known[name] if name else dataset.attributes[0], mixed=mixed)
-    sides = set(dataset.sides(attribute).values())
-    for side in Side:
-        if side not in sides:
-            raise UsageError(
-                f"no document is on the {side} side of {attribute.name}.",
-                f"its groups are {', '.join(getattr(attribute, side.value))} (attributes.toml)",
-            )
-    return attribute
+    return replace(known[name] if name else dataset.attributes[0], mixed=mixed)
 
 
 def fingerprint(dataset: Dataset, queries: Sequence[Query] | None = None) -> str:

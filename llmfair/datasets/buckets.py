@@ -7,7 +7,7 @@ list depends on the seed and its own pools alone: not on which queries are kept,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +78,11 @@ def draw_plan(
 
 @dataclass(frozen=True)
 class Drawn:
-    """A dataset whose lists were drawn; queries whose buckets could not be filled are left out, and told."""
+    """A dataset whose lists were drawn; queries whose buckets could not be filled are left out, and told.
+
+    All relevant documents are too many to hold: `stand_ins` has one for each combination of groups, and
+    `relevant_counts` says how many of a query's relevant documents each stands for.
+    """
 
     name: str
     attributes: Sequence[Attribute]
@@ -89,6 +93,8 @@ class Drawn:
     left_out: Mapping[str, str] = field(default_factory=dict)
     shrunk: Mapping[str, Sequence[int]] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
+    stand_ins: Mapping[str, Document] = field(default_factory=dict)
+    relevant_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def candidates(self, query: Query) -> Candidates:
         return self.lists[query.query_id]
@@ -138,6 +144,7 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
         lists[query_id] = Candidates(
             topics[query_id], tuple(documents[doc_id] for doc_id in doc_ids), qrels[query_id]
         )
+    stand_ins, relevant = _stand_ins(source, picked)
     return Drawn(
         source.name,
         source.attributes,
@@ -148,7 +155,25 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
         left_out,
         shrunk,
         source.describe(),
+        stand_ins,
+        relevant,
     )
+
+
+def _stand_ins(
+    source: Source, query_ids: Iterable[str]
+) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
+    """One document for each combination of groups, and how many relevant ones it stands for in each query."""
+    names: dict[str, str] = {}
+    documents: dict[str, Document] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    for query_id in query_ids:
+        counts = relevant.setdefault(query_id, {})
+        for groups, count in source.relevant_groups(query_id):
+            name = names.setdefault(repr(sorted(groups.items())), f"@{len(names)}")
+            documents.setdefault(name, Document(name, "", groups=groups))
+            counts[name] = counts.get(name, 0) + count
+    return documents, relevant
 
 
 class _Pools:

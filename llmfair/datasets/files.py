@@ -92,6 +92,11 @@ class Folder:
         found = {d: attribute.side(document) for d, document in self._content.documents.items()}
         return {doc_id: side for doc_id, side in found.items() if side is not None}
 
+    fingerprint = None  # small enough to draw from again
+
+    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
+        return [(self._content.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]
+
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
         return {doc_id: self._content.documents[doc_id] for doc_id in doc_ids}
 

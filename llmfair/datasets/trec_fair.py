@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 from array import array
@@ -190,6 +191,18 @@ class TrecFair:
         for side in Side:
             found.update(dict.fromkeys(map(str, pages.ids[masks[side] & pages.titled].tolist()), side))
         return found
+
+    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
+        pages = self._pages
+        codes = pages.codes[np.searchsorted(pages.ids, self._relevance[query_id])]
+        counts = np.bincount(codes, minlength=len(pages.combinations)).tolist()
+        return [(groups, n) for groups, n in zip(pages.combinations, counts, strict=True) if n]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the record of the fetch, which names every source and result by its own sum."""
+        record = self._fetched("pages", "fetch.json").read_bytes()
+        return hashlib.sha256(self.name.encode() + record).hexdigest()
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
         """One pass over the distilled pages; only the lines of these ids are parsed."""

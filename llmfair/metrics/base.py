@@ -76,12 +76,14 @@ class Groups:
     """Who belongs to which groups: the audit's attribute, all attributes by name, every listed document by id.
 
     A document absent from `documents` is unlisted: nothing is known of it. Relevant documents are looked up
-    here too, whether they are candidates or not.
+    here too, whether they are candidates or not. Where they are too many to hold, `relevant` has, by query_id,
+    documents that stand for them (one per combination of groups) and how many each stands for.
     """
 
     attribute: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     documents: Mapping[str, Document] = field(default_factory=dict)
+    relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
     def found(self) -> Mapping[str, frozenset[str]]:

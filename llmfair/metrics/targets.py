@@ -176,9 +176,10 @@ def target_shares(judged: Judged, spread: Cells, target: str, membership: str) -
             for attribute, axis in zip(spread.attributes, spread.axes, strict=True)
             if trec
         ]
-        relevance = judged.candidates.relevance
-        relevant = [doc_id for doc_id, grade in relevance.items() if grade >= 1]
-        shares = spread.rows(relevant, membership).sum(axis=0)
+        relevant: Mapping[str, int] = spread.groups.relevant.get(judged.query_id) or {
+            doc_id: 1 for doc_id, grade in judged.candidates.relevance.items() if grade >= 1
+        }
+        shares = np.tensordot([*relevant.values()], spread.rows([*relevant], membership), axes=1)
         if trec:
             shares = half_background(shares, backgrounds)
     shares = shares[spread.kept]

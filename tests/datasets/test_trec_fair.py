@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llmfair.datasets import trec_fair
@@ -301,3 +303,63 @@ def test_printed_labels_of_the_organisers_are_groups() -> None:
         ):
             printed = [label for label in row.get(key, []) if label not in ("@UNKNOWN", "Unknown")]
             assert canonical_groups(attribute, row.get(key)) == tuple(printed), row
+
+
+# Audits of drawn lists
+
+
+def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = fetched(large_2022(900, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
+    arguments = (
+        "listwise", "-d", "trec-fair/2022/gender", "--candidates", "20", "--orders", "1", "--max-invalid", "1",
+        "--measures", "AWRF@20,AWRF(target=trec2022)@20,Share@20,ExpRatio",
+    )  # fmt: skip
+    first = llmfair(*arguments, "-o", "one/run")
+    assert first.code == 0, first.err
+
+    def passed_over(*_: object) -> None:
+        raise AssertionError("the pages are read again")
+
+    monkeypatch.setattr("llmfair.datasets.trec_fair.read_pages", passed_over)
+    monkeypatch.setattr("llmfair.datasets.trec_fair.page_lines", passed_over)
+    assert llmfair(*arguments, "-o", "two/run").code == 0
+    for name in ("results.json", "per_query.csv", "candidates.jsonl", "groups.tsv", "qrels.txt"):
+        assert (Path("one/run") / name).read_bytes() == (Path("two/run") / name).read_bytes(), name
+
+    # By hand: system and target of one query from the files and the labels of all its relevant pages.
+    ranked = [line.split() for line in Path("one/run/rankings/neutral.run").read_text().splitlines()]
+    query_id = ranked[0][0]
+    names = ("female", "male", "@UNKNOWN")
+    system, target = np.zeros(3), np.zeros(3)
+    labels = {doc_id: (labels_of(int(doc_id))[0] or ["@UNKNOWN"])[0] for _, _, doc_id, *_ in ranked}
+    for row in ranked:
+        if row[0] == query_id:
+            system[names.index(labels[row[2]])] += 1 / np.log2(max(int(row[3]), 2))
+    for page_id in map(int, source.relevant(query_id)):
+        known = labels_of(page_id)[0] if page_id % 3 else []
+        target[names.index((known or ["@UNKNOWN"])[0])] += 1
+    p, t = system / system.sum(), target / target.sum()
+    half = (p + t) / 2
+    divergence = sum(0.5 * x * np.log(x / h) for side in (p, t) for x, h in zip(side, half, strict=True) if x)
+    with Path("one/run/per_query.csv").open(newline="") as file:
+        values = {
+            (row["query_id"], row["measure"], row["variant"]): float(row["value"])
+            for row in csv.DictReader(file)
+            if row["value"]
+        }
+    assert values[query_id, "AWRF@20", "neutral"] == pytest.approx(1 - divergence, abs=1e-12)
+    assert values[query_id, "AWRF(target=trec2022)@20", "neutral"] != values[query_id, "AWRF@20", "neutral"]
+
+
+def test_damaged_or_foreign_stored_lists_are_drawn_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched(large_2022(900, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
+    arguments = ("datasets", "show", "trec-fair/2022/gender", "--json")
+    before = llmfair(*arguments).json["fingerprint"]
+    (stored,) = (tmp_path / "cache" / "lists").glob("*.json.gz")
+    for damage in (b"", b"not gzip", stored.read_bytes()[:50]):
+        stored.write_bytes(damage)
+        assert llmfair(*arguments).json["fingerprint"] == before

@@ -1,0 +1,86 @@
+"""Drawn lists kept on disk, where the data are so large that drawing them takes seconds."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from llmfair.datasets.base import Source
+from llmfair.datasets.buckets import Drawn, DrawPlan, draw
+from llmfair.records import Attribute, Candidates, Document, Query
+
+FORM = 1  # the form in which lists are kept
+
+
+def drawn_once(source: Source, attribute: Attribute, plan: DrawPlan, seed: int, folder: Path) -> Drawn:
+    """`draw`, kept below `folder` where the source has a fingerprint, so that the next start is quick."""
+    if source.fingerprint is None:
+        return draw(source, attribute, plan, seed)
+    asked = [FORM, source.fingerprint, asdict(attribute), asdict(plan), seed]
+    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    path = folder / f"{key[:32]}.json.gz"
+    try:
+        return _unpacked(source, json.loads(gzip.decompress(path.read_bytes())))
+    except (OSError, EOFError, ValueError, LookupError, TypeError):
+        pass  # not there, or damaged: drawn anew
+    drawn = draw(source, attribute, plan, seed)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.{os.getpid()}")
+        beside.write_bytes(gzip.compress(json.dumps(_packed(drawn)).encode(), mtime=0))
+        beside.replace(path)
+    return drawn
+
+
+def _packed(drawn: Drawn) -> dict[str, Any]:
+    return {
+        "queries": [[query.query_id, query.text] for query in drawn.queries],
+        "qrels": drawn.qrels,
+        "documents": [[d.doc_id, d.title, d.text, d.groups] for d in drawn.documents.values()],
+        "left_out": drawn.left_out,
+        "shrunk": drawn.shrunk,
+        "source": drawn.source,
+        "stand_ins": [[d.doc_id, d.groups] for d in drawn.stand_ins.values()],
+        "relevant": drawn.relevant_counts,
+    }
+
+
+def _unpacked(source: Source, stored: Mapping[str, Any]) -> Drawn:
+    """What `_packed` wrote; a query's judgements stand in the order of its list."""
+
+    def tuples(groups: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        return {attribute: tuple(names) for attribute, names in groups.items()}
+
+    documents = {
+        doc_id: Document(doc_id, title, text, tuples(groups))
+        for doc_id, title, text, groups in stored["documents"]
+    }
+    queries = [Query(query_id, text) for query_id, text in stored["queries"]]
+    lists = {
+        query.query_id: Candidates(
+            query,
+            tuple(documents[doc_id] for doc_id in stored["qrels"][query.query_id]),
+            stored["qrels"][query.query_id],
+        )
+        for query in queries
+    }
+    return Drawn(
+        source.name,
+        source.attributes,
+        queries,
+        lists,
+        stored["qrels"],
+        documents,
+        stored["left_out"],
+        stored["shrunk"],
+        stored["source"],
+        {name: Document(name, "", groups=tuples(groups)) for name, groups in stored["stand_ins"]},
+        stored["relevant"],
+    )
