@@ -99,10 +99,22 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
     if failed := sum(chains["asked"] - chains["ranked"] for chains in results["chains"].values()):
         why = ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()) or "not asked yet"
         notes.append(f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others")
-    for measure, variants in results["undefined"].items():
-        for variant, found in variants.items():
-            notes.append(f"{measure}, {_row_name(variant)}: undefined: {reasons(found)}")
+    notes += _undefined_notes(results)
     return [*notes, *few_queries(design["queries"])]
+
+
+def _undefined_notes(results: Mapping[str, Any]) -> list[str]:
+    """Queries without a value, said once where all rows share the reasons."""
+    notes = []
+    rows = len(results["design"]["arms"]) + 1
+    for measure, variants in results["undefined"].items():
+        said: dict[str, list[str]] = {}
+        for variant, found in variants.items():
+            said.setdefault(reasons(found), []).append(_row_name(variant))
+        for why, names in said.items():
+            whose = "" if len(names) == rows else f", {', '.join(names)}"
+            notes.append(f"{measure}{whose}: undefined: {why}")
+    return notes
 
 
 def _reach_notes(results: Mapping[str, Any]) -> list[str]:
