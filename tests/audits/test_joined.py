@@ -59,3 +59,20 @@ def test_equal_buckets_drop_the_degenerate_topics_and_say_so() -> None:
     )
     assert found.code == 0, found.err
     assert found.json["design"]["left_out"].keys() == NO_WOMAN | NO_MAN
+
+
+def test_score_of_the_same_rankings_counts_the_same() -> None:
+    folder = write_joined(Path("joined"))
+    measures = "P@20,nDCG@20,ExpRatio,ExpRatio(stratum=relevant),AWRF@20"
+    assert (
+        llmfair("listwise", "-d", folder, "--measures", measures, "--orders", "1", "-o", "audit", "-q").code
+        == 0
+    )
+    scored = llmfair("score", "audit/rankings/neutral.run", "-d", folder, "--measures", measures, "--json")
+    assert scored.code == 0, scored.err
+    (undefined,) = scored.json["runs"][0]["undefined"]["ExpRatio(stratum=relevant)"].values()
+    assert undefined == {"no_protected": 6, "no_unprotected": 1}
+    audited = json.loads(Path("audit/results.json").read_text())["rows"]
+    ours = {row["measure"]: (row["value"], row["n"]) for row in audited if row["variant"] == "neutral"}
+    theirs = {row["measure"]: (row["value"], row["n"]) for row in scored.json["rows"]}
+    assert theirs == ours
