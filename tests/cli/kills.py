@@ -133,8 +133,8 @@ def asked(log: Path) -> list[str]:
     return [row["body"] for row in map(json.loads, lines) if "body" in row]
 
 
-def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> int:
-    """Kills a run with SIGKILL at random moments until it is through; returns how often it was killed.
+def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> list[int]:
+    """Kills a run with SIGKILL at random moments until it is through; returns the answers on disk at each kill.
 
     Asserts that no answered chat is asked again and that everything equals an undisturbed run, byte for byte.
     """
@@ -142,20 +142,20 @@ def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> 
     folder.mkdir(exist_ok=True)
     log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
     rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
-    moments, killed = random.Random(seed), 0
+    moments, killed = random.Random(seed), list[int]()
     with server.running(log, "--latency-ms", "20", *rates) as port:
         for _ in range(kills):
             known, before = journalled(disturbed, server), len(asked(log))
             server.forget(port)
             running = process(*command(port, disturbed))
-            time.sleep(moments.uniform(0.3, 0.75))
+            time.sleep(moments.uniform(0.4, 1.2))
             running.kill()
             running.communicate()
             time.sleep(server.settle)
             assert not known & set(asked(log)[before:]), "an answered chat was asked again"
             if running.returncode != -signal.SIGKILL:
                 break
-            killed += 1
+            killed.append(len(journalled(disturbed, server)))
         for output in (disturbed, disturbed, calm):
             known, before = journalled(output, server), len(asked(log))
             server.forget(port)

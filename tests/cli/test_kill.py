@@ -21,18 +21,21 @@ servers = pytest.mark.parametrize(
 
 
 def test_two_kills(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path, OWN, kills=2, seed=1) >= 1
+    assert kill_and_resume(tmp_path, OWN, kills=2, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @servers
 def test_twenty_five_kills(server: ServerKind, tmp_path: Path) -> None:
-    killed = runs = 0
-    while killed < 25:
-        killed += kill_and_resume(tmp_path / str(runs), server, kills=25 - killed, seed=runs)
+    killed: list[int] = []
+    runs = 0
+    while len(killed) < 25:
+        killed += kill_and_resume(tmp_path / str(runs), server, kills=25 - len(killed), seed=runs)
         runs += 1
-    print(f"{killed} kills over {runs} runs of 190 chats: none asked twice, all files equal")
+    print(
+        f"25 kills over {runs} runs of 190 chats, with {sorted(killed)} answers on disk: none asked twice, files equal"
+    )
 
 
 @needs_mockllm
