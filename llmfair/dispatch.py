@@ -14,7 +14,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -236,12 +236,21 @@ class _Driver:
                 if len(chats) == 1:
                     answers = [await self._answer(program.probe_id, chats[0])]
                 else:
-                    answers = await asyncio.gather(*(self._answer(program.probe_id, c) for c in chats))
+                    answers = await self._answer_together(program.probe_id, chats)
                 chats = steps.send(answers)
         except StopIteration as end:
             return end.value
         finally:
             steps.close()
+
+    async def _answer_together(self, probe_id: str, chats: Sequence[Chat]) -> list[Completion]:
+        """The answers of one step; when one fails the others are still waited for, since they are paid for."""
+        asked = (self._answer(probe_id, chat) for chat in chats)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, Completion)]
 
     def stop(self, cause: LlmfairError | None = None) -> None:
         """Sends nothing new; answers in flight are still taken. Runs on the loop."""

@@ -463,3 +463,21 @@ def test_a_bug_in_a_program_is_kept_for_whoever_wants_its_traceback(journal: Jou
     progress = Progress()
     list(dispatch([Program("p", broken)], Scripted(), journal, Sampling(), progress=progress))
     assert isinstance(progress.bug, TypeError) and progress.bug.__traceback__ is not None
+
+
+def test_a_failing_chat_of_a_step_waits_for_its_neighbours(journal: Journal) -> None:
+    def steps() -> Steps[None]:
+        yield [chat("bad"), chat("slow"), chat("slower")]
+
+    def answer(text: str, attempt: int) -> Any:
+        return Rejected("no") if text == "bad" else text
+
+    class Slow(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            if request.chat.messages[0].content != "bad":
+                await asyncio.sleep(0.1)
+            return await super().complete(request)
+
+    results = dict(dispatch([Program("p", steps), single("q", "fine")], Slow(answer), journal, Sampling()))
+    assert isinstance(results["p"], Failure) and results["q"] == "fine"
+    assert len(journal) == 3
