@@ -18,6 +18,7 @@ from llmfair.records import ANY_GROUP, Attribute, Qrels, Ranking
 
 SHOWN_PROBLEMS = 5
 LONGEST_LINE = 16 << 20
+RESERVED_QUERY = "all"
 GZIP = b"\x1f\x8b"
 UNKNOWN = "@UNKNOWN"
 """A document's group when nobody knows it."""
@@ -180,6 +181,10 @@ def read_run(path: Path, problems: Problems) -> RunFile:
             problems.add(path, number, "doc_id", f"'{doc_id}' was already ranked in query '{query_id}'")
         else:
             scores[doc_id] = score
+    if RESERVED_QUERY in scored:
+        problems.add(
+            path, 0, "query_id", f"'{RESERVED_QUERY}' stands for all queries in results; choose another"
+        )
     rankings, tied = {}, {}
     for query_id in list(scored):
         scores = scored.pop(query_id)  # a large run is not held twice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from llmfair.records import (
     Ranking,
     Side,
 )
-from llmfair.settings import ListwiseSettings
+from llmfair.settings import ListwiseSettings, default_of
 
 DEFAULT_MEASURES = "P@20,overlap@20,nDCG@20,ExpRatio"
 INPUT = "input"
@@ -278,7 +278,12 @@ def _without_prompts(settings: ListwiseSettings, model: str) -> ListwiseSettings
             f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
             "leave --variants out",
         )
-    return replace(settings, variants="neutral", orders=1, repeats=1, control=False)
+    unread = {  # what only a model is told must not name the run
+        item.name: default_of(item)
+        for item in fields(settings)
+        if item.metadata["panel"] in ("Prompt", "Sampling") or item.name in ("input", "words")
+    } | {"initial": settings.initial}
+    return replace(settings, **unread | {"variants": "neutral", "orders": 1, "repeats": 1, "control": False})
 
 
 def _orders(

@@ -6,6 +6,7 @@ replay years later, give the same bytes.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,16 +150,24 @@ def _files(
     reached = {probe.candidates.query.query_id for probe, _ in chains}
     qrels = {q: judged for q, judged in design.dataset.qrels.items() if q in reached}
     yield "qrels.txt", "".join(qrels_lines(qrels))
-    # Relevant documents outside the lists too: targets are made of them.
-    documents = design.dataset.documents
-    listed = documents.keys() & {*design.sides, *(d for judged in qrels.values() for d in judged)}
-    yield "groups.tsv", "".join(groups_lines({d: documents[d].groups for d in listed}))
+    # Documents outside the lists too: targets and the axis of groups are made of them.
+    yield "groups.tsv", "".join(groups_lines({d: doc.groups for d, doc in design.dataset.documents.items()}))
+    if design.groups.relevant:
+        yield "relevant.jsonl", "".join(_relevant_lines(design))
     yield "candidates.jsonl", "".join(design.candidates_lines())
     yield "metrics.csv", csv_text(COLUMNS, tidy(_of_all(rows), named))
     yield "per_query.csv", csv_text(COLUMNS, tidy([row for row in rows if row.query_id != "all"], named))
     failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
     yield "failures.csv", csv_text(FAILURE_COLUMNS, failed)
     yield "results.json", json_text(results)
+
+
+def _relevant_lines(design: Design) -> Iterator[str]:
+    """Of drawn lists: the groups of all relevant documents of each query, and how many have them."""
+    groups = design.groups
+    for query_id, counts in sorted(groups.relevant.items()):
+        rows = [{"groups": groups.documents[name].groups, "count": count} for name, count in counts.items()]
+        yield json.dumps({"query_id": query_id, "relevant": rows}, ensure_ascii=False) + "\n"
 
 
 def _of_all(rows: Sequence[Measurement]) -> list[Measurement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,6 +33,8 @@ class Against:
     judgements: Judgements
     attribute: Attribute
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stand_ins: Mapping[str, Document] = field(default_factory=dict)
+    relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
     def sides(self) -> Mapping[str, Side]:
@@ -40,7 +43,8 @@ class Against:
     @cached_property
     def groups(self) -> Groups:
         attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
-        return Groups(self.attribute.name, attributes, self.judgements.documents)
+        documents = {**self.judgements.documents, **self.stand_ins}
+        return Groups(self.attribute.name, attributes, documents, self.relevant)
 
     def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
         """One query with the rankings of it. Without a candidate list, what was ranked is the list."""
@@ -74,6 +78,7 @@ def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iter
     """One after the other, so that of many large files one is in memory. Raises UsageError."""
     named = settings.dataset is not None or settings.qrels is not None
     shared = _shared(settings) if named else None
+    names = Counter(run.resolve().name for run in runs if run.is_dir())
     for run in runs:
         if run.is_dir() and named:
             raise UsageError(
@@ -81,7 +86,10 @@ def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iter
                 f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
             )
         if run.is_dir():
-            yield _folder(run, settings, watch)
+            target = _folder(run, settings, watch)
+            if names[run.resolve().name] > 1:
+                target = replace(target, columns={**target.columns, "run": str(run)})
+            yield target
         elif shared is None:
             raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
         else:
@@ -130,6 +138,11 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     run = RunDir(path)
     asked = run.read_manifest()["settings"]
+    if settings.mixed not in ("drop", asked["mixed"]):
+        raise UsageError(
+            f"{path} was audited with --mixed {asked['mixed']}, which its lists and sides follow.",
+            "leave --mixed out, or audit again",
+        )
     results = run.read_results()
     paths = sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem)
     if not paths:
@@ -151,7 +164,22 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
         "model": results["model"],
     }
     files = {file.stem: _read(file, watch) for file in paths}
-    return Target(columns, _variants(files), Against(judgements, attribute, lists))
+    against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
+    return Target(columns, _variants(files), against)
+
+
+def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
+    """What stands for the relevant documents outside drawn lists (`outcome.py`); nothing where lists are whole."""
+    documents: dict[str, Document] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        row = json.loads(line)
+        for number, one in enumerate(row["relevant"]):
+            name = f"@ {row['query_id']} {number}"
+            groups = {attribute: tuple(found) for attribute, found in one["groups"].items()}
+            documents[name] = Document(name, "", groups=groups)
+            counts.setdefault(row["query_id"], {})[name] = one["count"]
+    return documents, counts
 
 
 def _attribute(row: Mapping[str, Any]) -> Attribute:

@@ -191,10 +191,10 @@ def show(
     from llmfair.settings import ListwiseSettings
 
     source = load_dataset(name)
-    if hasattr(source, "candidates"):
+    if getattr(source, "has_lists", False):
         found = facts(source)
-    elif (described := source.describe())["titles"] == "missing":
-        found = {"dataset": name, **described}
+    elif source.describe().get("titles") == "missing":
+        found = {"dataset": name, **source.describe()}
     else:  # a source has no lists of its own: those of a default audit are shown
         found = facts(load_lists(ListwiseSettings(dataset=name))[0])
     if as_json:

@@ -6,6 +6,7 @@ list depends on the seed and its own pools alone: not on which queries are kept,
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,18 +45,21 @@ def draw_plan(
     default_fewest: int,
 ) -> DrawPlan:
     """The plan that flags ask for. Raises UsageError for numbers that cannot be halved, with the nearest ones."""
-    size = 200 if size is None else size
+    asked_size, size = size, 200 if size is None else size
     text = buckets or "equal"
     if text not in ("equal", "natural"):
         counts = text.split(",")
-        if len(counts) != 4 or not all(count.strip().isdigit() for count in counts):
+        if len(counts) != 4 or not all(re.fullmatch(r"\s*[0-9]{1,9}\s*", count) for count in counts):
             raise UsageError(
                 f"--buckets {text} is neither equal, natural nor four counts.",
                 "for example 11,2,168,19: unprotected and protected experts, unprotected and protected others",
             )
         one, two, three, four = (int(count) for count in counts)
-        if experts is not None:
-            raise UsageError("--experts has no meaning beside counts in --buckets.", "leave --experts out")
+        if experts is not None or fewest_experts is not None or asked_size is not None:
+            raise UsageError(
+                "--candidates, --experts and --min-experts have no meaning beside counts in --buckets.",
+                "leave them out",
+            )
         if one + two + three + four < 2:
             raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
         return DrawPlan(one + two + three + four, (one, two, three, four), None, 0)
@@ -170,21 +174,28 @@ def _stand_ins(
     for query_id in query_ids:
         counts = relevant.setdefault(query_id, {})
         for groups, count in source.relevant_groups(query_id):
-            name = names.setdefault(repr(sorted(groups.items())), f"@{len(names)}")
+            name = names.setdefault(
+                repr(sorted(groups.items())), f"@ {len(names)}"
+            )  # no id holds white space
             documents.setdefault(name, Document(name, "", groups=groups))
             counts[name] = counts.get(name, 0) + count
     return documents, relevant
 
 
+def _by_number(doc_id: str) -> tuple[bool, int, str]:
+    """Numbers by value, then other ids as text: an order that no other document can change."""
+    number = doc_id.isascii() and doc_id.isdigit()
+    return not number, int(doc_id) if number else 0, doc_id
+
+
 class _Pools:
-    """The four pools of a topic, each sorted by id: as integers, or as text when any id is not a number."""
+    """The four pools of a topic, each sorted by id."""
 
     def __init__(self, source: Source, attribute: Attribute) -> None:
         sides = source.sides(attribute)
         relevant = {topic.query_id: source.relevant(topic.query_id) for topic in source.topics}
         known = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
-        numeric = all(doc_id.isascii() and doc_id.isdigit() for doc_id in known)
-        self.ids = np.array(sorted(known, key=int) if numeric else sorted(known), dtype=object)
+        self.ids = np.array(sorted(known, key=_by_number), dtype=object)
         self.protected = np.array([sides[doc_id] is Side.PROTECTED for doc_id in self.ids], dtype=bool)
         place = {doc_id: index for index, doc_id in enumerate(self.ids)}
         self.relevant = {
@@ -222,8 +233,7 @@ class _Shuffler:
     def blind(self, stream: int, first: int, count: int) -> list[str]:
         """From the two pools of `first` and its neighbour together, without looking at sides."""
         both = np.concatenate([self.pool[first], self.pool[first + 1]])
-        numeric = all(doc_id.isascii() and doc_id.isdigit() for doc_id in both)
-        return self._first(np.array(sorted(both, key=int if numeric else None), dtype=object), stream, count)
+        return self._first(np.array(sorted(both, key=_by_number), dtype=object), stream, count)
 
     def _first(self, pool: Any, stream: int, count: int) -> list[str]:
         rng = np.random.default_rng([self.seed, zlib.crc32(self.query_id.encode()), stream])

@@ -202,7 +202,12 @@ def fetch(plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
     collection, watch = plan.collection, progress or Silent()
     if not plan.origins:
         return fetch_record(collection)
-    collection.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        collection.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {collection.folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
+        ) from None
     free = shutil.disk_usage(collection.folder).free
     if free < plan.disk_bytes:
         raise _disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")

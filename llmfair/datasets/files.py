@@ -18,6 +18,7 @@ from typing import Any
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Query, Side
 from llmfair.trec import (
+    RESERVED_QUERY,
     UNKNOWN,
     Problems,
     columns,
@@ -245,7 +246,7 @@ def _read_queries(path: Path, problems: Problems) -> dict[str, Query]:
     for number, (query_id, text) in columns(path, problems, 2, "\t"):
         if _identifier(query_id) is None:
             problems.add(path, number, "query_id", "is empty or holds white space")
-        elif query_id == "all":
+        elif query_id == RESERVED_QUERY:
             problems.add(path, number, "query_id", "'all' stands for all queries in results; choose another")
         elif query_id in queries:
             problems.add(

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from llmfair.datasets.base import Source
 from llmfair.datasets.buckets import Drawn, DrawPlan, draw
 from llmfair.records import Attribute, Candidates, Document, Query
 
-FORM = 1  # the form in which lists are kept
+FORM = 2  # the form in which lists are kept
 
 
 def drawn_once(source: Source, attribute: Attribute, plan: DrawPlan, seed: int, folder: Path) -> Drawn:
@@ -28,7 +29,7 @@ def drawn_once(source: Source, attribute: Attribute, plan: DrawPlan, seed: int, 
     path = folder / f"{key[:32]}.json.gz"
     try:
         return _unpacked(source, json.loads(gzip.decompress(path.read_bytes())))
-    except (OSError, EOFError, ValueError, LookupError, TypeError):
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error):
         pass  # not there, or damaged: drawn anew
     drawn = draw(source, attribute, plan, seed)
     with suppress(OSError):

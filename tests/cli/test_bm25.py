@@ -146,23 +146,16 @@ def bm25_against_random(dataset: str | Path) -> tuple[float, float, float]:
     return paired(ndcg("bm25"), ndcg("random"))
 
 
-def test_on_the_sample_names_of_topics_say_little() -> None:
-    """Three of eight names share a word with any candidate: what BM25 moves is relevant, but there is little of it.
-
-    Against a random order the mean gain in nDCG@20 is 0.04 and its 95 % interval over the eight queries
-    [-0.01, 0.10] (mean of 200 orders), so a single run may show anything: the run's own input order is compared.
-    """
-    assert llmfair("listwise", "-m", "bm25", "-o", "bm25", "-q").code == 0
-    ranked, given = ndcg("bm25"), ndcg("bm25", "input")
-    gains = {query_id: ranked[query_id] - given[query_id] for query_id in ranked}
-    assert {query_id for query_id, gain in gains.items() if gain > 0} == {"physics", "music", "film"}
-    assert min(gains.values()) == 0
+def test_on_the_sample_it_beats_random() -> None:
+    """In each topic 12 of the 20 relevant sentences name the field: what BM25 finds is relevant, and enough."""
+    mean, low, high = bm25_against_random("sample")
+    assert 0 < low < mean < high
+    rows = [line.split("\t") for line in Path("bm25/scores.tsv").read_text("utf-8").splitlines()]
     qrels = {
         tuple(line.split()[::2]): line.split()[3] for line in Path("bm25/qrels.txt").read_text().splitlines()
     }
-    rows = [line.split("\t") for line in Path("bm25/scores.tsv").read_text("utf-8").splitlines()]
     matched = [qrels[query_id, doc_id] for query_id, doc_id, score in rows if float(score) > 0]
-    assert matched == ["1"] * 8
+    assert matched == ["1"] * 12 * 8
 
 
 def test_on_real_titles_names_of_topics_say_nothing() -> None:

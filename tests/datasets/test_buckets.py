@@ -191,7 +191,7 @@ def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
         ((200, None, 202, None), "--experts 202"),
         ((200, "equl", None, None), "--buckets equl is neither"),
         ((200, "1,2,3", None, None), "--buckets 1,2,3 is neither"),
-        ((200, "1,2,3,4", 2, None), "--experts has no meaning"),
+        ((200, "1,2,3,4", 2, None), "--experts and --min-experts have no meaning"),
     ],
 )
 def test_numbers_that_cannot_be(
@@ -247,3 +247,46 @@ def test_a_run_on_drawn_lists_can_be_checked(tmp_path: Path) -> None:
     write(ranking, lines)
     found = llmfair("runs", "check", only_run())
     assert found.code == 1 and "rankings/neutral.run does not follow" in found.out
+
+
+def test_score_of_drawn_lists_measures_against_all_relevant_documents(tmp_path: Path) -> None:
+    pools(tmp_path / "f", RICH)
+    measures = "AWRF@20,AWRF(target=trec2022)@20,KL@20,Share@20,nDCGxAWRF@20,P@20,ExpRatio"
+    audited = llmfair(
+        "listwise", "-d", tmp_path / "f", "--candidates", "20", "--measures", measures,
+        "--orders", "1", "--passes", "1", "-m", "fake:oracle,malformed=0", "-o", "run", "--json",
+    )  # fmt: skip
+    assert audited.code == 0, audited.err
+    scored = llmfair("score", "run", "--measures", measures, "--json").json
+    ours = {(r["variant"], r["measure"], r["group"]): (r["value"], r["n"]) for r in audited.json["rows"]}
+    theirs = {(r["variant"], r["measure"], r["group"]): (r["value"], r["n"]) for r in scored["rows"]}
+    assert theirs == {key: value for key, value in ours.items() if key[0] != "input"} and len(theirs) > 20
+    awrf = theirs["neutral", "AWRF@20", ""][0]
+    assert awrf is not None and awrf < 1, "the relevant documents are 540 men and 500 women, not 5 and 5"
+
+
+def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path) -> None:
+    lists = {
+        "a": [*((str(i), "male", 1) for i in range(30)), *((f"0{i}", "female", 1) for i in range(1, 31))],
+        "b": [*((str(1000 + i), "male", 1) for i in range(30)), *((f"x{i}", "female", 1) for i in range(30))],
+    }
+    base = drawn(Folder(write_folder(tmp_path / "f", lists)), DrawPlan(20, fewest_experts=1))
+    lists["c"] = [("1e3", "male", 1), ("@0", "female", 1)]
+    more = drawn(Folder(write_folder(tmp_path / "g", lists)), DrawPlan(20, fewest_experts=1))
+    for query_id in "ab":
+        assert more.lists[query_id].doc_ids[:10] == base.lists[query_id].doc_ids[:10]
+    assert not set(more.stand_ins) & set(more.documents)
+
+
+def test_a_folder_whose_lists_are_drawn_can_be_shown(tmp_path: Path) -> None:
+    pools(tmp_path / "f", RICH)
+    found = llmfair("datasets", "show", tmp_path / "f")
+    assert found.code == 0 and "3 queries" in found.out and "50/50, 50/50" in found.out
+
+
+def test_two_run_folders_of_one_name_are_told_apart() -> None:
+    for parent, model in (("one", "fake:oracle"), ("two", "bm25")):
+        assert llmfair("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q").code == 0
+    rows = llmfair("score", "one/run", "two/run", "--measures", "P@20", "--json").json["rows"]
+    values = {row["run"]: row["value"] for row in rows if row["variant"] == "neutral"}
+    assert values.keys() == {"one/run", "two/run"} and len(set(values.values())) == 2
