@@ -197,8 +197,8 @@ class Design:
     @cached_property
     def groups(self) -> Groups:
         attributes = {attribute.name: attribute for attribute in self.dataset.attributes}
-        known = {**self.dataset.documents, **getattr(self.dataset, "stand_ins", {})}
-        return Groups(self.attribute.name, attributes, known, getattr(self.dataset, "relevant_counts", {}))
+        known = {**self.dataset.documents, **self.dataset.stand_ins}
+        return Groups(self.attribute.name, attributes, known, self.dataset.relevant_counts)
 
     def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
         """A query with rankings of it, as measures see it."""

@@ -18,9 +18,8 @@ def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
     """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
     source = load_dataset(settings.dataset, settings.allow_missing)
     attribute = named_attribute(source, settings.attribute, settings.mixed)
-    has_lists = getattr(source, "has_lists", False)
     asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
-    if has_lists and asked == (None, None, None, None):
+    if source.has_lists and asked == (None, None, None, None):
         return source, attribute_of(source, attribute.name, settings.mixed)
     # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)

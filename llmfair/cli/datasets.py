@@ -191,7 +191,7 @@ def show(
     from llmfair.settings import ListwiseSettings
 
     source = load_dataset(name)
-    if getattr(source, "has_lists", False):
+    if source.has_lists:
         found = facts(source)
     elif source.describe().get("titles") == "missing":
         found = {"dataset": name, **source.describe()}

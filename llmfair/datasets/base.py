@@ -50,6 +50,16 @@ class Dataset(Protocol):
         """The list to rank, in the order the dataset gives it."""
         ...
 
+    @property
+    def stand_ins(self) -> Mapping[str, Document]:
+        """Of drawn lists: one document for each combination of groups among all relevant ones."""
+        ...
+
+    @property
+    def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Of drawn lists: how many of a query's relevant documents each stands for."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """Facts for `datasets show`, beyond those `facts` counts for every dataset."""
         ...
@@ -74,6 +84,11 @@ class Source(Grouped, Protocol):
 
     Documents may number millions, so they are loaded by id, after the draw.
     """
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the source is a Dataset too, since it says itself what is to be ranked."""
+        ...
 
     @property
     def topics(self) -> Sequence[Query]:

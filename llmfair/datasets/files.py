@@ -94,6 +94,9 @@ class Folder:
         return {doc_id: side for doc_id, side in found.items() if side is not None}
 
     fingerprint = None  # small enough to draw from again
+    # Of its own lists every relevant document is at hand.
+    stand_ins: Mapping[str, Document] = {}
+    relevant_counts: Mapping[str, Mapping[str, int]] = {}
 
     def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
         return [(self._content.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]

@@ -163,6 +163,8 @@ class TrecFair:
     Raises UsageError with the fetch command, its download and disk space, when what is asked was never fetched.
     """
 
+    has_lists = False
+
     def __init__(self, collection: Collection, attribute: str) -> None:
         self.collection = collection
         self.name = f"{collection.short_name}/{attribute}"

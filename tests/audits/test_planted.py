@@ -46,6 +46,15 @@ def measured(row: dict[str, Any], queries: int, **design: Any) -> dict[tuple[str
     return {(r.variant, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("n", [20, 50, 200])
+def test_the_same_with_many_queries(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tolerance narrows with the root of the number of queries: a quarter as wide as by default, or less."""
+    monkeypatch.setitem(QUERIES, n, 1600 if n < 200 else 640)
+    test_one_window_over_the_whole_list_is_plackett_luce(n)
+
+
 @pytest.mark.parametrize("n", [20, 50, 200])
 def test_one_window_over_the_whole_list_is_plackett_luce(n: int) -> None:
     rows = [row for row in vectors("planted_bias.json")["listwise_full_pl"] if row["N"] == n]
