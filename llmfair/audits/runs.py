@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
-from llmfair.datasets.files import data_folder, read_attributes
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged

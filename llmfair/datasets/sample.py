@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from llmfair.datasets.files import Folder, data_folder
+from llmfair.datasets.attributes import data_folder
+from llmfair.datasets.files import Folder
 from llmfair.registry import register
 
 

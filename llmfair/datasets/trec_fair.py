@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.files import data_folder, read_attributes
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Document, Query, Side
 from llmfair.registry import register

@@ -7,8 +7,8 @@ import json
 import re
 import time
 
+from llmfair.datasets.attributes import data_folder
 from llmfair.datasets.base import facts, load_dataset
-from llmfair.datasets.files import data_folder
 from tests.shared import realdata
 
 GENDERED = re.compile(

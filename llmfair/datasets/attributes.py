@@ -1,0 +1,89 @@
+"""Sensitive attributes as attributes.toml declares them: groups, sides, words, backgrounds."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmfair.errors import UsageError
+from llmfair.records import Attribute, Side
+from llmfair.trec import declared_groups, nearest
+
+HINT = "data/attributes.toml shows the form"
+# Names of prompt variants name files and rows; these are taken.
+RESERVED = {"neutral", "control", "input"}
+VARIANT = re.compile(r"\w[\w-]*")
+
+
+def data_folder() -> Path:
+    """The data shipped with the package: inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).parent.parent / "data"
+    return inside if inside.is_dir() else inside.parent.parent / "data"
+
+
+def read_attributes(path: Path) -> dict[str, Attribute]:
+    """The attributes an attributes.toml declares, by name. Raises UsageError."""
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}", HINT) from None
+    return {name: _attribute(path, name, row) for name, row in table.items()}
+
+
+def _attribute(path: Path, name: str, row: Any) -> Attribute:
+    def fail(key: str, what: str) -> UsageError:
+        return UsageError(f"{path}: {name}.{key}: {what}", "see data/attributes.toml for the form")
+
+    if not isinstance(row, dict):
+        raise UsageError(f"{path}: {name}: is not a table", "see data/attributes.toml for the form")
+    lists: dict[str, tuple[str, ...]] = {}
+    for key in ("protected", "unprotected", "other"):
+        value = row.get(key, [] if key == "other" else None)
+        if not isinstance(value, list) or not all(isinstance(group, str) for group in value):
+            raise fail(key, "needs a list of group names")
+        lists[key] = tuple(value)
+    words = row.get("words")
+    if not isinstance(words, dict) or not all(isinstance(words.get(side.value), str) for side in Side):
+        raise fail("words", 'needs { protected = "…", unprotected = "…" }')
+    taken = [group for groups in lists.values() for group in groups]
+    if len(set(taken)) < len(taken):
+        twice = next(group for group in taken if taken.count(group) > 1)
+        raise fail("protected", f"group '{twice}' is named twice")
+    attribute = Attribute(
+        name,
+        protected=lists["protected"],
+        unprotected=lists["unprotected"],
+        other=lists["other"],
+        words={side: words[side.value] for side in Side},
+    )
+    names = list(attribute.variants)
+    if len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names):
+        raise fail(
+            "words", f"need two different words of letters, none of them {', '.join(sorted(RESERVED))}"
+        )
+    try:
+        backgrounds = _backgrounds(row.get("background", []), declared_groups(attribute))
+    except ValueError as error:
+        raise fail("background", str(error)) from None
+    return replace(attribute, backgrounds=backgrounds)
+
+
+def _backgrounds(value: Any, declared: set[str] | None) -> tuple[dict[str, float], ...]:
+    """One table of shares, or a list of them. Raises ValueError."""
+    backgrounds = value if isinstance(value, list) else [value]
+    for shares in backgrounds:
+        if not isinstance(shares, dict) or not shares:
+            raise ValueError("needs { group = share, … }")
+        for group, share in shares.items():
+            if declared is not None and group not in declared:
+                raise ValueError(f"'{group}' is not a group of it{nearest(group, declared)}")
+            if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
+                raise ValueError(f"the share of '{group}' is not a number above 0")
+        if not abs(sum(shares.values()) - 1) <= 1e-3:
+            raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1")
+    return tuple(backgrounds)
