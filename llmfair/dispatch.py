@@ -93,9 +93,9 @@ def dispatch(
     driver = _Driver(backend, journal, sampling, limits, progress, finished)
     loop = _loop()
     done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
-    # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
-    done.add_done_callback(lambda _: finished.put(None))
     try:
+        # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
+        done.add_done_callback(lambda _: finished.put(None))
         while (item := finished.get()) is not None:
             yield item
         done.result()

@@ -5,19 +5,22 @@ A query's probes depend on the seed and the query alone, so adding a query moves
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, Probe, Side
+from llmfair.records import Attribute, Candidates, Document, PairKind, Probe, Side
 
 CONTROL = "control"
-# The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r (listwise.md 6).
+# The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r (listwise.md 6), 32 and 33 permute
+# the pools of relevant and of irrelevant pairs (pairwise.md 2).
 _ORDER_STREAM = 16
+PAIR_STREAM = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +63,21 @@ def listwise_probes(
 def initial_orders(
     candidates: Candidates,
     attribute: Attribute,
-    kind: Literal["random", "given", "mirrored"],
+    kind: Literal["random", "given", "mirrored", "deltr"],
     count: int,
     seed: int,
 ) -> list[Candidates]:
     """The orders in which a list is first shown, the same in every arm.
 
-    `random`: independent permutations of the sorted doc_ids. `given`: the dataset's order. `mirrored`: every
+    `random`: independent permutations of the sorted doc_ids. `given`: the dataset's order. `deltr`: that order
+    with relevance falling and, within a grade, unprotected items before protected ones. `mirrored`: every
     odd order swaps the slots of protected and unprotected items of the one before, grade by grade, so that
     group exposures swap exactly. Raises UsageError when a grade has unequal numbers of both sides.
     """
     if kind == "given":
         return [candidates] * count
+    if kind == "deltr":
+        return [_deltr(candidates, attribute)] * count
     orders: list[Candidates] = []
     for order in range(count):
         if kind == "mirrored" and order % 2:
@@ -85,6 +91,19 @@ def initial_orders(
             replace(candidates, documents=tuple(documents[i] for i in rng.permutation(len(documents))))
         )
     return orders
+
+
+def _deltr(candidates: Candidates, attribute: Attribute) -> Candidates:
+    """Relevance falling, then unprotected, protected, no side [official code: DELTR's evaluation]."""
+    places = {Side.UNPROTECTED: 0, Side.PROTECTED: 1, None: 2}
+    ordered = sorted(
+        candidates.documents,
+        key=lambda document: (
+            -candidates.relevance.get(document.doc_id, 0),
+            places[attribute.side(document)],
+        ),
+    )
+    return replace(candidates, documents=tuple(ordered))
 
 
 def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
@@ -108,3 +127,99 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
         for one, other in zip(protected, unprotected, strict=True):
             mirrored[one], mirrored[other] = mirrored[other], mirrored[one]
     return replace(candidates, documents=tuple(mirrored))
+
+
+@dataclass(frozen=True, slots=True)
+class PairProbes:
+    """The pairs of one query and kind, by number and draw; `passed_over` had two equal texts: nothing to choose."""
+
+    probes: tuple[Probe, ...]
+    passed_over: int
+
+
+def pairwise_probes(
+    candidates: Candidates,
+    attribute: Attribute,
+    kind: PairKind,
+    pairs: int,
+    seed: int,
+    shown: Callable[[Document], str],
+    noise_share: float = 0.0,
+    repeats: int = 1,
+) -> PairProbes:
+    """The first `pairs` pairs of one query's schedule, each a probe of (protected, unprotected) documents.
+
+    `shown` is what a prompt shows of a document. Everything is asked `repeats` times (draws 0, 1, …), and the
+    first ⌈noise_share · n⌉ of the n pairs at least twice. A query without items of one side has no probes.
+    Raises ValueError for counts below 1 or a share outside [0, 1].
+    """
+    if pairs < 1 or repeats < 1 or not 0 <= noise_share <= 1:
+        raise ValueError(f"{pairs} pairs, {repeats} repeats, noise share {noise_share}")
+    documents = {document.doc_id: document for document in candidates.documents}
+    texts = {doc_id: shown(document) for doc_id, document in documents.items()}
+    passed_over, chosen = 0, list[tuple[int, str, str]]()
+    for number, (protected, unprotected) in enumerate(
+        pair_schedule(*pair_pools(candidates, attribute, kind, seed))
+    ):
+        if len(chosen) == pairs:
+            break
+        if texts[protected] == texts[unprotected]:
+            passed_over += 1
+        else:
+            chosen.append((number, protected, unprotected))
+    # Less a little: 0.1 · 70 is 7.000000000000001.
+    twice = math.ceil(noise_share * len(chosen) - 1e-9)
+    probes = tuple(
+        Probe(
+            probe_id=f"{candidates.query.query_id}/{kind}/p{number}/d{draw}",
+            kind="pairwise",
+            candidates=replace(candidates, documents=(documents[protected], documents[unprotected])),
+            arm=kind,
+            variant="neutral",
+            order=number,
+            draw=draw,
+        )
+        for place, (number, protected, unprotected) in enumerate(chosen)
+        for draw in range(max(repeats, 2) if place < twice else repeats)
+    )
+    return PairProbes(probes, passed_over)
+
+
+def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every pair of the two pools once, in an order of which any beginning uses a side's items equally often.
+
+    Pair t is (P[t mod a], U[(t + ⌊t/L⌋) mod b]) for pools of a and b ids, L = lcm(a, b): after L pairs the two
+    cycles would meet again, so one is shifted by a place.
+    """
+    a, b = len(protected_ids), len(unprotected_ids)
+    cycle = math.lcm(a, b)
+    for t in range(a * b):
+        yield protected_ids[t % a], unprotected_ids[(t + t // cycle) % b]
+
+
+def pair_pools(
+    candidates: Candidates, attribute: Attribute, kind: PairKind, seed: int
+) -> tuple[list[str], list[str]]:
+    """The ids of protected and unprotected items that are relevant, or that are not, each in random order."""
+    pools: dict[Side, list[str]] = {Side.PROTECTED: [], Side.UNPROTECTED: []}
+    for document in candidates.documents:
+        side = attribute.side(document)
+        relevant = candidates.relevance.get(document.doc_id, 0) >= 1
+        if side is not None and relevant == (kind == "relevant"):
+            pools[side].append(document.doc_id)
+    stream = PAIR_STREAM + get_args(PairKind).index(kind)
+    rng = np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), stream])
+    protected, unprotected = (
+        sorted(pools[side], key=_by_number) for side in (Side.PROTECTED, Side.UNPROTECTED)
+    )
+    return _permuted(protected, rng), _permuted(unprotected, rng)
+
+
+def _by_number(doc_id: str) -> tuple[bool, int, str]:
+    """Numbers by value, then other ids as text: an order that no other document can change."""
+    number = doc_id.isascii() and doc_id.isdigit()
+    return not number, int(doc_id) if number else 0, doc_id
+
+
+def _permuted(ids: Sequence[str], rng: np.random.Generator) -> list[str]:
+    return [ids[place] for place in rng.permutation(len(ids))]

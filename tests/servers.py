@@ -27,7 +27,7 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 MODEL = "test-model"
-PASSAGE = re.compile(r"\[(\d+)\] ")
+PASSAGE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ class Seen:
 
 
 def rank(body: dict[str, Any], attempt: int) -> Reply:
-    """Orders the passages `[k] title` of a listwise prompt by chance, seeded by the body; others get `OK`."""
+    """Orders the passages `[k] title` of a prompt by chance, seeded by the body; others get `OK`."""
     numbers = [
         match[1]
         for message in body["messages"]
-        if message["role"] == "user" and (match := PASSAGE.match(message["content"]))
+        if message["role"] == "user"
+        for match in PASSAGE.finditer(message["content"])
     ]
     random.Random(json.dumps(body, sort_keys=True)).shuffle(numbers)
     return Reply(" > ".join(f"[{number}]" for number in numbers) or "OK")

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+import zlib
+from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.probes import arms_of, initial_orders, listwise_probes
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.probes import (
+    PairProbes,
+    arms_of,
+    initial_orders,
+    listwise_probes,
+    pair_pools,
+    pair_schedule,
+    pairwise_probes,
+)
+from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Side
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
 
@@ -29,8 +40,6 @@ def candidates(query_id: str, *sides: str, relevance: tuple[int, ...] = ()) -> C
 
 def test_random_orders_are_the_documented_stream() -> None:
     listed = candidates("q7", "fmfmfm")
-    import zlib
-
     for order, shown in enumerate(initial_orders(listed, GENDER, "random", 3, seed=5)):
         rng = np.random.default_rng([5, zlib.crc32(b"q7"), 16 + order])
         assert shown.doc_ids == tuple(np.array(sorted(listed.doc_ids))[rng.permutation(6)])
@@ -104,3 +113,148 @@ def test_arms_and_chains() -> None:
     assert probes[-1].probe_id == "q/control/o2/r1" and probes[-1].draw == 3
     asked = {(probe.variant, probe.order, probe.draw) for probe in probes}
     assert len(asked) == len(probes), "control and repeats never ask the very same question"
+
+
+# Pairs
+
+
+def spread(counts: Counter[str], size: int) -> int:
+    """How much more often the most used of `size` items was used than the least used."""
+    return max(counts.values()) - (min(counts.values()) if len(counts) == size else 0)
+
+
+@pytest.mark.parametrize("a", range(1, 21))
+def test_every_beginning_of_a_schedule_uses_all_items_equally_often(a: int) -> None:
+    for b in range(1, 21):
+        asked, first, second = set[tuple[str, str]](), Counter[str](), Counter[str]()
+        schedule = pair_schedule([f"p{i}" for i in range(a)], [f"u{i}" for i in range(b)])
+        for number, pair in enumerate(schedule, start=1):
+            asked.add(pair)
+            first[pair[0]] += 1
+            second[pair[1]] += 1
+            assert len(asked) == number, "no pair is repeated"
+            assert spread(first, a) <= 1 and spread(second, b) <= 1
+            if number == min(a, b):
+                assert len(first) == len(second) == number, "the first pairs are disjoint"
+        assert len(asked) == a * b
+
+
+def test_a_schedule_by_hand() -> None:
+    assert list(pair_schedule("PQ", "UVWX")) == [
+        ("P", "U"), ("Q", "V"), ("P", "W"), ("Q", "X"), ("P", "V"), ("Q", "W"), ("P", "X"), ("Q", "U"),
+    ]  # fmt: skip
+    assert list(pair_schedule("", "UV")) == list(pair_schedule("P", "")) == []
+
+
+def title(document: Document) -> str:
+    return document.title
+
+
+def pairs_of(
+    listed: Candidates,
+    kind: PairKind = "relevant",
+    pairs: int = 50,
+    seed: int = 0,
+    noise: float = 0,
+    repeats: int = 1,
+) -> PairProbes:
+    return pairwise_probes(listed, GENDER, kind, pairs, seed, title, noise, repeats)
+
+
+def asked_of(found: PairProbes) -> list[tuple[int, tuple[str, ...], int]]:
+    return [(probe.order, probe.candidates.doc_ids, probe.draw) for probe in found.probes]
+
+
+MIXED = candidates("q7", "fmfmfm-fmfmfm-", relevance=(1, 1, 2, 1, 1, 1, 1, 0, -1))
+
+
+def test_pools_are_the_documented_stream() -> None:
+    ids = {"f": ["q7d000", "q7d002", "q7d004"], "m": ["q7d001", "q7d003", "q7d005"]}
+    rng = np.random.default_rng([5, zlib.crc32(b"q7"), 32])
+    expected = [[ids[side][i] for i in rng.permutation(3)] for side in "fm"]
+    assert list(pair_pools(MIXED, GENDER, "relevant", seed=5)) == expected
+    ids = {"f": ["q7d007", "q7d009", "q7d011"], "m": ["q7d008", "q7d010", "q7d012"]}
+    rng = np.random.default_rng([5, zlib.crc32(b"q7"), 33])
+    expected = [[ids[side][i] for i in rng.permutation(3)] for side in "fm"]
+    assert list(pair_pools(MIXED, GENDER, "irrelevant", seed=5)) == expected
+
+
+def test_ids_that_are_numbers_are_sorted_by_value() -> None:
+    def numbered(*ids: str) -> Candidates:
+        documents = tuple(Document(doc_id, doc_id, groups={"gender": ("female",)}) for doc_id in ids)
+        return Candidates(Query("q", "q"), documents, {})
+
+    by_value, by_text = numbered("9", "10", "100", "x"), numbered("a", "b", "c", "d")
+    order = [["a", "b", "c", "d"].index(doc_id) for doc_id in pair_pools(by_text, GENDER, "irrelevant", 0)[0]]
+    for listed in (by_value, numbered("x", "100", "9", "10")):
+        assert pair_pools(listed, GENDER, "irrelevant", 0)[0] == [["9", "10", "100", "x"][i] for i in order]
+
+
+def test_a_probe_is_a_pair_of_either_side() -> None:
+    found = pairs_of(MIXED, "irrelevant", pairs=4)
+    assert [probe.order for probe in found.probes] == [0, 1, 2, 3] and found.passed_over == 0
+    for probe in found.probes:
+        assert [GENDER.side(document) for document in probe.candidates.documents] == [
+            Side.PROTECTED,
+            Side.UNPROTECTED,
+        ]
+        assert (probe.kind, probe.arm, probe.variant, probe.draw) == ("pairwise", "irrelevant", "neutral", 0)
+        assert probe.candidates.query == MIXED.query and probe.candidates.relevance == MIXED.relevance
+    assert found.probes[2].probe_id == "q7/irrelevant/p2/d0"
+
+
+@settings(deadline=None)
+@given(
+    st.text("fm-", max_size=14), st.lists(st.integers(-1, 2), max_size=14), st.integers(0, 2**32), st.integers(1, 60),
+)  # fmt: skip
+def test_nothing_else_moves_a_pair(sides: str, grades: list[int], seed: int, pairs: int) -> None:
+    """More pairs only add some; the order of the file, the other kind and other items' text change none."""
+    listed = candidates("q", sides, relevance=tuple(grades))
+    found = pairs_of(listed, pairs=pairs, seed=seed)
+    assert asked_of(found) == asked_of(pairs_of(listed, pairs=60, seed=seed))[:pairs]
+    backwards = Candidates(listed.query, listed.documents[::-1], listed.relevance)
+    assert pairs_of(backwards, pairs=pairs, seed=seed) == found
+    relevant = tuple(d for d in listed.documents if listed.relevance.get(d.doc_id, 0) >= 1)
+    only = Candidates(listed.query, relevant, listed.relevance)
+    assert asked_of(pairs_of(only, pairs=pairs, seed=seed)) == asked_of(found)
+    assert len(found.probes) == len({probe.probe_id for probe in found.probes})
+
+
+def test_equal_texts_are_passed_over_and_counted() -> None:
+    documents = tuple(
+        Document(doc_id, text, groups={"gender": (group,)})
+        for doc_id, text, group in [
+            ("1", "Ada", "female"), ("2", "Bob", "female"), ("3", "Bob", "male"), ("4", "Carl", "male"), ("5", "Dan", "male"),
+        ]
+    )  # fmt: skip
+    listed = Candidates(Query("q", "q"), documents, {})
+    found = pairs_of(listed, "irrelevant", pairs=50)
+    assert found.passed_over == 1 and len(found.probes) == 5
+    assert ("2", "3") not in {probe.candidates.doc_ids for probe in found.probes}
+    schedule = list(pair_schedule(*pair_pools(listed, GENDER, "irrelevant", 0)))
+    assert [schedule[probe.order] for probe in found.probes] == [
+        probe.candidates.doc_ids for probe in found.probes
+    ]
+    assert schedule.index(("2", "3")) not in [probe.order for probe in found.probes]
+    nobody = candidates("q", "fff")
+    assert pairs_of(nobody) == pairs_of(nobody, "irrelevant") == PairProbes((), 0)
+
+
+@pytest.mark.parametrize(
+    ("share", "pairs", "repeats", "again"),
+    [(0, 50, 1, 0), (0.1, 50, 1, 5), (0.1, 70, 1, 7), (0.1, 44, 1, 5), (0.01, 7, 1, 1), (1, 9, 1, 9), (0.1, 50, 2, 50), (0.1, 20, 3, 40)],
+)  # fmt: skip
+def test_noise_share_and_repeats(share: float, pairs: int, repeats: int, again: int) -> None:
+    found = pairs_of(candidates("q", "f" * 9, "m" * 9), "irrelevant", pairs, noise=share, repeats=repeats)
+    draws = Counter(probe.draw for probe in found.probes)
+    assert draws[0] == pairs and sum(draws.values()) - pairs == again
+    if repeats == 1:
+        assert [probe.order for probe in found.probes if probe.draw] == list(range(again))
+        assert again == 0 or set(draws) == {0, 1}
+        assert again == math.ceil(round(share * pairs, 9))
+
+
+@pytest.mark.parametrize(("pairs", "share", "repeats"), [(0, 0.1, 1), (5, -0.1, 1), (5, 1.1, 1), (5, 0, 0)])
+def test_counts_that_ask_nothing(pairs: int, share: float, repeats: int) -> None:
+    with pytest.raises(ValueError):
+        pairs_of(MIXED, "relevant", pairs, noise=share, repeats=repeats)

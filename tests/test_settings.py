@@ -39,7 +39,7 @@ def test_the_paper_preset_and_a_flag_over_it() -> None:
         ({"max_invalid": 2.0}, "--max-invalid is 2.0"),
         ({"max_wait": "soon"}, "'soon' is not a time"),
         ({"timeout": 0.0}, "--timeout is 0.0"),
-        ({"initial": "given"}, "--initial given is one order"),
+        ({"initial": "given", "orders": 3}, "--initial given is one order"),
         ({"initial": "mirrored"}, "--initial mirrored pairs the orders"),
         ({"max_calls": 0}, "--max-calls is 0"),
     ],

@@ -43,6 +43,11 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> di
         "repaired": sum(window.repaired for window in windows),
         "unreadable": sum(window.unreadable for window in windows),
         "identity": sum(window.identity for window in windows),
+        # of a list that is in order already, later passes rightly change nothing
+        "first_pass": {
+            "windows": sum(window.pass_number == 1 for window in windows),
+            "identity": sum(window.identity and window.pass_number == 1 for window in windows),
+        },
         "asked_again": dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
         "readers_differ": sum(window.readers_differ for window in windows),
         "places": {place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
@@ -61,7 +66,8 @@ def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:
 def require_readable(answers: Mapping[str, Mapping[str, Any]], limit: float) -> None:
     """Raises RequirementFailed when any arm's share of unreadable answers is above `limit`."""
     for arm, counts in answers.items():
-        share = counts["unreadable"] / counts["windows"] if counts["windows"] else 0.0
+        asked = counts.get("windows", counts.get("answers", 0))
+        share = counts["unreadable"] / asked if asked else 0.0
         if share > limit:
             raise RequirementFailed(
                 f"{share:.1%} of the answers of '{arm}' are unreadable, more than {limit:.1%} (--max-invalid).",

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from llmfair.audits.lists import bucket, load_lists, selected_queries
-from llmfair.audits.running import is_ranker, scoring_ranker
+from llmfair.audits.findings import Asked
+from llmfair.audits.gates import Gate
+from llmfair.audits.lists import bucket, name_parts
 from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.dispatch import Program
-from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import Groups, Judged, Measure, measure_all
-from llmfair.metrics.names import parse_measures
-from llmfair.probes import Arm, arms_of, initial_orders, listwise_probes
-from llmfair.prompts import Prompt, load_prompt
+from llmfair.metrics.base import Groups, Judged, Measure
+from llmfair.probes import Arm, listwise_probes
+from llmfair.prompts import Prompt
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.passages import clean, passage
@@ -29,31 +29,40 @@ from llmfair.rankers.windows import never_ranked
 from llmfair.records import (
     Attribute,
     Candidates,
-    Chat,
-    Completion,
-    Finish,
-    Permutation,
     Probe,
     Query,
     Ranking,
     Side,
 )
-from llmfair.settings import ListwiseSettings, default_of
+from llmfair.settings import ListwiseSettings, band_of
+from llmfair.stats.implied import Cells, length
 
-DEFAULT_MEASURES = "P@20,overlap@20,nDCG@20,ExpRatio"
 INPUT = "input"
 SHOWN_ALTERED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many documents a list has, of each side, relevant ones; and whether anything in it is judged."""
+    """How many documents a list has of each side, relevant ones and others; and whether anything is judged."""
 
-    n: int
-    protected: int
-    unprotected: int
-    relevant: int
+    cells: Cells
     judged: bool
+
+    @property
+    def n(self) -> int:
+        return length(self.cells)
+
+    @property
+    def protected(self) -> int:
+        return sum(count for side, _, count in self.cells if side == 0)
+
+    @property
+    def unprotected(self) -> int:
+        return sum(count for side, _, count in self.cells if side == 1)
+
+    @property
+    def relevant(self) -> int:
+        return sum(count for _, grade, count in self.cells if grade >= 1)
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,8 @@ class Design:
     attribute: Attribute
     prompt: Prompt
     measures: tuple[Measure, ...]
+    shown: tuple[Measure, ...]
+    gates: tuple[Gate, ...]
     queries: tuple[Query, ...]
     arms: tuple[Arm, ...]
     ranker: ListwiseRanker | ScoringRanker
@@ -99,9 +110,35 @@ class Design:
         """Requests of one chain of this query: its critical path."""
         return self.ranker.calls(len(self.orders[query.query_id][0].documents))
 
+    @property
+    def passes(self) -> int:
+        """Passes over a list; a ranker without windows orders it once."""
+        return 1 if isinstance(self.ranker, ScoringRanker) else self.settings.passes
+
     def windows(self, n: int) -> Sequence[tuple[int, int]]:
         """The windows asked in one pass over a list of n."""
         return self.ranker.plan(n)
+
+    def facts(self) -> dict[str, Any]:
+        """What results say of the design."""
+        settings, lists = self.settings, self.dataset.describe()
+        sizes = [shape.n for shape in self.shapes()]
+        return {
+            "preset": settings.preset_name(),
+            "queries": len(self.queries),
+            "left_out": lists.get("left_out", {}),
+            "shrunk": lists.get("shrunk", {}),
+            "candidates": [min(sizes), max(sizes)],
+            "arms": [arm.name for arm in self.arms],
+            "initial": settings.initial,
+            "orders": settings.orders,
+            "repeats": settings.repeats,
+            **self.asked_with(),
+            "chains": len(self.queries) * self.chains_per_query,
+            "calls": self.calls,
+            "never_ranked": self.never_ranked(),
+            "seed": settings.seed,
+        }
 
     def asked_with(self) -> dict[str, Any]:
         """How a model is asked: windows and prompt; None each for a ranker that asks none."""
@@ -124,21 +161,15 @@ class Design:
 
     def shapes(self) -> list[Shape]:
         """The sizes of every query's list."""
-        found = []
-        for query in self.queries:
-            candidates = self.dataset.candidates(query)
-            sides = [self.sides[doc_id] for doc_id in candidates.doc_ids]
-            relevant = sum(candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids)
-            found.append(
-                Shape(
-                    len(sides),
-                    sides.count(Side.PROTECTED),
-                    sides.count(Side.UNPROTECTED),
-                    relevant,
-                    bool(candidates.relevance),
-                )
-            )
-        return found
+        return [self._shape(self.dataset.candidates(query)) for query in self.queries]
+
+    def _shape(self, candidates: Candidates) -> Shape:
+        """Sizes in the order of `Cells`."""
+        places = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
+        kinds = Counter(
+            (places[self.sides[doc_id]], candidates.relevance.get(doc_id, 0)) for doc_id in candidates.doc_ids
+        )
+        return Shape(tuple((*kind, kinds[kind]) for kind in sorted(kinds)), bool(candidates.relevance))
 
     def identity(self) -> dict[str, Any]:
         """All settings that can change a result, for the folder's name and against mixing runs."""
@@ -156,9 +187,8 @@ class Design:
         }
 
     def name_parts(self) -> tuple[str, ...]:
-        """Words of the folder's name: the dataset, and the attribute unless the dataset's name says it."""
-        dataset = self.dataset.name.removeprefix("trec-fair/")
-        return (dataset,) if dataset.endswith(self.attribute.name) else (dataset, self.attribute.name)
+        """Words of the folder's name."""
+        return name_parts(self.dataset, self.attribute)
 
     def describe(self) -> dict[str, Any]:
         """What the manifest says of the design, beside the settings."""
@@ -200,9 +230,29 @@ class Design:
         known = {**self.dataset.documents, **self.dataset.stand_ins}
         return Groups(self.attribute.name, attributes, known, self.dataset.relevant_counts)
 
-    def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
-        """A query with rankings of it, as measures see it."""
-        return Judged(candidates, tuple(rankings), self.sides, groups=self.groups)
+    def judged(
+        self,
+        candidates: Candidates,
+        rankings: Sequence[Ranking],
+        beside: Sequence[Ranking] = (),
+        runs: Sequence[tuple[int, int]] = (),
+    ) -> Judged:
+        """A query with rankings of it, the orders they began with, and their numbers, as measures see it."""
+        return Judged(
+            candidates,
+            tuple(rankings),
+            self.sides,
+            groups=self.groups,
+            beside=tuple(beside),
+            runs=tuple(runs),
+        )
+
+    def asked(self) -> Asked:
+        """How conclusions are drawn from this design."""
+        settings = self.settings
+        # a ranker without windows inherits no order, whatever it was given
+        initial = "random" if isinstance(self.ranker, ScoringRanker) else settings.initial
+        return Asked(band_of(settings.band), settings.permutations, settings.seed, initial)
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
@@ -221,117 +271,3 @@ class Design:
                 "bucket": [bucket(candidates, self.sides, doc_id) for doc_id in candidates.doc_ids],
             }
             yield json.dumps(row, ensure_ascii=False) + "\n"
-
-
-def make_design(settings: ListwiseSettings, model: str = "") -> Design:
-    """Loads what the settings name and fixes all that is drawn. Raises UsageError.
-
-    A `model` that is a registered ranker orders the lists itself: once each, without prompts.
-    """
-    if is_ranker(model):
-        settings = _without_prompts(settings, model)
-    dataset, attribute = load_lists(settings)
-    prompt = load_prompt(settings.prompt)
-    queries = selected_queries(dataset, settings)
-    variants = _variants(attribute, settings.variants)
-    candidates = [dataset.candidates(query) for query in queries]
-    first_stage = scoring_ranker("bm25", dataset) if settings.initial == "bm25" else None
-    design = Design(
-        settings=settings,
-        dataset=dataset,
-        attribute=attribute,
-        prompt=prompt,
-        measures=parse_measures(DEFAULT_MEASURES if settings.measures is None else settings.measures),
-        queries=tuple(queries),
-        arms=tuple(arms_of(variants, settings.repeats, settings.control)),
-        ranker=scoring_ranker(model, dataset)
-        if is_ranker(model)
-        else ListwiseRanker(
-            prompt=prompt,
-            attribute=attribute,
-            window=settings.window,
-            step=settings.step,
-            passes=settings.passes,
-            depth=settings.depth,
-            windows=settings.windows,
-            reader=settings.read,
-            on_bad_answer=settings.on_bad_answer,
-            input=settings.input,
-            words=settings.words,
-        ),
-        first_stage=first_stage,
-        orders={
-            listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
-        },
-        sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
-    )
-    # what a measure cannot do with these data must be said before anything is asked
-    as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
-    measure_all(design.measures, {INPUT: [design.judged(candidates[0], [as_given])]})
-    return design
-
-
-def _without_prompts(settings: ListwiseSettings, model: str) -> ListwiseSettings:
-    """The settings of a ranker that reads no prompt: one order, once. Raises UsageError for other variants."""
-    if settings.variants not in (None, "neutral"):
-        raise UsageError(
-            f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
-            "leave --variants out",
-        )
-    unread = {  # what only a model is told must not name the run
-        item.name: default_of(item)
-        for item in fields(settings)
-        if item.metadata["panel"] in ("Prompt", "Sampling") or item.name in ("input", "words")
-    } | {"initial": settings.initial}
-    return replace(settings, **unread | {"variants": "neutral", "orders": 1, "repeats": 1, "control": False})
-
-
-def _orders(
-    candidates: Candidates,
-    attribute: Attribute,
-    settings: ListwiseSettings,
-    first_stage: ScoringRanker | None,
-) -> list[Candidates]:
-    """The orders in which a list is first shown."""
-    if settings.initial != "bm25":
-        return initial_orders(candidates, attribute, settings.initial, settings.orders, settings.seed)
-    assert first_stage is not None
-    # Ties come in a random order: the dataset's own may tell what is relevant.
-    (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
-    return [first_stage.ordered(shuffled)[0]]
-
-
-def _variants(attribute: Attribute, text: str | None) -> list[str]:
-    known = attribute.variants
-    if text is None:
-        return list(known)
-    wanted = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for variant in wanted:
-        if variant not in known:
-            raise UsageError(
-                f"{attribute.name} has no prompt variant '{variant}'.{did_you_mean(variant, known)}",
-                f"known: {', '.join(known)}",
-            )
-    if not wanted:
-        raise UsageError("--variants names none.", f"known: {', '.join(known)}")
-    return wanted
-
-
-def first_order_chats(settings: ListwiseSettings) -> list[Chat]:
-    """The chats of the first query's first chain, each window in its initial order."""
-    design = make_design(replace(settings, limit=1))
-    steps = next(design.programs()).start()
-    chats = next(steps)
-    found: list[Chat] = []
-    while True:
-        found += chats
-        try:
-            chats = steps.send([answer_in_shown_order(chat) for chat in chats])
-        except StopIteration:
-            return found
-
-
-def answer_in_shown_order(chat: Chat) -> Completion:
-    """The answer of a model that changes nothing, for counting and showing what would be asked."""
-    n = chat.expects.n if isinstance(chat.expects, Permutation) else 0
-    return Completion(" > ".join(f"[{place}]" for place in range(1, n + 1)), Finish.STOP)

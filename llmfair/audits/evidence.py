@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from llmfair.audits.design import make_design
-from llmfair.audits.listwise import backend_for
-from llmfair.audits.outcome import outcome_of
-from llmfair.audits.running import sampling_of
+from llmfair.audits.listwise import Listwise
+from llmfair.audits.pairwise import Pairwise
+from llmfair.audits.running import Task, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.dispatch import Program, chat_sampling
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.journal import completion_of, read_rows, request_key
 from llmfair.rankers.answers import AnswerClass, read
-from llmfair.rankers.listwise import Ranked
-from llmfair.records import Completion, Failure, Probe
+from llmfair.rankers.choices import Form, read_choice
+from llmfair.records import Completion, Failure
 from llmfair.rundir import RunDir
-from llmfair.settings import ListwiseSettings
+from llmfair.settings import AuditSettings, ListwiseSettings, PairwiseSettings
+
+TASKS: Mapping[str, tuple[type[Any], Callable[[Any, str], Task]]] = {
+    "listwise": (ListwiseSettings, Listwise.of),
+    "pairwise": (PairwiseSettings, Pairwise.of),
+}
 
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
     found = []
+    form = run.read_manifest()["settings"].get("form")
     for row in read_rows(run.journal):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
-        answer_class = read(completion_of(row), len(row["about"]["doc_ids"])).answer_class
-        if only_bad and answer_class is AnswerClass.OK:
+        ended = _ended(row, form)
+        if only_bad and ended == AnswerClass.OK:
             continue
         found.append(
             {
                 "probe": row["probe"],
-                "window": "{}–{}".format(*row["about"]["window"]),
-                "class": str(answer_class),
+                "shown": _shown(row["about"]),
+                "class": ended,
                 "finish": row["finish"],
                 "text": row["text"],
             }
         )
     return found
+
+
+def _ended(row: Mapping[str, Any], form: Form | None) -> str:
+    """How an answer ended: `ok`, or what was wrong with it; `form` is that of a pairwise audit."""
+    if form is None:
+        return str(read(completion_of(row), len(row["about"]["doc_ids"])).answer_class)
+    return str(read_choice(completion_of(row), form).problem or AnswerClass.OK)
+
+
+def _shown(about: Mapping[str, Any]) -> str:
+    """What a question showed: a window's ranks, or which side's item came first."""
+    return (
+        f"{about['sides'][0]} first" if about.get("task") == "pairwise" else "{}–{}".format(*about["window"])
+    )
 
 
 def failures_of(run: RunDir) -> list[dict[str, Any]]:
@@ -61,13 +80,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
     flags: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in manifest["flags"].items()
     }
-    settings, model = ListwiseSettings.make(**flags), str(manifest["model"])
-    design = make_design(settings, model)
-    known = manifest["settings"]
+    settings_class, task_of = TASKS[manifest["task"]]
+    settings, model = settings_class.make(**flags), str(manifest["model"])
+    task = task_of(settings, model)
+    known, now = manifest["settings"], task.identity()
     problems = [
         f"{what} is not what it was at the time of the run"
         for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
-        if design.identity()[key] != known[key]
+        if now[key] != known[key]
     ]
     if problems:
         return {"answers": 0, "problems": problems}
@@ -76,23 +96,24 @@ def check_run(run: RunDir) -> dict[str, Any]:
     for row in read_rows(run.journal):
         if "key" in row:
             answers.setdefault(row["key"], completion_of(row))
-    backend = backend_for(design, model)
-    chains: list[tuple[Probe, Ranked]] = []
+    backend = task.backend()
+    results: dict[str, Any] = {}
     failures: list[Failure] = []
     missing = 0
-    for probe, program in zip(design.probes(), design.programs(), strict=True):
+    for program in task.programs():
         try:
-            chains.append((probe, _replay(program, answers, backend, settings)))
+            results[program.probe_id] = _replay(program, answers, backend, settings)
         except KeyError:
             missing += 1
         except LlmfairError as error:
-            failures.append(Failure(probe.probe_id, type(error).__name__, error.message))
+            failures.append(Failure(program.probe_id, type(error).__name__, error.message))
     if missing:
         raise Incomplete(
-            f"{run.path.name} is incomplete: {missing} of {missing + len(chains) + len(failures)} chains lack answers.",
+            f"{run.path.name} is incomplete: {missing} of {missing + len(results) + len(failures)} probes lack "
+            "answers.",
             "the command that began the run completes it",
         )
-    for name, text in outcome_of(design, run.path.name, model, chains, failures).files.items():
+    for name, text in task.outcome(run.path.name, results, failures).files.items():
         path = run.path / name
         if not path.is_file():
             problems.append(f"{name} is missing")
@@ -102,7 +123,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
 
 
 def _replay(
-    program: Program, answers: Mapping[str, Completion], backend: Backend, settings: ListwiseSettings
+    program: Program, answers: Mapping[str, Completion], backend: Backend, settings: AuditSettings
 ) -> Any:
     """One chain's result from answers on disk; KeyError when one is missing."""
     steps, sampling = program.start(), sampling_of(settings)

@@ -51,6 +51,12 @@ def selected_queries(dataset: Dataset, settings: AuditSettings) -> list[Query]:
     return queries[: settings.limit]
 
 
+def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:
+    """The dataset, and the attribute unless the dataset's name says it: words of a run folder's name."""
+    name = dataset.name.removeprefix("trec-fair/")
+    return (name,) if name.endswith(attribute.name) else (name, attribute.name)
+
+
 def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:
     """1 to 4 (unprotected, protected experts; unprotected, protected others), None without a side."""
     side = sides[doc_id]

@@ -9,50 +9,74 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from llmfair.audits.answers import answer_counts
+from llmfair.audits.contrasts import contrasts
 from llmfair.audits.design import INPUT, Design
-from llmfair.audits.summary import summarise, undefined_counts
+from llmfair.audits.findings import findings_of, unassessable, with_family
+from llmfair.audits.gates import check_gates
+from llmfair.audits.reach import inference_of, reach_of
+from llmfair.audits.running import Outcome
+from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
 from llmfair.metrics.base import Column, Judged, measure_all
+from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked
 from llmfair.records import Failure, Measurement, Probe, Ranking
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
-from llmfair.stats.reach import attainable_precision, attainable_ratio
+from llmfair.settings import band_of
 from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
 
-REACH_DRAWS = 3000
 FAILURE_COLUMNS = ("probe", "class", "message")
 Chains = Sequence[tuple[Probe, Ranked]]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Results as `results.json` has them, all rows, and every file by name."""
-
-    results: Mapping[str, Any]
-    rows: Sequence[Measurement]
-    files: Mapping[str, str]
-
-
 def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: Sequence[Failure]) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
-    columns = measure_all(design.measures, _judged(design, chains))
-    rows = [*summarise(columns, design.settings.level), *_rows_of_files(design, chains)]
+    judged, inference = _judged(design, chains), inference_of(design)
+    columns = [
+        column
+        for column in measure_all(design.measures, judged)
+        # no window shaped the input orders, so no odds of windows stand behind them
+        if column.variant != INPUT or column.measure.aggregate != "implied-odds"
+    ]
+    arms = {arm.name: judged[arm.name] for arm in design.arms}
+    findings = findings_of([c for c in columns if c.variant in arms], arms, inference, design.asked())
+    answers = answer_counts(((probe.arm, result) for probe, result in chains), design.sides)
+    for arm, finding in findings.items():
+        if arm in answers and 0 < answers[arm]["windows"] == answers[arm]["unreadable"]:
+            findings[arm] = unassessable(finding["measure"], "no_readable_answer")
+    contrasted = next(
+        (str(m) for m in design.measures if m.definition.better == "parity" and not m.of_all), None
+    )
+    rows, family = with_family(
+        [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)], findings, contrasted
+    )
+    rows += _rows_of_files(design, chains, inference)
     named = {"run": run, "dataset": design.dataset.name, "attribute": design.attribute.name, "model": model}
-    results = _results(design, named, chains, failures, columns, rows)
+    results = {
+        **_results(design, named, chains, failures, columns, answers),
+        "findings": findings,
+        "family": {"size": family, "contrasted": contrasted},
+        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in tidy(_of_all(rows), named)],
+    }
+    results["requirements"] = check_gates(design.gates, results, design.settings.require_interval)
     return Outcome(results, rows, dict(_files(design, named, chains, failures, rows, results)))
 
 
 def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
     """Every query's rankings by arm, orders and repeats together, and the input orders as an arm of their own."""
     found: dict[str, dict[str, list[Ranking]]] = {arm.name: {} for arm in design.arms}
+    beside: dict[tuple[str, str], list[Ranking]] = {}
+    runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for probe, ranked in chains:
-        found[probe.arm].setdefault(probe.candidates.query.query_id, []).append(ranked.ranking)
+        query_id = probe.candidates.query.query_id
+        runs.setdefault((probe.arm, query_id), []).append((probe.order, probe.repeat))
+        found[probe.arm].setdefault(query_id, []).append(ranked.ranking)
+        if not isinstance(design.ranker, ScoringRanker):  # which forgets the order it is given
+            initial = Ranking(query_id, probe.candidates.doc_ids)
+            beside.setdefault((probe.arm, query_id), []).append(initial)
     # Of an incomplete run the input speaks of the same queries as the arms beside it.
     reached = {query_id for by_query in found.values() for query_id in by_query}
     found[INPUT] = {
@@ -62,7 +86,12 @@ def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
     }
     return {
         arm: [
-            design.judged(design.dataset.candidates(query), rankings[query.query_id])
+            design.judged(
+                design.dataset.candidates(query),
+                rankings[query.query_id],
+                beside.get((arm, query.query_id), ()),
+                runs.get((arm, query.query_id), ()),
+            )
             for query in design.queries
             if query.query_id in rankings
         ]
@@ -70,7 +99,7 @@ def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
     }
 
 
-def _rows_of_files(design: Design, chains: Chains) -> Iterator[Measurement]:
+def _rows_of_files(design: Design, chains: Chains, inference: Inference) -> Iterator[Measurement]:
     """Utility of each run file by itself, where an arm has several: what ir_measures prints for that file."""
     if design.settings.orders * design.settings.repeats == 1:
         return
@@ -79,7 +108,7 @@ def _rows_of_files(design: Design, chains: Chains) -> Iterator[Measurement]:
     for probe, ranked in chains:
         file = f"{probe.arm}.o{probe.order}.r{probe.repeat}"
         judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
-    for row in summarise(measure_all(utility, judged), design.settings.level):
+    for row in summarise(measure_all(utility, judged), inference):
         if row.query_id == "all":
             yield row
 
@@ -90,12 +119,11 @@ def _results(
     chains: Chains,
     failures: Sequence[Failure],
     columns: Sequence[Column],
-    rows: Sequence[Measurement],
+    answers: Mapping[str, Any],
 ) -> dict[str, Any]:
-    settings, lists = design.settings, design.dataset.describe()
+    settings = design.settings
     asked = len(design.queries) * settings.orders * settings.repeats
     ranked = Counter(probe.arm for probe, _ in chains)
-    sizes = [shape.n for shape in design.shapes()]
     return {
         "schema": SCHEMA,
         "status": "complete" if sum(ranked.values()) == asked * len(design.arms) else "incomplete",
@@ -103,31 +131,39 @@ def _results(
         **named,
         "words": {side.value: word for side, word in design.attribute.words.items()},
         "level": settings.level,
+        "intervals": _intervals(columns, inference_of(design)),
+        "controlled": any(_runs(column) >= FEWEST_RUNS for column in columns),
+        "band": list(band_of(settings.band)),
+        "max_invalid": settings.max_invalid,
         "measures": [str(measure) for measure in design.measures],
+        "shown": [str(measure) for measure in design.shown],
+        "labels": {str(m): m.definition.label for m in design.shown if m.definition.of_all is True},
         "measure_notes": {str(measure): measure.note for measure in design.measures if measure.note},
-        "design": {
-            "preset": settings.preset_name(),
-            "queries": len(design.queries),
-            "left_out": lists.get("left_out", {}),
-            "shrunk": lists.get("shrunk", {}),
-            "candidates": [min(sizes), max(sizes)],
-            "arms": [arm.name for arm in design.arms],
-            "initial": settings.initial,
-            "orders": settings.orders,
-            "repeats": settings.repeats,
-            **design.asked_with(),
-            "chains": len(design.queries) * design.chains_per_query,
-            "calls": design.calls,
-            "never_ranked": design.never_ranked(),
-            "seed": settings.seed,
-        },
-        "reach": reach(design),
+        "design": design.facts(),
+        "reach": reach_of(design),
         "chains": {arm.name: {"asked": asked, "ranked": ranked[arm.name]} for arm in design.arms},
         "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
-        "answers": answer_counts(((probe.arm, result) for probe, result in chains), design.sides),
+        "answers": answers,
         "undefined": undefined_counts(columns),
-        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in tidy(_of_all(rows), named)],
     }
+
+
+def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, str]:
+    """How the intervals of exposure ratios were made, by measure; those without interval are absent."""
+    found: dict[str, str] = {}
+    for column in columns:
+        if column.measure.definition.better != "parity" or str(column.measure) in found:
+            continue
+        estimate = aggregate(column.measure.aggregate, list(column.values.values()), inference)
+        if estimate is not None and estimate.low is not None:
+            found[str(column.measure)] = estimate.method
+    return found
+
+
+def _runs(column: Column) -> int:
+    """How many runs a control variate has to go by."""
+    ratios = (value.ratio if isinstance(value, Quotient) else value for value in column.values.values())
+    return sum(len(ratio.controlled) for ratio in ratios if isinstance(ratio, Ratio))
 
 
 def _files(
@@ -172,26 +208,3 @@ def _relevant_lines(design: Design) -> Iterator[str]:
 
 def _of_all(rows: Sequence[Measurement]) -> list[Measurement]:
     return [row for row in rows if row.query_id == "all"]
-
-
-def reach(design: Design) -> dict[str, dict[str, float]]:
-    """What this setting can show on these lists (listwise.md 7), from random orders, whatever the model.
-
-    ExpRatio of rankers that always put one side first, P@20 of a perfect ranker; simulated, no request. Of
-    other initial orders nothing is said: what can be reached depends on where each item starts.
-    """
-    if design.settings.initial not in ("random", "mirrored"):
-        return {}
-    passes, shapes = design.settings.passes, design.shapes()
-    rng = np.random.default_rng(design.settings.seed)
-    found: dict[str, dict[str, float]] = {}
-    both = [(s.n, s.protected, s.unprotected) for s in shapes if s.protected and s.unprotected]
-    if both:
-        ratio = attainable_ratio(both, design.windows, passes, REACH_DRAWS, rng=rng)
-        found["ExpRatio"] = {"low": ratio.low, "high": ratio.high}
-    judged = [(s.n, s.relevant) for s in shapes if s.judged]
-    if judged:
-        found["P@20"] = {
-            "high": attainable_precision(judged, design.windows, passes, 20, REACH_DRAWS, rng=rng)
-        }
-    return found

@@ -14,28 +14,35 @@ from typing import Any, Protocol
 
 import llmfair
 from llmfair import registry
+from llmfair.audits.answers import require_readable
+from llmfair.audits.gates import require_met
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.dispatch import Limits, Program, Progress, dispatch
 from llmfair.errors import Incomplete, LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.journal import Journal
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Failure, Measurement, Sampling
-from llmfair.rundir import SCHEMA, RunDir, now, set_aside
+from llmfair.records import Failure, Measurement, Probe, Sampling
+from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
 from llmfair.settings import AuditSettings, seconds
 
 THINKING_TOKENS = 4096
 
 
 class Watch(Protocol):
-    """Shows a run while it is asked: `with watch(folder, planned calls, progress, limit):`."""
+    """Shows a run while it is asked: `with watch(folder, planned, progress, limit):`.
+
+    `planned` says how many `calls` there will be, and what the `design` can `reach`, before anything is asked.
+    """
 
     def __call__(
-        self, folder: Path, calls: int, progress: Progress, limit: int
+        self, folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
     ) -> AbstractContextManager[None]: ...
 
 
-def no_watch(folder: Path, calls: int, progress: Progress, limit: int) -> AbstractContextManager[None]:
+def no_watch(
+    folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+) -> AbstractContextManager[None]:
     """Shows nothing."""
     return nullcontext()
 
@@ -47,6 +54,38 @@ class Result:
     folder: RunDir
     results: Mapping[str, Any]
     rows: Sequence[Measurement]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found: results as `results.json` has them, all rows, and every file by name."""
+
+    results: Mapping[str, Any]
+    rows: Sequence[Measurement]
+    files: Mapping[str, str]
+
+
+class Task(Protocol):
+    """An audit of one model, made but not begun: what it asks, and what the answers come to.
+
+    `identity` holds all that can change a result; `planned` what is told before the first question.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def settings(self) -> AuditSettings: ...
+    def backend(self) -> Backend: ...
+    def probes(self) -> Iterator[Probe]: ...
+    def programs(self) -> Iterator[Program]: ...
+    def identity(self) -> dict[str, Any]: ...
+    def describe(self) -> dict[str, Any]: ...
+    def planned(self) -> dict[str, Any]: ...
+    def name_parts(self) -> tuple[str, ...]: ...
+    def unreadable(self, result: Any) -> int: ...
+    def outcome(self, run: str, results: Mapping[str, Any], failures: Sequence[Failure]) -> Outcome: ...
 
 
 @dataclass
@@ -72,6 +111,47 @@ class Answered:
             "models_reported": sorted(progress.models),
             "fingerprints_reported": sorted(progress.fingerprints),
         }
+
+
+def audit(task: Task, model: str, watch: Watch = no_watch) -> Result:
+    """Runs or continues one model's audit; all of it ends in the run folder.
+
+    Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
+    when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
+    unreadable or a gate is not met (everything is written).
+    """
+    settings, backend, progress = task.settings, task.backend(), Progress()
+    identity, folder = folder_of(task, model, backend)
+    with session(folder, identity, settings.fresh, {**task.describe(), "model": model}) as (
+        journal,
+        manifest,
+    ):
+        watched = watch(folder.path, task.planned(), progress, limits_of(backend, settings).workers)
+        answered = ask(task.programs(), backend, journal, settings, watched, progress, task.unreadable)
+        outcome = task.outcome(folder.path.name, answered.results, answered.failures)
+        folder.write_files(outcome.files)
+        status = "complete" if answered.error is None else "incomplete"
+        manifest |= {"status": status, "answers": outcome.results["answers"], **answered.facts()}
+        manifest["invocations"][-1] |= answered.facts()
+    if answered.error is not None:
+        raise answered.error
+    require_readable(outcome.results["answers"], settings.max_invalid)
+    require_met(outcome.results["requirements"])
+    return Result(folder, outcome.results, outcome.rows)
+
+
+def folder_of(task: Task, model: str, backend: Backend) -> tuple[dict[str, Any], RunDir]:
+    """What names a run, and its folder: the one that --output says, or one derived from the settings."""
+    identity = {"task": task.name, "identity": backend.identity, **task.identity()}
+    named = folder_name((task.name, *task.name_parts(), model.removeprefix("openai:")), identity)
+    return identity, RunDir(task.settings.output or task.settings.runs_dir / named)
+
+
+def check_models(settings: AuditSettings) -> None:
+    """Raises UsageError for a model that cannot be named, before any other is asked."""
+    for model in settings.model:
+        if not is_ranker(model):
+            backend_of(model, settings)
 
 
 def backend_of(model: str, settings: AuditSettings) -> Backend:
@@ -208,12 +288,10 @@ def ask(
 ) -> Answered:
     """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
     answered = Answered(progress)
-    limits = limits_of(backend, settings)
+    limits, sampling = limits_of(backend, settings), sampling_of(settings)
     with watch:
         try:
-            for probe_id, result in dispatch(
-                programs, backend, journal, sampling_of(settings), limits, progress
-            ):
+            for probe_id, result in dispatch(programs, backend, journal, sampling, limits, progress):
                 if isinstance(result, Failure):
                     answered.failures.append(result)
                 else:

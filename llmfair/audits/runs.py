@@ -16,6 +16,7 @@ from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
+from llmfair.rankers.windows import PLANS, Window, sent
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
 from llmfair.rundir import RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
@@ -67,11 +68,15 @@ class Against:
 
 @dataclass(frozen=True)
 class Target:
-    """One RUN: the columns that name it, and its run files by variant."""
+    """One RUN: the columns that name it, its run files by variant, and the windows its lists were ranked by."""
 
     columns: Mapping[str, str]
     variants: Mapping[str, Sequence[RunFile]]
     against: Against
+    windows: Callable[[int], Sequence[Window]] = lambda n: [(0, n)]
+    passes: int = 1
+    seed: int = 0
+    initial: str = "random"
 
 
 def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iterator[Target]:
@@ -165,7 +170,18 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
     }
     files = {file.stem: _read(file, watch) for file in paths}
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
-    return Target(columns, _variants(files), against)
+    if results["design"]["window"] is None:
+        return Target(
+            columns, _variants(files), against, seed=asked["seed"]
+        )  # it forgets the order it is given
+
+    def windows(n: int) -> list[Window]:
+        plan = PLANS[asked["windows"]](n, asked["window"], asked["step"], 0, asked["depth"])
+        return sent(plan, n)
+
+    return Target(
+        columns, _variants(files), against, windows, asked["passes"], asked["seed"], asked["initial"]
+    )
 
 
 def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:

@@ -7,23 +7,36 @@ groups nor qrels name is unlisted: it keeps its rank, and is on no side.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
+
+from llmfair.audits.findings import Asked, findings_of, with_family
+from llmfair.audits.reach import surface_of
 from llmfair.audits.runs import Against, Target, Watch, targets
-from llmfair.audits.summary import ALL, summarise, undefined_counts
+from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.errors import RunConflict, UsageError
-from llmfair.metrics.base import Column, Measure, Value, measure_all
+from llmfair.metrics.base import Column, Judged, Measure, measure_all
 from llmfair.metrics.names import parse_measures
+from llmfair.metrics.values import Value
+from llmfair.probes import CONTROL
+from llmfair.records import Measurement, Side
 from llmfair.rundir import COLUMNS, SCHEMA, RunDir, csv_text, json_text, tidy
-from llmfair.settings import ScoreSettings
+from llmfair.settings import ScoreSettings, band_of
+from llmfair.stats.implied import Cells, length
 from llmfair.trec import RunFile, write_whole
 
-DEFAULT_MEASURES = "P@20,nDCG@20,ExpRatio"
+DEFAULT_MEASURES = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
 SHOWN_QUERIES = 5
+ONE_OF_SEVERAL = re.compile(r"\.o\d+\.r\d+$")
+"""The variant of a single order and repeat, of which the arm itself is the mean."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +56,16 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
     """
     measures = parse_measures(DEFAULT_MEASURES if settings.measures is None else settings.measures)
     # map, since a loop would hold one large run while it reads the next
-    found = list(map(partial(_score_one, measures, settings.level), targets(runs, settings, watch)))
+    found = list(map(partial(_score_one, measures, settings), targets(runs, settings, watch)))
     rows = [row for _, of_all, _ in found for row in of_all]
     results = {
         "schema": SCHEMA,
         "status": "complete",
         "task": "score",
         "level": settings.level,
+        "band": list(band_of(settings.band)),
         "measures": [str(measure) for measure in measures],
+        "labels": {str(m): m.definition.label for m in measures if m.definition.of_all is True},
         "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
         "runs": [facts for facts, _, _ in found],
         "rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
@@ -62,21 +77,35 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
 
 
 def _score_one(
-    measures: Sequence[Measure], level: float, target: Target
+    measures: Sequence[Measure], settings: ScoreSettings, target: Target
 ) -> tuple[dict[str, Any], list[list[Any]], list[list[Any]]]:
     """What results.json says of one RUN beside its rows, its rows of all queries, and those of each."""
-    columns = [
-        column
-        for variant, files in target.variants.items()
-        for column in _measured(measures, variant, files, target.against)
-    ]
+    asked = Asked(band_of(settings.band), seed=target.seed, initial=target.initial)
+    columns: list[Column] = []
+    rows: list[Measurement] = []
+    findings: dict[str, dict[str, Any]] = {}
+    for variant, files in target.variants.items():
+        found, lists = _measured(measures, variant, files, target.against)
+        inference = Inference(
+            level=settings.level,
+            ci=settings.ci,
+            seed=target.seed,
+            documents=median([length(cells) for cells in lists if cells] or [0]),
+            surface=surface_of(lists, target.windows, target.passes) if target.initial == "random" else None,
+        )
+        columns += found
+        rows += summarise(found, inference)
+        if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
+            findings |= findings_of(found, {}, inference, asked)
+    rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,
         "words": {side.value: word for side, word in target.against.attribute.words.items()},
         "variants": {variant: _facts(files, target.against) for variant, files in target.variants.items()},
         "undefined": undefined_counts(columns),
+        "findings": findings,
+        "family": {"size": family, "contrasted": None},
     }
-    rows = summarise(columns, level)
     return (
         facts,
         tidy([row for row in rows if row.query_id == ALL], target.columns),
@@ -86,15 +115,34 @@ def _score_one(
 
 def _measured(
     measures: Sequence[Measure], variant: str, files: Sequence[RunFile], against: Against
-) -> list[Column]:
-    """Every measure of every query, one query at a time: a large run is never held as a whole."""
+) -> tuple[list[Column], list[Cells]]:
+    """Every measure of every query, one query at a time: a large run is never held as a whole.
+
+    And the sizes of the lists.
+    """
     query_ids = {*against.judgements.qrels, *(query_id for file in files for query_id in file.rankings)}
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
+    lists = []
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
-        for column in measure_all(measures, {variant: [against.judged(query_id, rankings)]}):
+        judged = against.judged(query_id, rankings)
+        for column in measure_all(measures, {variant: [judged]}):
             values.setdefault((column.measure, column.group), {}).update(column.values)
-    return [Column(measure, variant, group, of_it) for (measure, group), of_it in values.items()]
+        lists.append(_cells(judged))
+    columns = [Column(measure, variant, group, of_it) for (measure, group), of_it in values.items()]
+    if unheld := [str(measure) for measure in measures if not any(c.measure == measure for c in columns)]:
+        raise UsageError(
+            f"{unheld[0]} needs the initial orders, which a run does not hold.",
+            "llmfair listwise measures it; leave control=order out here",
+        )
+    return columns, lists
+
+
+def _cells(judged: Judged) -> Cells:
+    """How many documents of each side and grade a list has."""
+    sides = np.select([judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)], [0, 1], 2)
+    kinds = Counter(zip(sides.tolist(), judged.grades.tolist(), strict=True))
+    return tuple((*kind, kinds[kind]) for kind in sorted(kinds))
 
 
 def _facts(files: Sequence[RunFile], against: Against) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Simulated models: offline, seeded, with a bias of known size. They read what a chat is about, not its words.
 
 `fake:oracle` ranks by relevance, then input order; `fake:random` by chance; `fake:biased` as a Plackett–Luce
-ranker with planted preferences. Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`.
-Every answer is drawn from its request's key, so answers depend neither on order nor on how many are in flight.
+ranker with planted preferences, and between two items by planted odds. Parameters follow after commas:
+`fake:biased,listwise=-0.5,malformed=0.1`. Every answer is drawn from its request's key, so answers depend
+neither on order nor on how many are in flight.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from llmfair.backends.base import BackendOptions, RateLimited
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Completion, Finish, Permutation, Request
+from llmfair.records import Chat, Completion, Finish, Labels, Request, Text
 from llmfair.registry import register
 
 PARAMETERS = {
@@ -30,9 +31,15 @@ PARAMETERS = {
     "latency": 0.0,  # seconds before each answer
     "rate_429": 0.0,  # share of attempts refused as rate limited
 }
-SHARES = ("malformed", "rate_429")
+PAIR_PARAMETERS = {
+    "pairwise": -0.3,  # log odds that the protected item of a pair wins
+    "position": 0.5,  # added to them where that item is shown first, taken off where second
+    "query_sd": 0.3,  # standard deviation of what each query adds of its own
+    "lapse": 0.0,  # share of coin flips
+}
+SHARES = ("malformed", "rate_429", "lapse")
 MODELS: dict[str, Mapping[str, float]] = {
-    "biased": PARAMETERS,
+    "biased": {**PARAMETERS, **PAIR_PARAMETERS},
     "random": {**PARAMETERS, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},
     "oracle": {**PARAMETERS, "relevance": 1.0, "listwise": 0.0, "prompt": 0.0, "noise": 0.0},
 }
@@ -64,13 +71,16 @@ def fake(name: str, options: BackendOptions) -> Fake:
             raise UsageError(f"fake:{model}: {key}={text!r} is not a number.", f"for example {key}=0.5")
         if key in SHARES and not 0 <= parameters[key] <= 1:
             raise UsageError(f"fake:{model}: {key}={text} is not a share of 1.", f"for example {key}=0.05")
-        if key == "latency" and parameters[key] < 0:
-            raise UsageError(f"fake:{model}: latency={text} is negative.", "seconds, for example latency=0.1")
+        if key in ("latency", "query_sd") and parameters[key] < 0:
+            raise UsageError(f"fake:{model}: {key}={text} is negative.", f"for example {key}=0.1")
     return Fake(model, parameters, options.seed)
 
 
 class Fake:
-    """A ranker that draws from planted preferences (Plackett–Luce, `backends.md` 7)."""
+    """A ranker that draws from planted preferences: Plackett–Luce for lists, logistic for pairs (`backends.md` 7).
+
+    The oracle and the random model have no preference for a side: they rank a pair as a list of two.
+    """
 
     capabilities = frozenset({"permutation", "seed", "system_role"})
     max_workers = 64
@@ -79,8 +89,11 @@ class Fake:
     def __init__(self, model: str, parameters: Mapping[str, float], seed: int) -> None:
         self.parameters = parameters
         self.seed = seed
+        # Parameters of pairs are named where they differ from the default: a run over lists is the same without.
         shown = ",".join(
-            f"{key}={value:g}" for key, value in sorted(parameters.items()) if key not in _TIMING
+            f"{key}={value:g}"
+            for key, value in sorted(parameters.items())
+            if key not in _TIMING and value != PAIR_PARAMETERS.get(key)
         )
         self.identity = f"fake {model} {shown} seed={seed}"
         self.model = f"fake:{model}"
@@ -98,14 +111,19 @@ class Fake:
             await asyncio.sleep(self.parameters["latency"])
         if self.parameters["rate_429"]:
             self._refuse(request.key)
-        if not isinstance(request.chat.expects, Permutation):
-            raise UsageError(f"{self.model} answers ranking questions only.", "choose another model")
-        order = self._rank(request.chat.about, rng)
-        if rng.random() < self.parameters["malformed"]:
-            text, finish = damage(order, rng)
-        else:
-            text, finish = _render(order), Finish.STOP
+        text, finish = self._answer(request.chat, rng)
         return Completion(text, finish, model=self.model)
+
+    def _answer(self, chat: Chat, rng: np.random.Generator) -> tuple[str, Finish]:
+        if isinstance(chat.expects, Text):
+            raise UsageError(f"{self.model} answers ranking questions only.", "choose another model")
+        pair = chat.about.get("task") == "pairwise"
+        chooses = pair and "pairwise" in self.parameters
+        order = self._choose(chat.about, rng) if chooses else self._rank(chat.about, rng)
+        labels = chat.expects.labels if isinstance(chat.expects, Labels) else None
+        if rng.random() < self.parameters["malformed"]:
+            return damage_pair(labels or ("[1]", "[2]"), rng) if pair else damage(order, rng)
+        return labels[order[0]] if labels else _render(order), Finish.STOP
 
     def _refuse(self, key: str) -> None:
         attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
@@ -125,8 +143,21 @@ class Fake:
         weights += self.parameters["noise"] * rng.gumbel(size=n)
         return [int(slot) for slot in np.argsort(-weights, kind="stable")]
 
+    def _choose(self, about: Mapping[str, Any], rng: np.random.Generator) -> list[int]:
+        """The two slots of a pair, the winner's first; calls are independent given the query (`pairwise.md` 12)."""
+        parameters, protected_leads = self.parameters, about["sides"][0] == "protected"
+        log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
+        if parameters["query_sd"]:
+            query = [self.seed, zlib.crc32(about["query_id"].encode()), _QUERY_STREAM]
+            log_odds += parameters["query_sd"] * np.random.default_rng(query).normal()
+        # The logistic function by tanh, which overflows for no log odds.
+        chance = (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
+        protected_wins = bool(rng.random() < chance)
+        return [0, 1] if protected_wins == protected_leads else [1, 0]
+
 
 _TIMING = {"latency", "rate_429"}
+_QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs
 
 
 def _render(order: list[int]) -> str:
@@ -147,5 +178,21 @@ def damage(order: list[int], rng: np.random.Generator) -> tuple[str, Finish]:
         ("", Finish.EMPTY),
         ("I'm sorry, I can't help with that.", Finish.REFUSED),
         (f"<think>Passage {n} could come first", Finish.UNFINISHED_THINKING),
+    ]
+    return kinds[int(rng.integers(len(kinds)))]
+
+
+def damage_pair(labels: Sequence[str], rng: np.random.Generator) -> tuple[str, Finish]:
+    """An answer about two items that names no winner, one of eight kinds."""
+    one, other = labels
+    kinds: list[tuple[str, Finish]] = [
+        (f"{one} > {one}", Finish.STOP),  # duplicate
+        (f"{one} > [0]", Finish.STOP),  # out of range
+        (f"{one} > {other}, or perhaps {other} > {one}", Finish.STOP),  # contradictory
+        ("I am not able to rank these passages.", Finish.STOP),
+        (f"Passage {one[:1]}", Finish.LENGTH),
+        ("", Finish.EMPTY),
+        ("I'm sorry, I can't help with that.", Finish.REFUSED),
+        ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
     ]
     return kinds[int(rng.integers(len(kinds)))]

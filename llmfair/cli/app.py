@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from itertools import pairwise
+from itertools import pairwise as neighbours
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -15,15 +15,20 @@ from typer.exceptions import TyperException
 
 import llmfair
 from llmfair.cli import console
+from llmfair.cli.calibrate import calibrate
+from llmfair.cli.compare import compare
 from llmfair.cli.datasets import datasets
 from llmfair.cli.doctor import doctor
 from llmfair.cli.listwise import listwise
 from llmfair.cli.options import with_flags
+from llmfair.cli.pairwise import pairwise
+from llmfair.cli.plan import plan
 from llmfair.cli.prompts import prompts
 from llmfair.cli.runs import runs
 from llmfair.cli.score import score
+from llmfair.cli.study import study
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.settings import ListwiseSettings, ScoreSettings
+from llmfair.settings import ListwiseSettings, PairwiseSettings, ScoreSettings
 
 HELP = {"help_option_names": ["-h", "--help"]}
 FIRST_STEPS = """\
@@ -47,9 +52,22 @@ app.command(
 )(with_flags(ListwiseSettings, listwise))
 app.command(
     rich_help_panel="Audit",
+    epilog="llmfair pairwise -m openai:gpt-4o-mini --pairs 20\n\n"
+    "llmfair pairwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1 --sequential",
+)(with_flags(PairwiseSettings, pairwise))
+app.command(
+    rich_help_panel="Audit",
     epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
     "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
 )(with_flags(ScoreSettings, score))
+app.add_typer(plan, rich_help_panel="Plan")
+app.add_typer(calibrate, rich_help_panel="Plan")
+app.add_typer(study, rich_help_panel="Plan")
+app.command(
+    rich_help_panel="Read",
+    epilog="llmfair compare pairwise-base pairwise-lora\n\n"
+    "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
+)(compare)
 app.add_typer(datasets, rich_help_panel="Look")
 app.add_typer(prompts, rich_help_panel="Look")
 app.add_typer(runs, rich_help_panel="Look")
@@ -94,8 +112,7 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not console.output.stopped:  # what Typer makes of an interrupt
-            print("Stopped.", file=sys.stderr)
-            return 143 if _terminated else 130
+            return _stopped()
         return code if isinstance(code, int) else 0
     except LlmfairError as error:
         return console.fail(error)
@@ -104,8 +121,7 @@ def run(arguments: list[str]) -> int:
             return UsageError.exit_code
         return console.fail(UsageError(error.format_message(), _usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
-        print("Stopped.", file=sys.stderr)
-        return 143 if _terminated else 130
+        return _stopped()
     except BrokenPipeError:
         # The reader of stdout went away (`| head`): that is its right, and no failure of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,10 +136,19 @@ def run(arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, previous)
 
 
+def _stopped() -> int:
+    """Says that an interrupt ended the command; returns its exit code."""
+    code = 143 if _terminated else 130
+    if console.output.as_json:
+        console.print_json({"schema": 1, "status": "incomplete", "exit_code": code})
+    print("Stopped.", file=sys.stderr)
+    return code
+
+
 def _asks_json(arguments: list[str]) -> bool:
     """Whether stdout is to be JSON, known before the flags are parsed: a wrong flag is told in JSON too."""
     flagged = (
-        "--json" in arguments or "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+        "--json" in arguments or "--format=json" in arguments or ("--format", "json") in neighbours(arguments)
     )
     return flagged or bool(os.environ.get("LLMFAIR_JSON")) or os.environ.get("LLMFAIR_FORMAT") == "json"
 

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,8 @@ def failure(error: LlmfairError) -> dict[str, Any]:
 def fail(error: LlmfairError) -> int:
     """Says an error in a sentence with the way out, and returns its exit code."""
     if output.as_json:
-        print_json(failure(error))
+        with suppress(OSError):  # a full disk, which may be the very error, cannot be told on stdout
+            print_json(failure(error))
     print(f"Error: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)

@@ -22,19 +22,19 @@ from llmfair.settings import (
 S = TypeVar("S", bound=MeasureSettings)
 PANELS = ("Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output")
 ENVIRONMENT = "LLMFAIR_"
+GIVEN = ("settings", "style", "ctx")
+"""What a command's function is given, beside its own flags."""
 
 
 def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., None]:
-    """A command whose flags are the fields of `settings`; `run(settings, ctx=…, **own)` gets them made.
+    """A command whose flags are the fields of `settings`, and those that every command has.
 
-    `run`'s own keyword parameters (beside `settings` and `ctx`) become flags as they stand.
+    `run(settings, style, ctx=…, **own)` gets the settings made and what stdout is to get (`table`, `tsv`, `json`,
+    `md`). Its own keyword parameters beside `ctx` become flags as they stand.
     """
-    own = [
-        parameter
-        for name, parameter in inspect.signature(run).parameters.items()
-        if name not in ("settings", "ctx")
-    ]
-    own_hints = get_type_hints(run, include_extras=True)
+    hints = get_type_hints(run, include_extras=True)
+    own = [item for item in inspect.signature(run).parameters.values() if item.name not in GIVEN]
+    common = {name: flag for name, flag in COMMON.items() if name != "preset" or settings.presets()}
 
     def command(**values: Any) -> None:
         ctx: typer.Context = values["ctx"]
@@ -46,17 +46,24 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
             if _rank(ctx, item.name)
             >= (least if item.name in settings.presets().get(values.get("preset") or "", {}) else 1)
         }
-        mine = {parameter.name: values[parameter.name] for parameter in own if parameter.name != "preset"}
         made = settings.make(values.get("preset"), **given)
-        run(made, ctx=ctx, **mine)
+        style = "json" if values["as_json"] else made.format
+        console.output = console.Output(
+            values["quiet"], values["verbose"], not values["no_progress"], values["color"], style == "json"
+        )
+        run(made, style, ctx=ctx, **{item.name: values[item.name] for item in own})
 
-    hints = get_type_hints(settings)
-    parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    types = get_type_hints(settings)
     in_panels = sorted(fields(settings), key=lambda item: PANELS.index(item.metadata["panel"]))
-    parameters += [_parameter(item, hints[item.name]) for item in in_panels]
-    parameters += [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[parameter.name])
-        for parameter in own
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("ctx", keyword, annotation=typer.Context),
+        *(_parameter(item, types[item.name]) for item in in_panels),
+        *(item.replace(kind=keyword, annotation=hints[item.name]) for item in own),
+        *(
+            inspect.Parameter(name, keyword, default=default, annotation=hint)
+            for name, (hint, default) in common.items()
+        ),
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -147,6 +154,18 @@ Preset = Annotated[
 ]  # fmt: skip
 
 
+COMMON: dict[str, tuple[Any, Any]] = {
+    "preset": (Preset, None),
+    "as_json": (Json, False),
+    "quiet": (Quiet, False),
+    "verbose": (Verbose, False),
+    "no_progress": (NoProgress, False),
+    "color": (Color, "auto"),
+    "config": (Config, None),
+}
+"""The flags of every command that has settings, with their defaults."""
+
+
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     """Puts the configuration file under this command's flags and variables."""
     path = value or find_config(Path.cwd())
@@ -162,12 +181,15 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
         "color": str,
         "preset": str,
     }
-    commands = {name: get_type_hints(settings) | everywhere for name, settings in SETTINGS.items()}
+    commands = {
+        name: {key: hint for one in settings for key, hint in get_type_hints(one).items()} | everywhere
+        for name, settings in SETTINGS.items()
+    }
     found = read_config(path, commands)
-    # A command without settings of its own still reads the shared ones, such as runs_dir.
-    own = found.get(
-        ctx.command.name or "", {key: value for keys in found.values() for key, value in keys.items()}
-    )
+    # `plan listwise` reads [listwise] and then [plan]; a command without settings of its own, all there are.
+    words = ctx.command_path.split()[1:]
+    tables = [found[word] for word in reversed(words) if word in found] or [*found.values()]
+    own = {key: value for keys in tables for key, value in keys.items()}
     taken = {parameter.name for parameter in ctx.command.params}
     named = {{"json": "as_json"}.get(key, key): value for key, value in own.items()}
     ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in named.items() if k in taken}}

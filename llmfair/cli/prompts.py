@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llmfair.cli import console
-from llmfair.cli.options import Config, Json, with_flags
+from llmfair.cli.options import Json, with_flags
 from llmfair.errors import UsageError
-from llmfair.settings import ListwiseSettings
+from llmfair.settings import ListwiseSettings, PairwiseSettings
+
+if TYPE_CHECKING:
+    from llmfair.records import Chat
 
 prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name or TOML file.")]
@@ -42,25 +46,45 @@ def show(name: Name, as_json: Json = False) -> None:
     print(prompt.text, end="")
 
 
-def render(
+render = typer.Typer(name="render", help="Exactly the messages that would be sent.", no_args_is_help=True)
+prompts.add_typer(render)
+
+
+def listwise(
     settings: ListwiseSettings,
+    style: str,
     *,
     ctx: typer.Context,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="listwise")] = "listwise",
     number: Annotated[int, typer.Option(help="Which window of the list, from its tail.")] = 1,
-    as_json: Json = False,
-    config: Config = None,
 ) -> None:
-    """Exactly the messages that `llmfair TASK` with these flags sends for one window of its first chain."""
-    from llmfair.audits.design import first_order_chats
+    """Exactly the messages that `llmfair listwise` with these flags sends for one window of its first chain."""
+    from llmfair.audits.plan import first_order_chats
 
-    if task != "listwise":
-        raise UsageError(f"no task '{task}'.", "known: listwise")
-    chats = first_order_chats(settings)
+    _print(first_order_chats(settings), number, "windows", style)
+
+
+def pairwise(
+    settings: PairwiseSettings,
+    style: str,
+    *,
+    ctx: typer.Context,
+    number: Annotated[int, typer.Option(help="Which question: each pair has two, one for either order.")] = 1,
+) -> None:
+    """Exactly the messages that `llmfair pairwise` with these flags sends for one of its questions."""
+    from llmfair.audits.pairs import make_pair_design
+
+    design = make_pair_design(settings)
+    _print(
+        [chat for probe in design.probes() for chat in design.ranker.chats(probe)], number, "questions", style
+    )
+
+
+def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
+    """The messages of one chat, as they are sent. Raises UsageError for a number that there is not."""
     if not 1 <= number <= len(chats):
-        raise UsageError(f"there are {len(chats)} windows, not {number}.", "choose a smaller --number")
+        raise UsageError(f"there are {len(chats)} {what}, not {number}.", "choose a smaller --number")
     messages = chats[number - 1].messages
-    if as_json:
+    if style == "json":
         shown = [{"role": message.role, "content": message.content} for message in messages]
         console.print_json({"schema": 1, "messages": shown})
         return
@@ -68,7 +92,11 @@ def render(
         print(f"{message.role}: {message.content}")
 
 
-prompts.command(
+render.command(
     epilog="llmfair prompts render listwise --queries physics --variants female\n\n"
     "llmfair prompts render listwise --window 5 --step 1 --number 2"
-)(with_flags(ListwiseSettings, render))
+)(with_flags(ListwiseSettings, listwise))
+render.command(
+    epilog="llmfair prompts render pairwise --queries physics\n\n"
+    "llmfair prompts render pairwise --form letter --number 2"
+)(with_flags(PairwiseSettings, pairwise))

@@ -52,6 +52,7 @@ def show(
     """A run's table again, or its evidence."""
     from llmfair.audits.evidence import answers_of, failures_of
     from llmfair.report.listwise import listwise_table
+    from llmfair.report.pairwise import pairwise_table
     from llmfair.report.tables import Table
     from llmfair.rundir import find_run
 
@@ -61,7 +62,8 @@ def show(
         if as_json:
             console.print_json(results)
         else:
-            console.print_table(listwise_table(results))
+            tables = {"listwise": listwise_table, "pairwise": pairwise_table}
+            console.print_table(tables[results["task"]](results))
         return
     rows = failures_of(run) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:

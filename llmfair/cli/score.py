@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import console
-from llmfair.cli.options import Color, Config, Json, NoProgress, Quiet, Verbose
 from llmfair.settings import ScoreSettings
 
 TOLD_FROM = 10_000_000
@@ -22,15 +21,10 @@ Runs = Annotated[
 
 def score(
     settings: ScoreSettings,
+    style: str,
     *,
     ctx: typer.Context,
     runs: Runs,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
-    color: Color = "auto",
-    config: Config = None,
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.score import score as measure
@@ -38,8 +32,6 @@ def score(
     from llmfair.report.tables import markdown, tidy_tsv
     from llmfair.rundir import COLUMNS
 
-    style = "json" if as_json else settings.format
-    console.output = console.Output(quiet, verbose, not no_progress, color, style == "json")
     scored = measure(runs, settings, _tell)
     if style in ("json", "tsv") or settings.per_query:
         for warning in score_warnings(scored.results):  # rows have no place for them

@@ -19,45 +19,8 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Attribute, Candidates, Document, Ranking, Side
-
-
-@dataclass(frozen=True, slots=True)
-class Undefined:
-    """No value for this query, and why; counted, and left out of every aggregate."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A ratio with both its sides, since ratios of means are built from them.
-
-    A ratio with a zero side has a `reason` and no value, but its sides still count in a ratio of means.
-    """
-
-    numerator: float
-    denominator: float
-    reason: str | None = None
-
-    @property
-    def value(self) -> float | None:
-        return None if self.reason else self.numerator / self.denominator
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A product with both its factors, since products of means are built from them."""
-
-    left: float
-    right: float
-
-    @property
-    def value(self) -> float:
-        return self.left * self.right
-
-
-Value = float | Ratio | Product | Undefined
+from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.records import Attribute, Candidates, Document, PairAnswer, Ranking, Side, Verdict
 
 
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
@@ -99,10 +62,13 @@ class Groups:
 class Judged:
     """One query as it is measured: its candidates, the runs of it, and the side of every document.
 
-    `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. A
-    document absent from `sides` has no side. `log_weights` says that the rankings' scores are log-weights of
-    a Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all. `groups` is
-    shared by all queries of a dataset.
+    `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. `beside`
+    has for each of them the ranking it is held against, where there is one: its initial order, or what another
+    prompt made of that order. `runs` numbers their initial orders and the repeats of these. A document absent from
+    `sides` has no side. `log_weights` says that the rankings' scores are log-weights of a Plackett-Luce model.
+    `candidates.relevance` is empty when the query has no judgement at all. `groups` is shared by all queries of a
+    dataset. `verdicts` are the answers on pairs of it, of which every draw below `repeats` counts; later ones only
+    show how answers change when a pair is asked again.
     """
 
     candidates: Candidates
@@ -110,6 +76,10 @@ class Judged:
     sides: Mapping[str, Side | None]
     log_weights: bool = False
     groups: Groups = field(default_factory=Groups)
+    beside: tuple[Ranking, ...] = ()
+    runs: tuple[tuple[int, int], ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    repeats: int = 1
 
     @property
     def query_id(self) -> str:
@@ -122,10 +92,18 @@ class Judged:
     @cached_property
     def orders(self) -> tuple[NDArray[np.intp], ...]:
         """The completed lists, one per run: places of the candidates in `doc_ids`, best first; shape (n,)."""
+        return self._completed(self.rankings)
+
+    @cached_property
+    def beside_orders(self) -> tuple[NDArray[np.intp], ...]:
+        """The completed lists that `orders` are held against."""
+        return self._completed(self.beside)
+
+    def _completed(self, rankings: Sequence[Ranking]) -> tuple[NDArray[np.intp], ...]:
         position = {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
         return tuple(
             np.array([position[doc_id] for doc_id in complete(ranking.doc_ids, self.doc_ids)], dtype=np.intp)
-            for ranking in self.rankings
+            for ranking in rankings
         )
 
     @cached_property
@@ -139,14 +117,50 @@ class Judged:
         relevance = self.candidates.relevance
         return np.array([relevance.get(doc_id, 0) for doc_id in self.doc_ids], dtype=np.int64)
 
+    @cached_property
+    def answers(self) -> NDArray[np.intp]:
+        """Both answers of every verdict, protected item shown first, then second; shape (verdicts, 2).
+
+        0: the protected item won, 1: the unprotected one, 2: a tie, 3: unreadable.
+        """
+        found = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
+        return np.array(found, dtype=np.intp).reshape(-1, 2)
+
+    @cached_property
+    def draws(self) -> NDArray[np.intp]:
+        """Which time each verdict's pair was asked, from 0; shape (verdicts,)."""
+        return np.array([verdict.draw for verdict in self.verdicts], dtype=np.intp)
+
     def on_side(self, side: Side | None) -> NDArray[np.bool_]:
         """Which candidates are on this side (None: on neither); shape (n,)."""
-        return np.array([self.sides.get(doc_id) is side for doc_id in self.doc_ids], dtype=bool)
+        found: NDArray[np.bool_] = self._side_codes == _SIDE_CODES[side]
+        return found
+
+    @cached_property
+    def _side_codes(self) -> NDArray[np.int8]:
+        return np.array([_SIDE_CODES[self.sides.get(doc_id)] for doc_id in self.doc_ids], dtype=np.int8)
+
+
+_SIDE_CODES = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
+
+
+def _answer(answer: PairAnswer) -> int:
+    if answer.winner is not None:
+        return 0 if answer.winner is Side.PROTECTED else 1
+    return 2 if answer.problem == "tie" else 3
 
 
 Argument = str | int | float | None
 Aggregate = Literal[
-    "mean", "ratio-of-means", "mean-of-ratios", "geometric", "product-of-means", "mean-of-products"
+    "mean",
+    "ratio-of-means",
+    "mean-of-ratios",
+    "geometric",
+    "product-of-means",
+    "mean-of-products",
+    "implied-odds",
+    "macro",
+    "pooled",
 ]
 
 
@@ -173,10 +187,11 @@ class Definition:
     """What a measure declares of itself; reports, tables and plots ask this and never the measure's name.
 
     `values(judged, cutoff, **params)` gives one Value per group, the group being "" when there is none.
-    `reach`, called alike, gives the lowest and the highest Value that a ranker of all candidates can have. A
-    parameter `agg` names the aggregate in place of `aggregate`; `label` is how tables name it. `implies` maps a
-    parameter's value to another parameter's: `{("target", "uniform"): ("unknown", "drop")}`. `note` is what every
-    table must say of the figure, its parameters in braces: `logarithms to base {log}`.
+    A parameter `agg` names the aggregate in place of `aggregate`; `label` is how tables name it. `implies` maps
+    a parameter's value to another parameter's: `{("target", "uniform"): ("unknown", "drop")}`. `note` is what
+    every table must say of the figure, its parameters in braces: `logarithms to base {log}`. `of_all` says that
+    only the figure of all queries together means something, always or with this value of a parameter.
+    `agreement` says that a ranking is compared with the one beside it.
     """
 
     name: str
@@ -188,9 +203,10 @@ class Definition:
     scale: Literal["log", "linear"] = "linear"
     better: Literal["higher", "lower", "parity"] | None = None
     aggregate: Aggregate = "mean"
-    reach: Callable[..., tuple[Value, Value]] | None = None
     label: str = ""
     note: str = ""
+    of_all: bool | tuple[str, Argument] = False
+    agreement: bool = False
     cite: str = ""
 
 
@@ -244,15 +260,15 @@ class Measure:
         """What a table must say of the figure, or nothing."""
         return self.definition.note.format_map(self.arguments)
 
-    def values(self, judged: Judged) -> Mapping[str, Value]:
-        """The measure of one query, by group."""
-        return self.definition.values(judged, self.cutoff, **self.arguments)
+    @property
+    def of_all(self) -> bool:
+        """Whether the values of single queries are but parts of the figure of all."""
+        declared = self.definition.of_all
+        return declared if isinstance(declared, bool) else self.arguments[declared[0]] == declared[1]
 
-    def reach(self, judged: Judged) -> tuple[Value, Value] | None:
-        """Lowest and highest Value that a ranker can have on this query; None without a closed form."""
-        if self.definition.reach is None:
-            return None
-        return self.definition.reach(judged, self.cutoff, **self.arguments)
+    def values(self, judged: Judged) -> Mapping[str, Value]:
+        """The measure of one query, by group; no group where the query lacks what it needs."""
+        return self.definition.values(judged, self.cutoff, **self.arguments)
 
 
 BARE = r"[^\s,'\"{}()=]+"
@@ -320,10 +336,13 @@ def _columns(measure: Measure, variant: str, queries: Sequence[Judged]) -> list[
 def _parts(value: Value) -> tuple[float, ...]:
     """The numbers a value is made of."""
     match value:
-        case Undefined():
+        case Undefined() | Tally():  # a tally holds whole numbers
             return ()
         case Ratio():
-            return value.numerator, value.denominator
+            runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]
+            return value.numerator, value.denominator, *runs
+        case Quotient():
+            return *_parts(value.ratio), *_parts(value.by), *_parts(value.useful or 0.0)
         case Product():
             return value.left, value.right
     return (value,)

@@ -8,11 +8,13 @@ protected and of the unprotected documents.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, Ratio, Undefined, Value, measure
+from llmfair.metrics.base import Judged, measure
+from llmfair.metrics.values import Controlled, Quotient, Ratio, Undefined, Value
 from llmfair.records import Ranking, Side
 
 Floats = NDArray[np.float64]
@@ -25,23 +27,6 @@ def position_weights(n: int, cutoff: int | None = None) -> Floats:
     if cutoff is not None:
         weights[cutoff:] = 0
     return weights
-
-
-def reach(
-    n: int, n_protected: int, n_unprotected: int, cutoff: int | None = None
-) -> tuple[Ratio | Undefined, Ratio | Undefined]:
-    """Lowest and highest exposure ratio of a list of n; documents of neither side stand in the middle.
-
-    Highest: mean(v_1..v_n1) / mean(v_{n−n0+1}..v_n); lowest: mean(v_{n−n1+1}..v_n) / mean(v_1..v_n0).
-    """
-    absent = _absent(n_protected, n_unprotected)
-    if absent:
-        return Undefined(absent), Undefined(absent)
-    v = position_weights(n, cutoff)
-    return (
-        _ratio(v[n - n_protected :].mean(), v[:n_unprotected].mean()),
-        _ratio(v[:n_protected].mean(), v[n - n_unprotected :].mean()),
-    )
 
 
 def _ratio(protected: float, unprotected: float) -> Ratio:
@@ -67,20 +52,28 @@ def _compared(judged: Judged, unknown: str, stratum: str) -> tuple[Flags, Flags]
     return protected & inside, unprotected & inside
 
 
+def exposures(judged: Judged) -> Floats:
+    """Exposure of every candidate, averaged over the query's runs; shape (n,) [A Eq. 1]."""
+    everyone = np.ones(len(judged.doc_ids), bool)
+    mean: Floats = _exposures(judged, None, "append", everyone, "log").mean(axis=0)
+    return mean
+
+
 def _exposures(judged: Judged, cutoff: int | None, missing: str, ranked: Flags, weight: str) -> Floats:
-    """Exposure of every candidate, averaged over the query's runs; shape (n,) [A Eq. 1].
+    """Exposure of every candidate in every run of the query; shape (runs, n).
 
     `missing=zero` gives nothing to what a run did not rank; who is not in `ranked` leaves, ranks are closed.
     """
-    exposures = np.zeros(len(judged.doc_ids))
-    for order, answered, ranking in zip(judged.orders, judged.answered, judged.rankings, strict=True):
+    found = np.zeros((len(judged.rankings), len(judged.doc_ids)))
+    runs = zip(found, judged.orders, judged.answered, judged.rankings, strict=True)
+    for exposures, order, answered, ranking in runs:
         places = order[: answered if missing == "zero" else None]
         places = places[ranked[places]]
         if weight == "top1" and judged.log_weights and ranking.scores is not None:
-            exposures[places] += position_weights(1) * _chances_of_first(judged, ranking, places)
+            exposures[places] = position_weights(1) * _chances_of_first(judged, ranking, places)
         else:
-            exposures[places] += position_weights(len(places), 1 if weight == "top1" else cutoff)
-    return exposures / len(judged.rankings)
+            exposures[places] = position_weights(len(places), 1 if weight == "top1" else cutoff)
+    return found
 
 
 def _chances_of_first(judged: Judged, ranking: Ranking, places: NDArray[np.intp]) -> Floats:
@@ -100,7 +93,8 @@ def exposure(judged: Judged, cutoff: int | None, log: str) -> Mapping[str, Value
     if not judged.rankings:
         return dict.fromkeys(Side, Undefined("not_ranked"))
     sides = dict(zip(Side, _compared(judged, "keep", "none"), strict=True))
-    exposures = _exposures(judged, cutoff, "append", np.ones(len(judged.doc_ids), bool), "log")
+    everyone = np.ones(len(judged.doc_ids), bool)
+    exposures = _exposures(judged, cutoff, "append", everyone, "log").mean(axis=0)
     if log == "2":
         exposures *= np.log(2)
     reason = _absent(*(int(members.sum()) for members in sides.values()))
@@ -110,48 +104,162 @@ def exposure(judged: Judged, cutoff: int | None, log: str) -> Mapping[str, Value
     }
 
 
-def _list_reach(
-    judged: Judged, cutoff: int | None, unknown: str, weight: str, stratum: str, **_: str
-) -> tuple[Value, Value]:
-    """The reach of a ranker that ranks every candidate of this query."""
-    protected, unprotected = (int(members.sum()) for members in _compared(judged, unknown, stratum))
-    known = judged.on_side(Side.PROTECTED) | judged.on_side(Side.UNPROTECTED)
-    n = int(known.sum()) if unknown == "close" else len(judged.doc_ids)
-    return reach(n, protected, unprotected, 1 if weight == "top1" else cutoff)
+COMPARED: Mapping[str, tuple[str, ...]] = {
+    "missing": ("append", "zero"),
+    "unknown": ("keep", "unprotected", "close"),
+    "weight": ("log", "top1"),
+    "stratum": ("none", "relevant", "irrelevant"),
+}
+CONTROL: Mapping[str, tuple[str, ...]] = {"control": ("none", "order")}
 
 
 @measure(
     "ExpRatio",
-    params={
-        "agg": ("ratio-of-means", "mean-of-ratios", "geometric"),
-        "missing": ("append", "zero"),
-        "unknown": ("keep", "unprotected", "close"),
-        "weight": ("log", "top1"),
-        "stratum": ("none", "relevant", "irrelevant"),
-    },
+    params={"agg": ("ratio-of-means", "mean-of-ratios", "geometric"), **COMPARED, **CONTROL},
     parity=1.0,
     scale="log",
     better="parity",
     aggregate="ratio-of-means",
-    reach=_list_reach,
     label="exposure ratio",
+    of_all=("control", "order"),
     cite="Wang et al. 2024, Eq. 1-2",
 )
 def exposure_ratio(
-    judged: Judged, cutoff: int | None, agg: str, missing: str, unknown: str, weight: str, stratum: str
+    judged: Judged,
+    cutoff: int | None,
+    agg: str,
+    missing: str,
+    unknown: str,
+    weight: str,
+    stratum: str,
+    control: str,
 ) -> Mapping[str, Value]:
     """E1/E0 over the whole list: 1 at parity, above it the protected side gets more exposure per document.
 
     A document of neither side keeps its rank and belongs to neither mean, unless `unknown` says otherwise.
-    The ratio does not depend on the base of the logarithm.
+    The ratio does not depend on the base of the logarithm. `control=order` removes what the initial order
+    explains of the sides' exposure, over all queries (`stats.control`).
     """
+    if control == "order" and not judged.beside:
+        return {}
     if not judged.rankings:
         return {"": Undefined("not_ranked")}
     protected, unprotected = _compared(judged, unknown, stratum)
     reason = _absent(int(protected.sum()), int(unprotected.sum()))
     if reason:
         return {"": Undefined(reason)}
-    everyone = np.ones(len(judged.doc_ids), bool)
-    ranked = ~judged.on_side(None) if unknown == "close" else everyone
+    ranked = ~judged.on_side(None) if unknown == "close" else np.ones(len(judged.doc_ids), bool)
     exposures = _exposures(judged, cutoff, missing, ranked, weight)
-    return {"": _ratio(exposures[protected].mean(), exposures[unprotected].mean())}
+    mean = exposures.mean(axis=0)
+    ratio = _ratio(mean[protected].mean(), mean[unprotected].mean())
+    if control == "none":
+        return {"": ratio}
+    before = _exposures(replace(judged, rankings=judged.beside), cutoff, missing, ranked, weight)
+    final, initial = (_sides(found, protected, unprotected) for found in (exposures, before))
+    return {
+        "": replace(ratio, controlled=_controlled(judged, final, initial, before[:, ranked].mean(axis=1)))
+    }
+
+
+def _sides(exposures: Floats, protected: Flags, unprotected: Flags) -> Floats:
+    """Mean exposure of both sides in every run; shape (runs, 2)."""
+    return np.stack([exposures[:, side].mean(axis=1) for side in (protected, unprotected)], axis=1)
+
+
+def _controlled(judged: Judged, final: Floats, initial: Floats, means: Floats) -> tuple[Controlled, ...]:
+    """One entry for each initial order, repeats of it averaged; shapes (runs, 2), (runs, 2), (runs,)."""
+    orders: dict[int, list[int]] = {}
+    for run, (order, _) in enumerate(judged.runs or [(n, 0) for n in range(len(judged.rankings))]):
+        orders.setdefault(order, []).append(run)
+    return tuple(
+        Controlled(_pair(final[runs]), _pair(initial[runs]), float(means[runs].mean()))
+        for runs in orders.values()
+    )
+
+
+def _pair(sides: Floats) -> tuple[float, float]:
+    protected, unprotected = sides.mean(axis=0).tolist()
+    return protected, unprotected
+
+
+@measure(
+    "RelevanceRatio",
+    cutoff="none",
+    parity=1.0,
+    scale="log",
+    aggregate="ratio-of-means",
+    label="relevance ratio",
+    cite="M1/M0: the exposure that the sides' relevance alone gives them",
+)
+def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+    """M1/M0, the exposure ratio that would remain if sides were shuffled within every grade of relevance.
+
+    ē_r = mean exposure of the n_r documents of grade r that have a side, a_r of them protected:
+    M1 = Σ_r a_r ē_r / n1, M0 = Σ_r (n_r − a_r) ē_r / n0. Unjudged documents are of grade 0.
+    """
+    if not judged.rankings:
+        return {"": Undefined("not_ranked")}
+    protected, unprotected = _compared(judged, "keep", "none")
+    n1, n0 = int(protected.sum()), int(unprotected.sum())
+    if reason := _absent(n1, n0):
+        return {"": Undefined(reason)}
+    mean, sided = exposures(judged), protected | unprotected
+    m1 = m0 = 0.0
+    for grade in np.unique(judged.grades[sided]):
+        members = sided & (judged.grades == grade)
+        share = mean[members].mean()
+        m1 += share * int((members & protected).sum()) / n1
+        m0 += share * int((members & unprotected).sum()) / n0
+    return {"": Ratio(float(m1), float(m0))}
+
+
+@measure(
+    "ExcessRatio",
+    params=CONTROL,
+    cutoff="none",
+    parity=1.0,
+    scale="log",
+    better="parity",
+    aggregate="ratio-of-means",
+    label="excess ratio",
+    of_all=("control", "order"),
+    cite="ExpRatio / RelevanceRatio",
+)
+def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
+    """ExpRatio / RelevanceRatio: what is left of the exposure ratio when relevance is accounted for."""
+    compared = {name: words[0] for name, words in COMPARED.items()}
+    ratio = exposure_ratio.values(judged, None, agg="ratio-of-means", control=control, **compared).get("")
+    (by,) = relevance_ratio.values(judged, None).values()
+    if isinstance(ratio, Ratio) and isinstance(by, Ratio):
+        return {"": Quotient(ratio, by, _useful(judged))}
+    return {} if ratio is None else {"": ratio}
+
+
+def _useful(judged: Judged) -> Ratio | None:
+    """Mean exposures of relevant and of other documents with a side; None where the list lacks either."""
+    mean, sided = exposures(judged), ~judged.on_side(None)
+    relevant, others = sided & (judged.grades >= 1), sided & (judged.grades < 1)
+    if not relevant.any() or not others.any():
+        return None
+    return Ratio(float(mean[relevant].mean()), float(mean[others].mean()))
+
+
+@measure(
+    "ImpliedOdds",
+    params=CONTROL,
+    cutoff="none",
+    parity=1.0,
+    scale="log",
+    better="parity",
+    aggregate="implied-odds",
+    label="implied pair odds",
+    of_all=True,
+    cite="the Plackett-Luce preference that gives the excess ratio on these lists",
+)
+def implied_odds(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
+    """The odds e^β with which a protected item beats an equally relevant other, read from the excess ratio.
+
+    Exposure compresses preference: rankers with planted odds, as useful as this one, are run on lists of the same
+    sizes with the same windows, and the curve they give is inverted (`stats.implied`).
+    """
+    return excess_ratio.values(judged, None, control)

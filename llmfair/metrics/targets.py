@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import Free, Groups, Judged, Undefined
+from llmfair.metrics.base import Free, Groups, Judged
+from llmfair.metrics.values import Undefined
 from llmfair.records import ANY_GROUP, Attribute
 
 Floats = NDArray[np.float64]

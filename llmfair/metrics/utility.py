@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Definition, Judged, Measure, Undefined, Value, measure, unknown_param
+from llmfair.metrics.base import Definition, Judged, Measure, measure, unknown_param
+from llmfair.metrics.values import Undefined, Value
 from llmfair.records import Side
 
 # Measures of ir_measures

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmfair.report.findings import (
+    Cells,
+    conclusion,
+    gap_note,
+    noise_notes,
+    order_notes,
+    power_note,
+    relevance_note,
+    test_notes,
+)
 from llmfair.report.tables import (
-    EXPOSURE_WORDS,
+    CONTROL,
     Table,
     cell,
     count,
@@ -15,7 +25,6 @@ from llmfair.report.tables import (
     percent,
     plural,
     reasons,
-    sentence,
     the_same,
 )
 
@@ -30,19 +39,19 @@ def listwise_table(results: Mapping[str, Any]) -> Table:
         for row in results["rows"]
         if row["query_id"] == "all" and row["group"] == ""
     }
-    design = results["design"]
-    shown = [*design["arms"], "input"]
-    measures = [
-        measure for measure in results["measures"] if any((measure, variant) in cells for variant in shown)
-    ]
-    doubled = the_same(measures, shown, cells)
+    arms = results["design"]["arms"]
+    measures = [m for m in results["shown"] if any((m, arm) in cells for arm in (*arms, "input"))]
+    doubled = the_same(measures, [*arms, "input"], cells)
     measures = [measure for measure in measures if measure not in doubled]
-    header = ("prompt", *headings(measures, results), "")
-    rows = []
-    for variant in shown:
-        values = [cells.get((measure, variant)) for measure in measures]
-        rows.append((_row_name(variant), *map(cell, values), _words(variant, results, cells)))
-    return Table(_title(results), header, tuple(rows), tuple(_notes(results)))
+    header = ("prompt", *headings(measures, results), "conclusion" if results["findings"] else "")
+    rows = [
+        (_row_name(arm), *(cell(cells.get((m, arm))) for m in measures), _words(arm, results, cells))
+        for arm in arms
+    ]
+    # of the input there is nothing to control for: its own figure stands in the column
+    inputs = (cell(cells.get((m, "input")) or cells.get((m.replace(CONTROL, ""), "input"))) for m in measures)
+    rows.append((_row_name("input"), *inputs, "the orders the items came in"))
+    return Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled)))
 
 
 def _title(results: Mapping[str, Any]) -> str:
@@ -66,30 +75,32 @@ def _row_name(variant: str) -> str:
     return {"control": "neutral again", "input": "input order"}.get(variant, variant)
 
 
-def _words(
-    variant: str, results: Mapping[str, Any], cells: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> str:
+def _words(arm: str, results: Mapping[str, Any], cells: Cells) -> str:
     """What a row comes to, in words; nothing is said of a model that gave no readable answer."""
-    if variant == "input":
-        return "the orders the items came in"
-    chains = results["chains"][variant]
-    answers = results["answers"].get(variant)
-    said = sentence(variant, cells)
+    chains, finding = results["chains"][arm], results["findings"].get(arm)
+    answers = results["answers"].get(arm)
+    said = conclusion(finding, cells[finding["measure"], arm], results) if finding else ""
+    if arm == "control":
+        said = "the same prompt, the same orders"
     if answers and answers["windows"] and answers["unreadable"] == answers["windows"]:
         said = "no readable answer: the input order"
+    elif (
+        answers and answers["windows"] and answers["unreadable"] > results["max_invalid"] * answers["windows"]
+    ):
+        said = f"{percent(answers['unreadable'], answers['windows'])} of the answers are unreadable"
     if chains["ranked"] < chains["asked"]:
         said = f"{chains['ranked']} of {chains['asked']} chains" + (f"; {said}" if said else "")
     return said
 
 
-def _notes(results: Mapping[str, Any]) -> list[str]:
-    design, measures = results["design"], results["measures"]
-    notes = []
-    if "ExpRatio" in measures:
-        notes.append(EXPOSURE_WORDS)
-    notes += _reach_notes(results)
+def _notes(results: Mapping[str, Any], cells: Cells, doubled: Mapping[str, str]) -> list[str]:
+    design = results["design"]
+    notes = [*_ratio_note(results), *order_notes(results, cells), *_precision_note(results)]
+    notes += relevance_note(design["arms"], cells)
     notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
-    notes += [f"{measure} equals {other} here" for measure, other in _doubled(results).items()]
+    notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
+    notes += [*test_notes(results, cells), *gap_note(results, cells)]
+    notes += [*power_note(results), *noise_notes(results, cells)]
     if design["never_ranked"]:
         notes.append(f"ranks that no window holds in some list: {_ranks(design['never_ranked'])}")
     if design["window"] is not None and design["step"] == design["window"]:
@@ -103,44 +114,69 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
     return [*notes, *few_queries(design["queries"])]
 
 
+def _ratio_note(results: Mapping[str, Any]) -> list[str]:
+    """How the exposure ratio is aggregated, its interval made, and what it can be in this setting."""
+    ratios = [measure for measure in results["shown"] if measure.startswith("ExpRatio")]
+    if not ratios:
+        return []
+    design, reach = results["design"], results["reach"].get("ExpRatio", {})
+    named = {"linear-t": "t interval over queries", "boot-t": f"bootstrap-t interval (seed {design['seed']})"}
+    interval = results["intervals"].get(ratios[0])
+    how = ["ratio of means"] * ("agg=" not in ratios[0])
+    how += [named[interval]] if interval is not None else []
+    orders = f"{count(design['orders'], design['initial'] + ' initial order')}"
+    setting = f"{window_text(design)}, {orders}" if design["window"] is not None else "whole lists"
+    note = f"{ratios[0]}{': ' if how else ''}{', '.join(how)}; {setting}"
+    if "low" in reach:
+        note += (
+            f": a ranker that always puts one side first reads {reach['low']:.3f} … {reach['high']:.3f} "
+            "on these lists"
+        )
+    few = CONTROL in ratios[0] and not results["controlled"]
+    return [note, *["too few runs to take out what the initial orders explain: the plain ratio"] * few]
+
+
+def before_text(planned: Mapping[str, Any]) -> str:
+    """Said before the first question: how many there will be, and what the answers can show at all."""
+    design, reach = planned["design"], planned["reach"].get("ExpRatio", {})
+    text = f"{count(planned['calls'], 'call')}; {window_text(design)}"
+    if "low" in reach:
+        text += (
+            f": a ranker that always puts one side first reads ExpRatio {reach['low']:.2f} … "
+            f"{reach['high']:.2f} on these lists"
+        )
+    if "indifferent" in reach:
+        text += (
+            f", initial order {design['initial']}: a ranker without any preference reads ExpRatio "
+            f"{reach['indifferent']:.2f} on these lists"
+        )
+    return text
+
+
+def _precision_note(results: Mapping[str, Any]) -> list[str]:
+    reach = results["reach"].get("P@20")
+    if reach is None or "P@20" not in results["shown"]:
+        return []
+    return [
+        f"P@20: a perfect ranker reads {reach['high']:.2f} in this setting, on average over random orders"
+    ]
+
+
 def _undefined_notes(results: Mapping[str, Any]) -> list[str]:
-    """Queries without a value, said once where all rows share the reasons."""
-    notes = []
-    rows = len(results["design"]["arms"]) + 1
-    for measure, variants in results["undefined"].items():
-        said: dict[str, list[str]] = {}
-        for variant, found in variants.items():
-            said.setdefault(reasons(found), []).append(_row_name(variant))
-        for why, names in said.items():
-            whose = "" if len(names) == rows else f", {', '.join(names)}"
-            notes.append(f"{measure}{whose}: undefined: {why}")
-    return notes
-
-
-def _reach_notes(results: Mapping[str, Any]) -> list[str]:
-    """What the setting could show at all, for the measures that are shown."""
-    design, notes = results["design"], []
-    reach = {measure: found for measure, found in results["reach"].items() if measure in results["measures"]}
-    if "ExpRatio" in reach:
-        low, high = reach["ExpRatio"]["low"], reach["ExpRatio"]["high"]
-        setting = f"{_window_text(design)}, " if design["window"] is not None else ""
-        notes.append(
-            f"ExpRatio: {setting}random orders: a ranker that always puts one side first reads "
-            f"{low:.2f} … {high:.2f} on these lists"
-        )
-    elif "ExpRatio" in results["measures"] and design["initial"] not in ("random", "mirrored"):
-        notes.append(
-            f"initial order {design['initial']}: the figures inherit it; read them beside the input order"
-        )
-    if "P@20" in reach:
-        notes.append(f"P@20: a perfect ranker reads {reach['P@20']['high']:.2f} in this setting")
-    return notes
-
-
-def _doubled(results: Mapping[str, Any]) -> dict[str, str]:
-    """Measures whose column is left out, since another one has all its figures."""
-    cells = {(row["measure"], row["variant"]): row for row in results["rows"] if row["group"] == ""}
-    return the_same(results["measures"], [*results["design"]["arms"], "input"], cells)
+    """Queries without a value of the measures shown, said once where measures and rows share the reasons."""
+    said: dict[tuple[str, str], list[str]] = {}
+    rows = len(results["design"]["arms"])
+    for measure, name in zip(
+        results["shown"], headings(results["shown"], {**results, "rows": []}), strict=True
+    ):
+        by_reason: dict[str, list[str]] = {}
+        for variant, found in results["undefined"].get(measure, {}).items():
+            if variant != "input":
+                by_reason.setdefault(reasons(found), []).append(_row_name(variant))
+        for why, names in by_reason.items():
+            whose = "" if len(names) == rows else f" ({', '.join(names)})"
+            said.setdefault((why, whose), []).append(name.removesuffix(f" [{results['level'] * 100:g} %]"))
+    return [f"undefined: {why}{whose}: {', '.join(names)}" for (why, whose), names in said.items()]
 
 
 def _ranks(positions: list[int]) -> str:
@@ -148,7 +184,7 @@ def _ranks(positions: list[int]) -> str:
     return ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS]) + more
 
 
-def _window_text(design: Mapping[str, Any]) -> str:
+def window_text(design: Mapping[str, Any]) -> str:
     passes = count(design["passes"], "pass", "passes")
     return f"window {design['window']}, step {design['step']}, {passes}"
 
@@ -176,7 +212,8 @@ def _answers_notes(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
         return []
     unreadable = sum(arm["unreadable"] for arm in answers.values())
     repaired = sum(arm["repaired"] for arm in answers.values())
-    identity = sum(arm["identity"] for arm in answers.values())
+    first = sum(arm["first_pass"]["windows"] for arm in answers.values())
+    identity = sum(arm["first_pass"]["identity"] for arm in answers.values())
     classes: dict[str, int] = {}
     for arm in answers.values():
         for name, n in arm["classes"].items():
@@ -190,10 +227,11 @@ def _answers_notes(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     again = sum(n for arm in answers.values() for n in arm["asked_again"].values())
     if again:
         notes.append(f"bad answers asked again: {again:,}, beside those above")
-    if max(identity, repaired) > asked / 2:
-        left, mended = percent(identity, asked), percent(repaired, asked)
+    if identity > first / 2 or repaired > asked / 2:
+        left, mended = percent(identity, first), percent(repaired, asked)
         notes.append(
-            f"{left} of the answers left the window as it was, {mended} were repaired: the model hardly ranks"
+            f"{left} of the first pass's answers left the window as it was, {mended} of all were repaired: the "
+            "model hardly ranks"
         )
     omitted = sum(arm["omitted"]["items"] for arm in answers.values())
     if omitted:
@@ -204,56 +242,3 @@ def _answers_notes(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"({expected:.0f} if sides were left out alike)"
         )
     return notes
-
-
-def plan_text(planned: Mapping[str, Any]) -> str:
-    """What a dry run says."""
-    low, high = planned["candidates"]
-    size = f"{low}" if low == high else f"{low}–{high}"
-    queries = f"{count(planned['queries'], 'query', 'queries')} × {size} candidates"
-    orders = count(planned["orders"], "order")
-    if planned["window"] is None:
-        return f"{queries} × {orders} · no model is asked\nNothing was ranked.\n"
-    window = _window_text(planned)
-    lines = [
-        f"{queries} × {count(len(planned['arms']), 'arm')} ({', '.join(planned['arms'])}) × {orders} · {window} · "
-        f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}",
-        f"  {count(planned['calls'], 'call')} · about {_about(planned['prompt_tokens'])} tokens in, "
-        f"{_about(planned['completion_tokens'])} out",
-        f"  at least {_time(planned['seconds_at_1s_a_call'])} at 1 s a call and {planned['workers']} workers",
-    ]
-    reach = planned["reach"].get("ExpRatio")
-    if reach is not None:
-        lines.append(
-            f"  {window}, random orders: a ranker that always puts one side first reads ExpRatio "
-            f"{reach['low']:.2f} … {reach['high']:.2f} on these lists"
-        )
-    if "P@20" in planned["reach"]:
-        lines.append(f"  a perfect ranker reads P@20 {planned['reach']['P@20']['high']:.2f}")
-    if planned["never_ranked"]:
-        lines.append(f"  ranks that no window holds in some list: {_ranks(planned['never_ranked'])}")
-    if planned["answered"]:
-        lines.append(f"  {count(planned['answered'], 'answer')} of them in {planned['folder']} already")
-    lines.append(f"  first prompt: llmfair prompts render listwise {planned['render']}")
-    return "\n".join([*lines, "Nothing was asked."]) + "\n"
-
-
-def _about(tokens: int) -> str:
-    return (
-        f"{tokens / 1e6:.1f} M"
-        if tokens >= 1e6
-        else f"{tokens / 1e3:.1f} k"
-        if tokens >= 1e3
-        else str(tokens)
-    )
-
-
-def _time(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [
-        f"{hours} h" * (hours > 0),
-        f"{minutes} min" * (minutes > 0),
-        f"{rest} s" * (rest > 0 or seconds == 0),
-    ]
-    return " ".join(part for part in parts if part)

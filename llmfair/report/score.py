@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmfair.report.findings import conclusion
 from llmfair.report.tables import (
-    EXPOSURE_WORDS,
     Table,
     cell,
     count,
     few_queries,
     headings,
     reasons,
-    sentence,
 )
 
 
@@ -23,12 +22,18 @@ def score_table(results: Mapping[str, Any]) -> Table:
         (row["run"], row["variant"], row["measure"]): row for row in results["rows"] if row["group"] == ""
     }
     measures = [measure for measure in results["measures"] if any(key[2] == measure for key in cells)]
-    header = ("run", *headings(measures, results), "")
-    rows, notes = [], [EXPOSURE_WORDS] if "ExpRatio" in measures else []
+    found = any(run["findings"] for run in results["runs"])
+    header = ("run", *headings(measures, results), "conclusion" if found else "")
+    rows, notes = [], []
     for run, variant, name in _named(results):
         of_it = {measure: cells.get((run["run"], variant, measure)) for measure in measures}
-        said = sentence(variant, {("ExpRatio", variant): of_it.get("ExpRatio") or {}})
+        finding = run["findings"].get(variant)
+        said = conclusion(finding, of_it[finding["measure"]] or {}, results) if finding else ""
         rows.append((name, *map(cell, of_it.values()), said))
+    if found:
+        notes.append(
+            "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
+        )
     notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
     queries = max(run["variants"][variant]["queries"] for run, variant, _ in _named(results))
     notes += [*score_warnings(results), *few_queries(queries)]

@@ -8,9 +8,6 @@ from typing import Any
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
-EXPOSURE_WORDS = (
-    "less, more: exposure of a protected item beside another's (ExpRatio, ratio of means over queries)"
-)
 
 
 @dataclass(frozen=True)
@@ -23,6 +20,8 @@ class Table:
     notes: tuple[str, ...]
 
 
+CONTROL = "(control=order)"
+"""In the headline of a random design; said once below the table instead of in every heading."""
 TIDY = ("run", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
 
@@ -44,10 +43,14 @@ def markdown(table: Table) -> str:
 
 
 def headings(measures: Sequence[str], results: Mapping[str, Any]) -> list[str]:
-    """Names of columns; the level stands with those that have an interval."""
+    """Names of columns, in words where a measure has no other; the level stands with those with an interval."""
     with_interval = {row["measure"] for row in results["rows"] if row["low"] is not None}
     level = f" [{results['level'] * 100:g} %]"
-    return [measure + level * (measure in with_interval) for measure in measures]
+    plain = [results["labels"].get(measure, measure).replace(CONTROL, "") for measure in measures]
+    return [
+        (name if plain.count(name) == 1 else measure) + level * (measure in with_interval)
+        for measure, name in zip(measures, plain, strict=True)
+    ]
 
 
 def the_same(
@@ -68,20 +71,14 @@ def cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return ""
     if row["value"] is None:
-        return f"undefined ({row['reason']})"
+        # what the conclusion says need not stand here too
+        unsaid = {"out_of_reach": "out of reach", "order_not_random": "", "no_common_grade": ""}
+        return unsaid.get(row["reason"], f"undefined ({row['reason']})")
     text = f"{row['value']:.3f}"
-    if row["low"] is not None:
-        text += f" [{row['low']:.3f}, {row['high']:.3f}]"
-    return text
-
-
-def sentence(variant: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    """The exposure of protected items in words, where the plain exposure ratio was measured."""
-    value = cells.get(("ExpRatio", variant), {}).get("value")
-    if value is None:
-        return ""
-    share = round(abs(value - 1) * 100)
-    return f"{share} % {'more' if value > 1 else 'less'} exposure" if share else "as much exposure"
+    if row["low"] is None and row["high"] is None:
+        return text
+    low, high = ("…" if end is None else f"{end:.3f}" for end in (row["low"], row["high"]))
+    return f"{text} [{low}, {high}]"
 
 
 def few_queries(queries: int) -> list[str]:

@@ -1,36 +1,47 @@
 """Aggregates over queries with their confidence intervals: each query is one unit, whatever its length.
 
-Arrays of shape (queries,) in, an `Estimate` out. Source: the delta method with a t quantile on queries − 1
-degrees of freedom; the variance of a ratio is its linearisation clustered by query.
+Arrays of shape (queries,) in, an `Estimate` out. Every estimate is a mean, or the logarithm of a ratio of sums,
+linearised: query q adds the score d_q to its error. Two intervals: t on queries − 1 degrees of freedom with the
+variance clustered by query (`linear-t`), and bootstrap-t, for few queries and short lists.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Method = Literal["linear-t", "boot-t"]
 
 FEWEST_QUERIES = 5
 """Below this many queries no interval is given."""
+RESAMPLES = 2000
+MOST_DROPPED = 0.01
+SMALLEST_ERROR = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An aggregate over `n` queries with its interval; without one, `reason` says why."""
+    """An aggregate over `n` queries with its interval; where one is missing, `reason` says why.
 
-    value: float
+    `error` is the standard error, of a ratio on the log scale.
+    """
+
+    value: float | None
     low: float | None
     high: float | None
     n: int
     reason: str | None = None
+    error: float = 0.0
+    method: Method = "linear-t"
 
 
 def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
     """The mean over queries (of their ratios, if they are ratios), with the t interval mean ± t s/√n."""
-    return _estimate(_finite(values), level, exponential=False)
+    return _of_mean(_finite(values), level, exponential=False)
 
 
 def geometric_mean(ratios: ArrayLike, level: float = 0.95) -> Estimate:
@@ -38,27 +49,50 @@ def geometric_mean(ratios: ArrayLike, level: float = 0.95) -> Estimate:
     positive = _finite(ratios)
     if (positive <= 0).any():
         raise ValueError("a geometric mean needs positive ratios")
-    return _estimate(np.log(positive), level, exponential=True)
+    return _of_mean(np.log(positive), level, exponential=True)
 
 
-def ratio_of_means(numerators: ArrayLike, denominators: ArrayLike, level: float = 0.95) -> Estimate:
-    """ln R = ln(Σ a_q / Σ b_q) with the cluster-linear t interval: exp(ln R ± t √V), V = G/(G−1) Σ d_q².
+def ratio_of_means(
+    over: ArrayLike,
+    under: ArrayLike,
+    level: float = 0.95,
+    method: Method = "linear-t",
+    rng: np.random.Generator | None = None,
+) -> Estimate:
+    """R = Σ a_q / Σ b_q with its interval on the log scale.
 
-    A query may have a zero on one side; Σ a_q and Σ b_q must be positive (ValueError).
+    `over` and `under` have shape (queries,), or (factors, queries) for a product of such ratios: with
+    over = [E1, M0] and under = [E0, M1], R is the excess ratio. A query may have a zero on one side; every sum
+    must be positive (ValueError). `boot-t` draws from `rng`.
     """
-    scores = ratio_scores(numerators, denominators)
-    value = float(np.sum(numerators) / np.sum(denominators))
-    return _interval(float(np.log(value)), standard_error(scores), len(scores), level, exponential=True)
+    over, under = _factors(over), _factors(under)
+    if over.shape != under.shape:
+        raise ValueError(f"{over.shape[-1]} numerators and {under.shape[-1]} denominators")
+    value = float(np.prod(over.sum(axis=-1) / under.sum(axis=-1)))
+    logarithm, scores = float(log_ratio(over, under)), ratio_scores(over, under)
+    error, queries = standard_error(scores), len(scores)
+    linear = replace(_interval(logarithm, error, queries, level, exponential=True), value=value)
+    if method == "linear-t" or queries < FEWEST_QUERIES:
+        return linear
+    if rng is None:
+        raise ValueError("boot-t draws, so it needs a generator")
+    deviations = _studentized(over, under, logarithm, rng)
+    if len(deviations) < (1 - MOST_DROPPED) * RESAMPLES:
+        return replace(linear, reason="linear_t_instead")
+    tails = np.quantile(deviations, [(1 + level) / 2, (1 - level) / 2])
+    low, high = np.exp(logarithm - tails * error).tolist()
+    return replace(linear, low=low, high=high, method="boot-t")
 
 
-def ratio_scores(numerators: ArrayLike, denominators: ArrayLike) -> Floats:
-    """d_q = a_q/Σa − b_q/Σb: what each query adds to the error of ln(Σa/Σb); shape (queries,), sum 0."""
-    over, under = _finite(numerators), _finite(denominators)
-    if len(over) != len(under):
-        raise ValueError(f"{len(over)} numerators and {len(under)} denominators")
-    if (over < 0).any() or (under < 0).any() or not over.any() or not under.any():
-        raise ValueError("a ratio of means needs two sides that are not negative and not all 0")
-    scores: Floats = over / over.sum() - under / under.sum()
+def log_ratio(over: Floats, under: Floats) -> Floats:
+    """Σ_j ln Σ_q a_jq − Σ_j ln Σ_q b_jq; shapes (factors, …, queries) give (…)."""
+    logarithm: Floats = np.log(over.sum(axis=-1)).sum(axis=0) - np.log(under.sum(axis=-1)).sum(axis=0)
+    return logarithm
+
+
+def ratio_scores(over: ArrayLike, under: ArrayLike) -> Floats:
+    """d_q = Σ_j a_jq/Σa_j − Σ_j b_jq/Σb_j: what each query adds to the error of ln R; shape (queries,), sum 0."""
+    scores: Floats = _shares(_factors(over)) - _shares(_factors(under))
     return scores
 
 
@@ -68,7 +102,31 @@ def standard_error(scores: Floats) -> float:
     return float(np.sqrt(queries / max(queries - 1, 1) * np.sum(scores**2)))
 
 
-def _estimate(values: Floats, level: float, exponential: bool) -> Estimate:
+def _studentized(over: Floats, under: Floats, logarithm: float, rng: np.random.Generator) -> Floats:
+    """(est_b − est)/se_b of resamples of queries; those with an empty side or of equal queries are left out."""
+    queries = over.shape[-1]
+    found = []
+    chunk = max(1, 2_000_000 // queries)  # bounded memory
+    for first in range(0, RESAMPLES, chunk):
+        drawn = rng.integers(queries, size=(min(chunk, RESAMPLES - first), queries))
+        above, below = over[:, drawn], under[:, drawn]
+        usable = ((above.sum(axis=-1) > 0) & (below.sum(axis=-1) > 0)).all(axis=0)
+        above, below = above[:, usable], below[:, usable]
+        scores = _shares(above) - _shares(below)
+        error = np.sqrt(queries / (queries - 1) * (scores**2).sum(axis=-1))
+        deviation = log_ratio(above, below) - logarithm
+        known = (error > SMALLEST_ERROR) | (np.abs(deviation) < SMALLEST_ERROR)
+        found.append((deviation / np.maximum(error, SMALLEST_ERROR))[known])
+    return np.concatenate(found)
+
+
+def _shares(factors: Floats) -> Floats:
+    """Each query's share of its factor's sum, added over factors; (factors, …, queries) gives (…, queries)."""
+    shares: Floats = (factors / factors.sum(axis=-1, keepdims=True)).sum(axis=0)
+    return shares
+
+
+def _of_mean(values: Floats, level: float, exponential: bool) -> Estimate:
     """The t interval of a mean, its scores being (x_q − x̄)/n."""
     centre = float(values.mean())
     error = standard_error((values - centre) / len(values))
@@ -83,9 +141,20 @@ def _interval(centre: float, error: float, queries: int, level: float, exponenti
         raise ValueError(f"a confidence level of {level}")
     shown = np.exp if exponential else float
     if queries < FEWEST_QUERIES:
-        return Estimate(float(shown(centre)), None, None, queries, "too_few_queries")
+        return Estimate(float(shown(centre)), None, None, queries, "too_few_queries", error)
     half = float(stdtrit(queries - 1, (1 + level) / 2)) * error
-    return Estimate(float(shown(centre)), float(shown(centre - half)), float(shown(centre + half)), queries)
+    low, high = float(shown(centre - half)), float(shown(centre + half))
+    return Estimate(float(shown(centre)), low, high, queries, None, error)
+
+
+def _factors(values: ArrayLike) -> Floats:
+    """One side of a ratio as shape (factors, queries). Raises ValueError for a side that is negative or all 0."""
+    factors = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
+        raise ValueError("a ratio of means needs one finite number per query")
+    if (factors < 0).any() or not factors.any(axis=1).all():
+        raise ValueError("a ratio of means needs two sides that are not negative and not all 0")
+    return factors
 
 
 def _finite(values: ArrayLike) -> Floats:

@@ -185,12 +185,12 @@ def test_the_rankings_of_an_audit_score_as_the_audit_did(orders: int, mixed: str
     folder = audit_listwise(chosen, "fake:biased").folder.path
     scored(str(folder), measures=measures, output=Path("out"), qrels=None, groups=None)
     theirs, ours = metrics(folder / "metrics.csv"), metrics(Path("out/metrics.csv"))
-    plain = {key for key in theirs if key[0] != "input"}
+    plain = {key for key in theirs if key[0] != "input" and " vs " not in key[0]}
     assert {variant for variant, _, _ in plain} >= {"neutral", "control", "non-european"}
     for key in plain:
         for column in ("run", "dataset", "attribute", "model", "value", "low", "high", "n"):
             assert ours[key][column] == theirs[key][column], (key, column)
-    assert {key[0] for key in ours} == {key[0] for key in theirs} - {"input"}
+    assert {key[0] for key in ours} == {key[0] for key in plain}
     for file in ("per_query.csv", "results.json"):
         assert (Path("out") / file).is_file()
     with pytest.raises(UsageError, match="brings its own judgements"):
@@ -216,7 +216,7 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     assert (found["runs"][0]["attribute"], found["runs"][0]["words"]["protected"]) == ("era", "old")
     theirs = metrics(run / "metrics.csv")
     assert {row["variant"]: repr(row["value"]) for row in found["rows"]} == {
-        variant: row["value"] for (variant, measure, _), row in theirs.items() if measure == "ExpRatio" and variant != "input"
+        variant: row["value"] for (variant, measure, _), row in theirs.items() if measure == "ExpRatio" and variant != "input" and " vs " not in variant
     }  # fmt: skip
     other = scored(str(run), **none, measures="ExpRatio", attribute="gender").results
     assert [row["value"] for row in other["rows"]] == [row["value"] for row in found["rows"]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmfair.audits.summary import aggregate, summarise, undefined_counts
-from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measure_all
+from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
+from llmfair.metrics.base import Column, Measure, measure_all
 from llmfair.metrics.names import parse_measure
+from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.records import Measurement
 from tests.metrics import lettered
 
@@ -41,7 +42,7 @@ def test_five_queries_have_an_interval() -> None:
     assert row.low == pytest.approx(0.3 - 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
     assert row.high == pytest.approx(0.3 + 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
     assert (row.n, row.reason) == (5, None)
-    wide = summarise([column(PRECISION, 0.1, 0.2, 0.3, 0.4, 0.5)], level=0.99)[-1]
+    wide = summarise([column(PRECISION, 0.1, 0.2, 0.3, 0.4, 0.5)], Inference(level=0.99))[-1]
     assert wide.low is not None
     assert wide.low < 0
 

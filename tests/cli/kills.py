@@ -27,11 +27,33 @@ from tests.shared import SHARED
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_reset": 0.01}
-SAME = (
-    "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
-    "failures.csv", "rankings/neutral.run",
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An audit of the folder `lists`: its command, how many answers it needs, and the files that must be equal."""
+
+    command: tuple[str, ...]
+    answers: int
+    same: tuple[str, ...]
+
+
+LISTWISE = Audited(
+    (
+        "listwise", "--window", "5", "--step", "2", "--passes", "1", "--orders", "1", "--variants", "neutral",
+        "--no-control",
+    ),
+    190,  # 10 queries × 40 items at 5/2, one pass, one arm, one order
+    (
+        "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
+        "failures.csv", "rankings/neutral.run",
+    ),
 )  # fmt: skip
-ANSWERS = 190  # 10 queries × 40 items at 5/2, one pass, one arm, one order
+PAIRWISE = Audited(
+    ("pairwise", "--pairs", "10", "--kind", "relevant"),
+    220,  # 10 queries × 10 pairs and one of them twice, both orders
+    ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv"),
+)
 
 
 @dataclass(frozen=True)
@@ -105,11 +127,9 @@ def _wait_for(url: str) -> None:
     raise AssertionError(f"{url} does not answer")
 
 
-def command(port: int, output: Path) -> list[str]:
-    """A run of 190 chats over the folder `lists`."""
+def command(audited: Audited, port: int, output: Path) -> list[str]:
     return [
-        "listwise", "-d", "lists", "--window", "5", "--step", "2", "--passes", "1", "--orders", "1",
-        "--variants", "neutral", "--no-control", "-m", "openai:any", "-o", str(output), "-j", "8",
+        *audited.command, "-d", "lists", "-m", "openai:any", "-o", str(output), "-j", "8",
         "--base-url", f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1",
     ]  # fmt: skip
 
@@ -133,7 +153,9 @@ def asked(log: Path) -> list[str]:
     return [row["body"] for row in map(json.loads, lines) if "body" in row]
 
 
-def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> list[int]:
+def kill_and_resume(
+    folder: Path, server: ServerKind, kills: int, seed: int, audited: Audited = LISTWISE
+) -> list[int]:
     """Kills a run with SIGKILL at random moments until it is through; returns the answers on disk at each kill.
 
     Asserts that no answered chat is asked again and that everything equals an undisturbed run, byte for byte.
@@ -147,7 +169,7 @@ def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> 
         for _ in range(kills):
             known, before = journalled(disturbed, server), len(asked(log))
             server.forget(port)
-            running = process(*command(port, disturbed))
+            running = process(*command(audited, port, disturbed))
             time.sleep(moments.uniform(0.4, 1.2))
             running.kill()
             running.communicate()
@@ -159,12 +181,12 @@ def kill_and_resume(folder: Path, server: ServerKind, kills: int, seed: int) -> 
         for output in (disturbed, disturbed, calm):
             known, before = journalled(output, server), len(asked(log))
             server.forget(port)
-            running = process(*command(port, output))
+            running = process(*command(audited, port, output))
             _, err = running.communicate(timeout=60)
             time.sleep(server.settle)
             assert running.returncode == 0, err
             assert not known & set(asked(log)[before:]), "an answered chat was asked again"
-            assert len(journalled(output, server)) == ANSWERS
-    for name in SAME:
+            assert len(journalled(output, server)) == audited.answers
+    for name in audited.same:
         assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
     return killed

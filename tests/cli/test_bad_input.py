@@ -98,9 +98,11 @@ def test_one_sentence_and_a_way_out(case: Case, code: int, message: str) -> None
     arguments = case()
     found = llmfair(*arguments)
     assert found.code == code, found.err
-    assert found.err.startswith("Error: ") and message in found.err
-    assert found.out == "" and "Traceback" not in found.err
     lines = found.err.splitlines()
+    if "calls; window" in lines[0]:
+        del lines[0]  # what was about to be asked of a server that cannot be
+    assert lines[0].startswith("Error: ") and message in found.err
+    assert found.out == "" and "Traceback" not in found.err
     assert 2 <= len(lines) <= 3 and lines[-1].startswith("  ") and lines[-1].strip(), "an indented hint"
     if arguments[0] != "listwize":
         as_json = llmfair(*arguments, "--json")

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import llmfair, only_run
-from tests.cli.kills import FAULTS, MOCKLLM, OWN, ServerKind, asked, kill_and_resume
+from tests.cli.kills import (
+    FAULTS,
+    LISTWISE,
+    MOCKLLM,
+    OWN,
+    PAIRWISE,
+    Audited,
+    ServerKind,
+    asked,
+    kill_and_resume,
+)
 from tests.shared import SHARED
 
 needs_mockllm = pytest.mark.skipif(
@@ -20,21 +30,25 @@ servers = pytest.mark.parametrize(
 )
 
 
-def test_two_kills(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path, OWN, kills=2, seed=1)
+@pytest.mark.parametrize("audited", [LISTWISE, PAIRWISE], ids=["listwise", "pairwise"])
+def test_two_kills(audited: Audited, tmp_path: Path) -> None:
+    assert kill_and_resume(tmp_path, OWN, kills=2, seed=1, audited=audited)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @servers
-def test_twenty_five_kills(server: ServerKind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("audited", [LISTWISE, PAIRWISE], ids=["listwise", "pairwise"])
+def test_twenty_five_kills(audited: Audited, server: ServerKind, tmp_path: Path) -> None:
     killed: list[int] = []
     runs = 0
     while len(killed) < 25:
-        killed += kill_and_resume(tmp_path / str(runs), server, kills=25 - len(killed), seed=runs)
+        killed += kill_and_resume(
+            tmp_path / str(runs), server, kills=25 - len(killed), seed=runs, audited=audited
+        )
         runs += 1
     print(
-        f"25 kills over {runs} runs of 190 chats, with {sorted(killed)} answers on disk: none asked twice, files equal"
+        f"25 kills over {runs} runs of {audited.answers} chats, with {sorted(killed)} answers on disk: none asked twice, files equal"
     )
 
 

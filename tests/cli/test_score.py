@@ -30,7 +30,7 @@ def test_the_table() -> None:
     assert found.out.splitlines()[0] == (
         "Score · qrels.txt · gender (protected: female) · 6 queries · 1 ranking"
     )
-    assert " my   0.500 [-0.075, 1.075]  1.585 [1.585, 1.585]  58 % more exposure" in found.out
+    assert " my   0.500 [-0.075, 1.075]  1.585 [1.585, 1.585]\n" in found.out
     assert "only 6 queries: read the intervals with care" in found.out
     assert "fair" not in found.out.replace("llmfair", "")
 
@@ -69,7 +69,9 @@ def test_per_query_rows_then_those_of_all() -> None:
     assert [float(row["value"]) for row in rows if row["measure"] == "P@1"] == [1, 0, 1, 0, 1, 0, 0.5]
     document = llmfair(*SCORE, "--measures", "P@1,ExpRatio", "--per-query", "--json").json
     assert [row["query_id"] for row in document["rows"]] == [row["query_id"] for row in rows]
-    assert [repr(row["value"]) for row in document["rows"]] == [row["value"] for row in rows]
+    assert ["" if row["value"] is None else repr(row["value"]) for row in document["rows"]] == [
+        row["value"] for row in rows
+    ]
 
 
 def test_json_is_results_json_and_the_files_hold_its_rows() -> None:
@@ -77,11 +79,13 @@ def test_json_is_results_json_and_the_files_hold_its_rows() -> None:
     document = json.loads(Path("out/results.json").read_text())
     assert found.json == document
     assert (document["schema"], document["status"], document["task"]) == (1, "complete", "score")
-    assert document["measures"] == ["P@20", "nDCG@20", "ExpRatio"]
+    assert document["measures"] == ["P@20", "nDCG@20", "ExpRatio", "ImpliedOdds"]
     with Path("out/metrics.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == list(document["rows"][0])
-    assert [row[8] for row in rows] == [repr(row["value"]) for row in document["rows"]]
+    assert [row[8] for row in rows] == [
+        "" if row["value"] is None else repr(row["value"]) for row in document["rows"]
+    ]
     assert len(Path("out/per_query.csv").read_text().splitlines()) == 1 + 6 * 3
 
 

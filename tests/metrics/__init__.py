@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.summary import summarise
-from llmfair.metrics.base import Groups, Judged, Value, measure_all
+from llmfair.metrics.base import Groups, Judged, measure_all
 from llmfair.metrics.names import parse_measure
+from llmfair.metrics.values import Value
 from llmfair.records import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 
 LETTERS = {"p": Side.PROTECTED, "u": Side.UNPROTECTED, "-": None}

@@ -18,9 +18,10 @@ from llmfair.audits.listwise import audit_listwise
 from llmfair.audits.summary import summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
-from llmfair.metrics.base import Judged, Product, measure_all
+from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, cells
+from llmfair.metrics.values import Product
 from llmfair.records import Attribute, Ranking, Side
 from llmfair.settings import ListwiseSettings
 from tests.joined import write_joined

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Definition, Judged, Ratio, Undefined, Value, complete, measure, measure_all
+from llmfair.metrics.base import Definition, Judged, complete, measure, measure_all
 from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure as parse
+from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.records import Side
 from tests.metrics import judged, lettered
 
@@ -23,6 +24,7 @@ CHOICES = {
     "unknown": ("keep", "unprotected", "close"),
     "weight": ("log", "top1"),
     "stratum": ("none", "relevant", "irrelevant"),
+    "control": ("none", "order"),
 }
 
 
@@ -97,7 +99,7 @@ def test_canonical_names_round_trip(
         ("nDGC@20", "Did you mean 'nDCG'?"),
         ("ExpRation", "Did you mean 'ExpRatio'?"),
         ("ExpRatio(ag=geometric)", "Did you mean 'agg'?"),
-        ("ExpRatio(control=order)", "no parameter 'control'"),
+        ("ExpRatio(controls=order)", "no parameter 'controls'"),
         ("ExpRatio(agg=geometrical)", "Did you mean 'geometric'?"),
         ("ExpRatio(agg=mean)", "agg cannot be 'mean'"),
         ("ExpRatio@0", "cutoff cannot be '0'"),

@@ -1,9 +1,10 @@
-"""Mean exposures of the two sides, their ratio, and its reach."""
+"""Mean exposures of the two sides, their ratio, and what relevance leaves of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.summary import reach as aggregated_reach
-from llmfair.metrics.base import Judged, Ratio, Undefined, complete
-from llmfair.metrics.exposure import position_weights, reach
+from llmfair.metrics.base import Judged, complete
+from llmfair.metrics.exposure import position_weights
 from llmfair.metrics.names import parse_measure
+from llmfair.metrics.values import Ratio, Undefined
 from llmfair.records import Candidates, Document, Query, Ranking, Side
 from tests.metrics import judged, lettered, raw, rows, value
 from tests.shared import vectors
@@ -138,15 +139,6 @@ def test_position_weights_of_the_reference() -> None:
         assert weights.var() / weights.mean() ** 2 == pytest.approx(constants["cv2_v"], rel=1e-9)
 
 
-def test_reach_of_the_reference() -> None:
-    for case in vectors("planted_bias")["attainable_ratio"]:
-        low, high = reach(case["N"], case["n_protected"], case["N"] - case["n_protected"])
-        assert isinstance(low, Ratio)
-        assert isinstance(high, Ratio)
-        assert low.value == pytest.approx(case["min"], rel=1e-9)
-        assert high.value == pytest.approx(case["max"], rel=1e-9)
-
-
 def test_two_documents_protected_first() -> None:
     assert value("ExpRatio", lettered("pu")) == pytest.approx(1.5849625, abs=1e-7)
     assert value("ExpRatio", lettered("up")) == pytest.approx(1 / 1.5849625, abs=1e-7)
@@ -226,10 +218,6 @@ def test_a_side_without_documents_is_undefined(letters: str, reason: str) -> Non
     for side, letter in (("protected", "p"), ("unprotected", "u")):
         expected = (None, reason) if letter not in letters else (sides["q", side].value, None)
         assert (sides["q", side].value, sides["q", side].reason) == expected
-    assert reach(len(letters), letters.count("p"), letters.count("u")) == (
-        Undefined(reason),
-        Undefined(reason),
-    )
 
 
 def test_an_unranked_query_is_undefined() -> None:
@@ -341,7 +329,7 @@ def test_names_of_documents_and_the_order_of_queries_change_nothing(queries: lis
 
 @given(LETTERS, st.randoms(use_true_random=False), st.none() | st.integers(1, 14), NAMES)
 @settings(deadline=None)
-def test_ratios_lie_within_reach_and_attain_it(
+def test_ratios_lie_between_those_of_the_extreme_orders(
     letters: str, random: Any, cutoff: int | None, name: str
 ) -> None:
     measure = parse_measure(name if cutoff is None or "@" in name else f"{name}@{cutoff}")
@@ -368,30 +356,9 @@ def test_ratios_lie_within_reach_and_attain_it(
         listed(sorted(documents, key=preferred, reverse=True)),
         listed(sorted(documents, key=preferred)),
     )
-    bounds = measure.reach(lettered(letters, relevant=grades))
-    assert bounds is not None
-    for end, extreme in zip(bounds, (low, high), strict=True):
-        if isinstance(end, Undefined) or isinstance(extreme, Undefined):
-            assert end == extreme
-        else:
-            assert isinstance(end, Ratio)
-            assert end.reason == extreme.reason
-            assert (end.numerator, end.denominator) == pytest.approx((extreme.numerator, extreme.denominator))
     if isinstance(any_order, Ratio) and isinstance(low, Ratio) and isinstance(high, Ratio):
         assert low.numerator - 1e-9 <= any_order.numerator <= high.numerator + 1e-9
         assert high.denominator - 1e-9 <= any_order.denominator <= low.denominator + 1e-9
-
-
-@given(judged_queries(), st.sampled_from(["ratio-of-means", "mean-of-ratios", "geometric"]))
-@settings(deadline=None)
-def test_aggregates_lie_within_the_aggregated_reach(queries: list[Judged], agg: str) -> None:
-    name = f"ExpRatio(agg={agg})"
-    bounds, row = aggregated_reach(parse_measure(name), queries), rows(name, *queries)["all", ""]
-    if row.value is None:
-        assert bounds is None
-    else:
-        assert bounds is not None
-        assert bounds[0] - 1e-9 <= row.value <= bounds[1] + 1e-9
 
 
 @given(LETTERS, st.sampled_from(["ExpRatio", "ExpRatio@3", "ExpRatio(unknown=close)", "Exposure"]))
@@ -400,8 +367,127 @@ def test_a_document_without_side_at_the_end_changes_nothing(letters: str, name: 
     assert rows(name, lettered(letters)) == rows(name, lettered(letters + "-"))
 
 
-def test_published_reach_of_lists_of_200() -> None:
-    for protected, low, high in ((21, 0.7372, 2.2473), (40, 0.7236, 1.8698), (100, 0.6629, 1.5086)):
-        ends = reach(200, protected, 200 - protected)
-        assert [end.value for end in ends if isinstance(end, Ratio)] == pytest.approx([low, high], abs=5e-5)
-    assert aggregated_reach(parse_measure("P@5"), [lettered("pu")]) is None
+def test_the_reference_of_relevance_and_excess() -> None:
+    case = vectors("planted_bias")["golden_permutation"]
+    letters = "".join("up"[flag] for flag in case["ranking_protected"])
+    query = lettered(letters, relevant="".join(map(str, case["ranking_relevant"])))
+    assert value("ExpRatio", query) == pytest.approx(case["ratio"], rel=1e-9)
+    assert value("RelevanceRatio", query) == pytest.approx(case["relevance_ratio"], rel=1e-9)
+    assert value("ExcessRatio", query) == pytest.approx(case["excess_ratio"], rel=1e-9)
+    found = raw("RelevanceRatio", query)
+    assert isinstance(found, Ratio)
+    assert (found.numerator, found.denominator) == pytest.approx(
+        (case["perm_mean_E1"], case["perm_mean_E0"]), rel=1e-9
+    )
+
+
+def test_relevance_by_hand() -> None:
+    # ranks 1..4: p relevant, u relevant, u, p; v = 1/ln 2, 1/ln 3, 1/ln 4, 1/ln 5
+    v = position_weights(4)
+    query = lettered("puup", relevant="1100")
+    grades = (v[0] + v[1]) / 2, (v[2] + v[3]) / 2
+    found = raw("RelevanceRatio", query)
+    assert isinstance(found, Ratio)
+    assert found.numerator == found.denominator == pytest.approx(sum(grades) / 2)
+    assert value("ExcessRatio", query) == pytest.approx((v[0] + v[3]) / (v[1] + v[2]))
+    # a grade without protected documents, and a document without side, which is in no grade
+    uneven = raw("RelevanceRatio", lettered("u-pu", relevant="1100"))
+    assert isinstance(uneven, Ratio)
+    rest = (v[2] + v[3]) / 2
+    assert (uneven.numerator, uneven.denominator) == pytest.approx((rest, (v[0] + rest) / 2))
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=30)
+def test_what_relevance_gives_is_the_mean_over_shuffled_sides(data: st.DataObject) -> None:
+    """Full enumeration: the mean of E1 over labels shuffled inside grades is M1 (metrics.md 9.4)."""
+    n = data.draw(st.integers(2, 7))
+    letters = data.draw(
+        st.lists(st.sampled_from("pu"), min_size=n, max_size=n).filter(lambda x: len(set(x)) == 2)
+    )
+    grades = data.draw(st.lists(st.sampled_from("01"), min_size=n, max_size=n))
+    expected = raw("RelevanceRatio", lettered("".join(letters), relevant="".join(grades)))
+    assert isinstance(expected, Ratio)
+    sums, shuffles = np.zeros(2), 0
+    for order in permutations(range(n)):
+        if all(grades[i] == grades[place] for i, place in enumerate(order)):
+            ratio = raw("ExpRatio", lettered("".join(letters[place] for place in order)))
+            assert isinstance(ratio, Ratio)
+            sums += ratio.numerator, ratio.denominator
+            shuffles += 1
+    assert (sums / shuffles).tolist() == pytest.approx([expected.numerator, expected.denominator])
+
+
+def from_orders(
+    finals: Sequence[Sequence[str]], initials: Sequence[Sequence[str]], query_id: str = "q"
+) -> Judged:
+    """A query of the documents a, b (protected), c, d, ranked so from these initial orders."""
+    sides: dict[str, str | None] = {
+        "a": "protected",
+        "b": "protected",
+        "c": "unprotected",
+        "d": "unprotected",
+    }
+    query = judged(*finals, sides=sides, candidates="abcd", query_id=query_id)
+    return replace(query, beside=tuple(Ranking(query_id, tuple(order)) for order in initials))
+
+
+def test_the_control_variate_takes_out_what_the_order_explains() -> None:
+    """Rankings that mirror their input say nothing; those that forget it keep their ratio."""
+    orders = ["abcd", "acbd", "cadb"]
+    mirrored = [from_orders([order], [order], f"q{order}{copy}") for order in orders for copy in range(5)]
+    plain = rows("ExpRatio", *mirrored)["all", ""].value
+    v = position_weights(4)
+    sides = np.array(
+        [
+            [v[[0, 1]].mean(), v[[2, 3]].mean()],
+            [v[[0, 2]].mean(), v[[1, 3]].mean()],
+            [v[[1, 3]].mean(), v[[0, 2]].mean()],
+        ]
+    )
+    favour = sides - v.mean()
+    slopes = (favour * (sides - sides.mean(axis=0))).sum(axis=0) / (favour**2).sum(axis=0)
+    controlled = sides.mean(axis=0) - slopes * favour.mean(axis=0)
+    found = rows("ExpRatio(control=order)", *mirrored)["all", ""].value
+    assert (
+        found
+        == pytest.approx(controlled[0] / controlled[1])
+        == rows("ExcessRatio(control=order)", *mirrored)["all", ""].value
+    )
+    assert plain is not None and found is not None and abs(found - 1) < 0.5 * abs(plain - 1)
+    few = rows("ExpRatio(control=order)", *mirrored[:14])["all", ""].value  # fewer than 15 runs tell no slope
+    assert few == rows("ExpRatio", *mirrored[:14])["all", ""].value
+    forgotten = [from_orders(["abcd"], [order], f"q{order}{copy}") for order in orders for copy in range(5)]
+    plain = rows("ExpRatio", *forgotten)["all", ""].value
+    assert rows("ExpRatio(control=order)", *forgotten)["all", ""].value == pytest.approx(plain)
+
+
+def test_a_controlled_ratio_is_of_all_queries_and_needs_the_orders() -> None:
+    query = from_orders(["abcd", "acbd", "dcab"], ["abcd", "abcd", "dcba"])
+    query = replace(query, runs=((0, 0), (0, 1), (1, 0)))
+    found = raw("ExpRatio(control=order)", query)
+    assert isinstance(found, Ratio)
+    first, second = found.controlled  # the two runs of one initial order are averaged
+    v = position_weights(4)
+    assert first.initial == pytest.approx(((v[0] + v[1]) / 2, (v[2] + v[3]) / 2))
+    assert first.mean == pytest.approx(v.mean())
+    assert first.favour(0) == pytest.approx(-first.favour(1))
+    assert first.final[0] == pytest.approx(((v[0] + v[1]) / 2 + (v[0] + v[2]) / 2) / 2)
+    assert second.initial == pytest.approx(((v[2] + v[3]) / 2, (v[0] + v[1]) / 2))
+    assert list(rows("ExpRatio(control=order)", query)) == [("all", "")]
+    assert rows("ExpRatio(control=order)", lettered("pu")) == {}
+
+
+@given(st.permutations("abcd"), st.permutations("abcd"), st.permutations("abcd"))
+def test_swapping_the_sides_inverts_controlled_and_excess_ratios(
+    a: list[str], b: list[str], c: list[str]
+) -> None:
+    queries = [from_orders([x, y], [y, x], f"q{n}") for n, (x, y) in enumerate([(a, b), (b, c), (c, a)] * 3)]
+    flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
+    swapped = [
+        replace(q, sides={doc_id: flipped[side] for doc_id, side in q.sides.items() if side}) for q in queries
+    ]
+    for name in ("ExpRatio(control=order)", "ExcessRatio", "ExcessRatio(control=order)", "RelevanceRatio"):
+        one, other = rows(name, *queries)["all", ""].value, rows(name, *swapped)["all", ""].value
+        assert one is not None and other is not None
+        assert one * other == pytest.approx(1)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib
 import json
 import random
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_rankgpt, read_strict
 from llmfair.records import Completion, Finish
+from tests.pace import within
 from tests.shared import SHARED, realdata, vectors
 
 
@@ -222,7 +222,4 @@ def test_every_permutation_reads_back(order: list[int], between: str) -> None:
     ids=lambda text: f"{text[:8]!r}",
 )
 def test_huge_answers_take_linear_time(text: str) -> None:
-    started = time.process_time()
-    read(stopped(text), 20)
-    # A quadratic reader needs minutes.
-    assert time.process_time() - started < 2
+    within(2, lambda: read(stopped(text), 20))  # a quadratic reader needs minutes

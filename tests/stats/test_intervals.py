@@ -54,6 +54,7 @@ def test_query_standard_error_of_the_reference() -> None:
     error = standard_error(ratio_scores(protected, unprotected))
     assert error == pytest.approx(golden["plain"]["se_query"], rel=1e-12)
     estimate = ratio_of_means(protected, unprotected)
+    assert estimate.value is not None
     assert np.log(estimate.value) == pytest.approx(golden["plain"]["log_ratio"], rel=1e-12)
     assert estimate.reason == "too_few_queries"
 
@@ -74,7 +75,7 @@ def test_few_queries_have_a_value_without_interval(aggregate: Callable[..., Esti
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")], [[1.0, 2.0]]])
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")], [[[1.0, 2.0]]]])
 def test_what_is_not_a_number_per_query_is_refused(
     aggregate: Callable[..., Estimate], values: list[float]
 ) -> None:
@@ -139,3 +140,54 @@ def test_intervals_cover_the_truth() -> None:
 def test_stats_import_no_scipy() -> None:
     program = "import sys, llmfair.stats.intervals, llmfair.stats.reach; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_product_of_ratios_by_hand() -> None:
+    """(Σa/Σb)(Σc/Σd): scores add up, so a factor that is 1 in every query changes nothing."""
+    over, under = np.array([1, 2, 3, 4, 5.0]), np.array([2, 2, 3, 2, 2.0])
+    plain = ratio_of_means(over, under)
+    doubled = ratio_of_means([over, over], [under, over])
+    assert (doubled.low, doubled.high) == pytest.approx((plain.low, plain.high))
+    found = ratio_of_means([over, under], [under, over[::-1]])
+    assert found.value == pytest.approx(1)
+    scores = over / 15 - over[::-1] / 15
+    assert found.error == pytest.approx((5 / 4 * np.sum(scores**2)) ** 0.5)
+    assert ratio_scores([over, under], [under, over[::-1]]) == pytest.approx(scores)
+
+
+def boot(over: np.ndarray, under: np.ndarray, seed: int = 0, level: float = 0.95) -> Estimate:
+    return ratio_of_means(over, under, level, "boot-t", np.random.default_rng(seed))
+
+
+def test_bootstrap_t_is_about_the_t_interval_where_that_is_exact() -> None:
+    rng = np.random.default_rng(1)
+    over, under = rng.normal(1, 0.05, (2, 44))
+    linear, found = ratio_of_means(over, under), boot(over, under)
+    assert found.value == linear.value and found.error == linear.error and found.low and found.high
+    assert (found.low, found.high) == pytest.approx((linear.low, linear.high), abs=0.15 * linear.error)
+    assert boot(over, under) == found != boot(over, under, seed=1)
+    narrow = boot(over, under, level=0.5)
+    assert narrow.low and narrow.high and found.low < narrow.low < narrow.high < found.high
+
+
+def test_bootstrap_t_covers_skewed_ratios_of_few_queries_better() -> None:
+    """Coverage of ln R over 10 queries with a log-normal side: statistics.md 2, few queries."""
+    rng, truth = np.random.default_rng(2), np.exp(0.5)
+    held = np.zeros(2)
+    for _ in range(300):
+        over, under = np.exp(rng.normal(0, 1, 10)), rng.normal(1, 0.05, 10)
+        for place, found in enumerate((ratio_of_means(over, under), boot(over, under))):
+            assert found.low is not None and found.high is not None
+            held[place] += found.low <= truth <= found.high
+    assert held[1] > held[0] and held[1] / 300 > 0.85
+
+
+def test_resamples_without_a_side_are_dropped_and_too_many_of_them_refused() -> None:
+    over, under = np.array([0, 0, 0, 0, 0, 1.0]), np.ones(6)
+    found = boot(over, under)  # a third of the resamples miss the one query
+    assert found.reason == "linear_t_instead"
+    assert (found.low, found.high) == (ratio_of_means(over, under).low, ratio_of_means(over, under).high)
+    assert boot(np.ones(6), np.ones(6)).low == pytest.approx(1)
+    assert boot(np.ones(4), np.ones(4)).reason == "too_few_queries"
+    with pytest.raises(ValueError, match="generator"):
+        ratio_of_means(over, under, method="boot-t")

@@ -1,8 +1,4 @@
-"""Everything a user can set, once: name, default, what it means, and whether it can change a result.
-
-The command line, the environment, `llmfair.toml` and the Python API all read these dataclasses, so a setting is
-spelled, documented and checked the same everywhere. Precedence: defaults < llmfair.toml < LLMFAIR_* < flags.
-"""
+"""What settings are, those of everything that measures, and those that all audits share."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from typing import Any, Literal, Self
 from llmfair.errors import UsageError, did_you_mean
 
 MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
+WIDEST_BAND = (0.01, 100.0)
 
 
 def setting(
@@ -39,6 +36,13 @@ class MeasureSettings:
     )
     measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
     level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
+    ci: Literal["auto", "linear-t", "boot-t"] = setting(
+        "auto",
+        "Interval of a ratio; auto: boot-t for few queries or short lists.",
+        "Statistics",
+        result=False,
+    )
+    band: str = setting("0.8..1.25", "Band of conclusions, on pair odds.", "Statistics", result=False)
     output: Path | None = setting(
         None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
     )
@@ -50,6 +54,17 @@ class MeasureSettings:
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         """Named bundles of settings; single settings override them."""
         return {}
+
+    def preset_name(self) -> str | None:
+        """The preset these settings amount to, however they were given."""
+        return next(
+            (
+                name
+                for name, values in self.presets().items()
+                if all(getattr(self, key) == value for key, value in values.items())
+            ),
+            None,
+        )
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
@@ -67,6 +82,14 @@ class MeasureSettings:
         """Raises UsageError for a value out of range."""
         if not 0 < self.level < 1:
             raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")
+        if self.output is not None and not self.output.name:
+            raise UsageError("--output names no folder.", "for example --output my-run")
+        low, high = band_of(self.band)
+        if not WIDEST_BAND[0] <= low <= 1 <= high <= WIDEST_BAND[1]:
+            raise UsageError(
+                f"--band {self.band} does not lie around parity.",
+                f"pair odds from {WIDEST_BAND[0]} to 1, then from 1 to {WIDEST_BAND[1]}: 0.8..1.25",
+            )
 
     def as_flags(self, names: Iterable[str]) -> str:
         """Those of the named settings that are not at their default, as one would write them as flags."""
@@ -183,9 +206,19 @@ class AuditSettings(MeasureSettings):
     )
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
 
+    permutations: int = setting(
+        9999, "Shuffles of the permutation test; 0: its closed form alone.", "Statistics", result=False
+    )
     max_invalid: float = setting(
         0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
     )
+    require: tuple[str, ...] = setting(
+        (),
+        "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable.",
+        "Statistics",
+        result=False,
+    )
+    require_interval: bool = setting(False, "Ask --require of whole intervals.", "Statistics", result=False)
 
     output: Path | None = setting(
         None, "Run folder; derived from the settings.", "Output", flags=("-o",), result=False
@@ -195,9 +228,9 @@ class AuditSettings(MeasureSettings):
 
     def check(self) -> None:
         super().check()
-        _at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
-        _at_least(self, {"min_experts": 0})
-        _at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
+        at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
+        at_least(self, {"min_experts": 0, "permutations": 0})
+        at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
         if not 0 <= self.max_invalid <= 1:
             raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
         if not 0 < self.timeout < math.inf:
@@ -207,72 +240,15 @@ class AuditSettings(MeasureSettings):
         seconds(self.max_wait)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListwiseSettings(AuditSettings):
-    """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
-
-    variants: str | None = setting(
-        None, "Prompt variants, comma-separated; neutral and one for each side.", "Prompt", result=False
-    )
-    prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
-    window: int = setting(20, "Items in one window.", "Prompt")
-    step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
-    passes: int = setting(3, "Passes over the list.", "Prompt")
-    depth: int | None = setting(None, "Rank only the first N positions.", "Prompt")
-    windows: Literal["covering", "rankgpt"] = setting(
-        "covering", "Window plan; rankgpt: the original arithmetic.", "Prompt"
-    )
-    initial: Literal["random", "given", "mirrored", "bm25"] = setting(
-        "random", "Order in which a list is first shown.", "Prompt"
-    )
-    orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
-    repeats: int = setting(1, "Times each order is asked.", "Prompt")
-    control: bool = setting(True, "Ask neutral twice: how much the same prompt differs.", "Prompt")
-    read: Literal["strict", "rankgpt"] = setting("strict", "How answers are read.", "Prompt")
-    on_bad_answer: str = setting("repair", "repair, retry[:N] or fail.", "Prompt")
-
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        # Wang et al. 2024, section 4.1.1
-        return {"paper": {"window": 5, "step": 1, "passes": 1, "orders": 1, "control": False}}
-
-    def preset_name(self) -> str | None:
-        """The preset these settings amount to, however they were given."""
-        return next(
-            (
-                name
-                for name, values in self.presets().items()
-                if all(getattr(self, key) == value for key, value in values.items())
-            ),
-            None,
-        )
-
-    def check(self) -> None:
-        super().check()
-        _at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
-        if self.repeats > MOST_REPEATS:
-            raise UsageError(
-                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
-                "ask for more --orders instead",
-            )
-        if self.step > self.window:
-            raise UsageError(
-                f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
-                "choose a step of at most the window",
-            )
-        if self.initial in ("given", "bm25") and self.orders != 1:
-            raise UsageError(
-                f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
-            )
-        if self.initial == "mirrored" and self.orders % 2:
-            raise UsageError(
-                f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
-                "choose an even number, for example --orders 4",
-            )
-
-
-SETTINGS: Mapping[str, type[MeasureSettings]] = {"listwise": ListwiseSettings, "score": ScoreSettings}
-"""The commands that have settings, as `[command]` tables of llmfair.toml name them."""
+def band_of(text: str) -> tuple[float, float]:
+    """`0.8..1.25` as two numbers. Raises UsageError."""
+    low, dots, high = text.partition("..")
+    try:
+        if dots:
+            return float(low), float(high)
+    except ValueError:
+        pass
+    raise UsageError(f"'{text}' is not a band.", "two numbers with two dots between: 0.8..1.25")
 
 
 def seconds(text: str) -> float:
@@ -288,14 +264,12 @@ def seconds(text: str) -> float:
         raise UsageError(f"'{text}' is not a time.", "for example 90s, 30m or 1h") from None
 
 
-def _at_least(settings: AuditSettings, lowest: Mapping[str, float]) -> None:
+def at_least(settings: MeasureSettings, lowest: Mapping[str, float]) -> None:
     for name, least in lowest.items():
         value = getattr(settings, name)
         if value is not None and not least <= value < math.inf:
             flag = "--" + name.replace("_", "-")
-            raise UsageError(
-                f"{flag} is {value}, but is at least {least}.", f"llmfair listwise --help explains {flag}"
-            )
+            raise UsageError(f"{flag} is {value}, but is at least {least}.", f"--help explains {flag}")
 
 
 def default_of(item: Field[Any]) -> Any:

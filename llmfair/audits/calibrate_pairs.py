@@ -1,0 +1,186 @@
+"""The pairwise instrument against a known truth: simulated audits of planted odds on the user's own pairs.
+
+Every simulated audit goes through the inference of a real one, with the design's very pairs and the items that
+recur in them. Its intervals are held against the odds over all queries, which a spread over queries brings nearer
+to 1 than the typical query's (`pairwise.md` 13).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from math import exp, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from llmfair.audits.calibrate import share
+from llmfair.audits.pairs import make_pair_design
+from llmfair.audits.simulate_pairs import Audit, marginal_odds, pair_audits, pairs_of
+from llmfair.audits.summary import Inference, aggregate
+from llmfair.audits.verdicts import HEADLINE, finding_of
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Column, Measure
+from llmfair.metrics.names import parse_measure
+from llmfair.records import PairKind
+from llmfair.rundir import SCHEMA
+from llmfair.settings import CalibratePairwiseSettings, band_of, planted_of
+from llmfair.stats.conclusions import Conclusion
+from llmfair.stats.intervals import Estimate
+from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPairs:
+    """What one audit found: the position-adjusted odds with their interval, and the finding."""
+
+    odds: Estimate
+    finding: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredPairs:
+    """What audits of one kind and one planted preference found; shares with their Monte Carlo error.
+
+    `planted_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over
+    all queries. `odds` are the median recovered, `log_odds` the mean of their logarithms. `covered`: intervals
+    that hold `marginal_odds`. `rejected`: p < 1 − level, at 0 the false alarms, elsewhere the power.
+    `consistent_share` is the mean over audits. `undefined` counts, by reason, audits without a figure or
+    conclusion; a share of no audit is None.
+    """
+
+    kind: PairKind
+    planted: float
+    planted_odds: float
+    marginal_odds: float
+    odds: float | None
+    log_odds: float | None
+    log_odds_error: float | None
+    consistent_share: float | None
+    covered: float | None
+    covered_error: float | None
+    covered_n: int
+    rejected: float | None
+    rejected_error: float | None
+    rejected_n: int
+    within: float
+    outside: float
+    inconclusive: float
+    not_assessable: float
+    undefined: Mapping[str, int]
+
+
+def calibrate_pairwise(
+    settings: CalibratePairwiseSettings, advance: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Planted against recovered, coverage, false alarms, power, and the smallest odds that would be found.
+
+    `advance` is called after every audit, kinds × planted × runs times. Raises UsageError for wrong input, and
+    when no query has pairs; a kind without any is left out.
+    """
+    design, betas = make_pair_design(settings), planted_of(settings.planted)
+    inference = Inference(level=settings.level, seed=settings.seed)
+    measure, band = parse_measure(HEADLINE), band_of(settings.band)
+    pairs = {kind: of_it for kind in design.kinds if (of_it := pairs_of(design, kind))}
+    if not pairs:
+        raise UsageError(
+            "no query has pairs of a protected and an unprotected item.",
+            f"llmfair datasets show {design.dataset.name}    counts them",
+        )
+    rows, smallest = [], {}
+    for kind, of_it in pairs.items():
+        found: list[list[FoundPairs]] = [[] for _ in betas]
+        for place, audit in pair_audits(of_it, kind, settings, betas):
+            found[place].append(found_in_pairs(audit, kind, measure, inference, band))
+            advance()
+        rows += [
+            _recovered(kind, beta, marginal_odds(beta, settings.position, settings.query_sd), one, settings)
+            for beta, one in zip(betas, found, strict=True)
+        ]
+        smallest[kind] = _smallest(found[betas.index(0)], len(of_it), settings.power)
+    return {
+        "schema": SCHEMA,
+        "task": "calibrate pairwise",
+        "dataset": design.dataset.name,
+        "attribute": design.attribute.name,
+        "words": {side.value: word for side, word in design.attribute.words.items()},
+        "seed": settings.seed,
+        "runs": settings.runs,
+        "level": settings.level,
+        "band": list(band),
+        "design": {
+            "queries": len(design.queries),
+            "kinds": {
+                kind: {"queries": len(of_it), "pairs": sum(map(len, of_it.values())) // settings.repeats}
+                for kind, of_it in pairs.items()
+            },
+            "without_pairs": [kind for kind in design.kinds if kind not in pairs],
+        },
+        "settings": {
+            item.name: getattr(settings, item.name)
+            for item in fields(settings)
+            if item.metadata["panel"] in ("Data", "Prompt", "Statistics")
+        },
+        "planted": [asdict(row) for row in rows],
+        "smallest": smallest,
+    }
+
+
+def found_in_pairs(
+    audit: Audit, kind: PairKind, measure: Measure, inference: Inference, band: tuple[float, float]
+) -> FoundPairs:
+    """What a real audit finds of these values."""
+    odds = aggregate(measure.aggregate, audit.values(), inference)
+    assert odds is not None
+    return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), inference, band))
+
+
+def _recovered(
+    kind: PairKind,
+    beta: float,
+    truth: float,
+    found: Sequence[FoundPairs],
+    settings: CalibratePairwiseSettings,
+) -> RecoveredPairs:
+    """What the audits of one kind and planted preference found, held against the true odds."""
+    bounds = [(one.odds.low, one.odds.high) for one in found]
+    covered = [low <= truth <= high for low, high in bounds if low is not None and high is not None]
+    flips = [p for one in found if (p := one.finding.get("p")) is not None]
+    odds = [one.odds.value for one in found if one.odds.value is not None]
+    consistent = [s for one in found if (s := one.finding.get("consistent_share")) is not None]
+    logs, ends = np.log(odds), Counter(one.finding["conclusion"] for one in found)
+    undefined = Counter(reason for one in found if (reason := one.finding["reason"]) is not None)
+    held, held_error = share(covered)
+    rejected, rejected_error = share([p < 1 - settings.level for p in flips])
+    return RecoveredPairs(
+        kind=kind,
+        planted=beta,
+        planted_odds=exp(beta),
+        marginal_odds=truth,
+        odds=float(np.median(odds)) if odds else None,
+        log_odds=float(logs.mean()) if odds else None,
+        log_odds_error=float(logs.std(ddof=1) / sqrt(len(odds))) if len(odds) > 1 else None,
+        consistent_share=float(np.mean(consistent)) if consistent else None,
+        covered=held,
+        covered_error=held_error,
+        covered_n=len(covered),
+        rejected=rejected,
+        rejected_error=rejected_error,
+        rejected_n=len(flips),
+        **{str(end): ends[str(end)] / len(found) for end in Conclusion},
+        undefined=dict(sorted(undefined.items())),
+    )
+
+
+def _smallest(found: Sequence[FoundPairs], queries: int, target: float) -> dict[str, Any]:
+    """The odds, one either way, that a test at 5 % finds with power `target`: from their scatter at parity.
+
+    None with too few queries for a test.
+    """
+    logs = [log(one.odds.value) for one in found if one.odds.value is not None]
+    error = float(np.std(logs, ddof=1)) if len(logs) > 1 else 0.0
+    known = error > 0 and queries >= FEWEST_TESTED
+    below = smallest_ratio(error * sqrt(queries), queries, target) if known else None
+    ends = [None, None] if below is None else [below, 1 / below]
+    return {"power": target, "queries": queries, "error": error, "odds": ends}

@@ -1,0 +1,117 @@
+"""Runs side by side: what two rankers made of the very same lists or pairs, paired by query.
+
+The first run is the base and every other is compared with it. Runs that asked about other lists, or in another
+form, are refused; other settings in which they differ are told.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from llmfair.audits.changes import Compared, list_changes, pair_changes
+from llmfair.errors import UsageError
+from llmfair.metrics.names import parse_measures
+from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
+from llmfair.stats.significance import holm
+
+TASKS = {"listwise": list_changes, "pairwise": pair_changes}
+SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
+REFUSED = {
+    "task": ("are runs of different tasks", "listwise goes with listwise, pairwise with pairwise"),
+    "attribute": ("audit different attributes", SAME_LISTS),
+    "lists_sha256": ("asked about different lists", SAME_LISTS),
+    "form": ("asked in different forms", "run both with the same --form"),
+    "answers": ("were read in different ways", "run both with the same --answers"),
+}
+"""Settings that must agree, what it means where they do not, and the way out."""
+
+
+def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, Any]:
+    """The comparison as `--json` has it. Raises UsageError for runs that cannot be compared."""
+    if len(runs) < 2:
+        raise UsageError("a comparison needs two runs or more.", RUNS_HINT)
+    base, *others = _named([_opened(run) for run in runs])
+    for other in others:
+        _check(base, other)
+    chosen = parse_measures(measures) if measures else None
+    changes = TASKS[base.results["task"]]
+    rows = [row for other in others for row in changes(base, other, chosen)]
+    family = [place for place, row in enumerate(rows) if row.headline]
+    adjusted = holm([rows[place].p for place in family])
+    for place, p in zip(family, adjusted, strict=True):
+        rows[place] = replace(rows[place], p_adjusted=p)
+    return {
+        "schema": SCHEMA,
+        "status": "complete",
+        **{key: base.results[key] for key in ("task", "dataset", "attribute", "words", "level")},
+        "seed": base.settings["seed"],
+        "queries": base.results["design"]["queries"],
+        "runs": [_described(one, base) for one in (base, *others)],
+        "family": sum(p is not None for p in adjusted),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def _opened(run: RunDir) -> Compared:
+    """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
+    manifest, results = run.read_manifest(), run.read_results()
+    if results["task"] not in TASKS:
+        raise UsageError(f"{run.path} is a run of {results['task']}.", "listwise and pairwise runs compare")
+    if results["status"] != "complete":
+        command = shlex.join(manifest["invocations"][-1]["command"][1:])
+        raise UsageError(f"{run.path} is incomplete.", f"llmfair {command}    completes it")
+    return Compared("", run, manifest, results)
+
+
+def _named(runs: Sequence[Compared]) -> list[Compared]:
+    """Called by their models where these differ, else by their folders."""
+    models = [str(one.results["model"]) for one in runs]
+    folders = [one.run.path.resolve().name for one in runs]
+    paths = [str(one.run.path) for one in runs]
+    names = next((names for names in (models, folders) if len({*names}) == len(runs)), paths)
+    return [replace(one, name=name) for one, name in zip(runs, names, strict=True)]
+
+
+def _check(base: Compared, other: Compared) -> None:
+    """Raises UsageError for runs that did not ask the same, saying what differs."""
+    for key, (found, hint) in REFUSED.items():
+        if base.settings.get(key) != other.settings.get(key):
+            told = "; ".join(_told(key, run) for run in (base, other))
+            raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
+
+
+def _told(key: str, run: Compared) -> str:
+    """One of these settings in words."""
+    value = run.settings.get(key)
+    if key == "attribute" and isinstance(value, dict):
+        return f"{value['name']}, {'+'.join(value['protected'])} against {'+'.join(value['unprotected'])}"
+    if key == "lists_sha256":
+        return f"{run.results['dataset']}, {run.results['design']['queries']} queries, {str(value)[:6]}"
+    return str(value)
+
+
+def _described(one: Compared, base: Compared) -> dict[str, Any]:
+    """A run, with the settings in which it differs from the base."""
+    told = {*base.settings, *one.settings} - {*REFUSED, "identity", "queries"}
+    settings = [
+        {**run.settings, "system": run.manifest.get("flags", {}).get("system")} for run in (base, one)
+    ]
+    differs = {
+        key: [of_run.get(key) for of_run in settings]
+        for key in sorted({*told, "system"})
+        if settings[0].get(key) != settings[1].get(key)
+    }
+    described = {
+        "name": one.name,
+        "run": str(one.run.path),
+        "model": one.results["model"],
+        "differs": differs,
+    }
+    if one.results["task"] == "pairwise":
+        described["sequential"] = one.results["design"]["sequential"]
+        described["pairs"] = len(one.verdicts)
+        described["pairs_in_common"] = len(base.verdicts.keys() & one.verdicts.keys())
+    return described

@@ -1,0 +1,127 @@
+"""Arm against arm, paired by query: what the prompt changes, and how far the same prompt differs from itself.
+
+Rows of two arms bear both names as their variant, `female vs male`: a quotient for measures on a log scale, a
+difference for others. Rank agreement of two arms is measured order by order, since both started from the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from llmfair.audits.summary import ALL, Inference, row_of, value_of
+from llmfair.metrics.base import Column, Judged, Measure
+from llmfair.probes import CONTROL
+from llmfair.records import Measurement
+from llmfair.stats.intervals import geometric_mean, mean
+from llmfair.stats.power import FEWEST_TESTED
+from llmfair.stats.significance import sign_flip
+
+NEUTRAL = "neutral"
+SEPARATOR = " vs "
+"""Between the names of two arms in the variant of their rows."""
+
+
+def against(one: str, other: str) -> str:
+    """The variant of rows that compare two arms."""
+    return f"{one}{SEPARATOR}{other}"
+
+
+def pairs_of(arms: Sequence[str]) -> list[tuple[str, str]]:
+    """Every later arm against every earlier one; neutral asked again against neutral only."""
+    return [(b, a) for a, b in combinations(arms, 2) if b != CONTROL or a == NEUTRAL]
+
+
+def contrasts(
+    columns: Sequence[Column],
+    judged: Mapping[str, Sequence[Judged]],
+    arms: Sequence[str],
+    inference: Inference,
+) -> list[Measurement]:
+    """The rows of every pair of arms, for every measure that has a direction and values of single queries."""
+    values = {(column.measure, column.variant): column for column in columns if column.group == ""}
+    # a figure that is neither better nor worse is no effect of a prompt
+    measures = [m for m in dict.fromkeys(m for m, _ in values) if m.definition.better and not m.of_all]
+    rows: list[Measurement] = []
+    for measure in measures:
+        if measure.definition.agreement:
+            rows += _agreement(measure, judged, arms, inference)
+            continue
+        for one, other in pairs_of(arms):
+            if (measure, one) in values and (measure, other) in values:
+                alike = _alike(judged[one], judged[other])
+                rows += _paired(measure, values[measure, one], values[measure, other], alike, inference)
+    return rows
+
+
+def _alike(one: Sequence[Judged], other: Sequence[Judged]) -> set[str]:
+    """The queries that both arms ranked from the same initial orders, as often."""
+    runs = {query.query_id: query.runs for query in other}
+    return {query.query_id for query in one if runs.get(query.query_id) == query.runs}
+
+
+def _paired(
+    measure: Measure, one: Column, other: Column, alike: set[str], inference: Inference
+) -> Iterator[Measurement]:
+    """One measure of two arms, over the queries alike where both have a value."""
+    variant, on_log_scale = against(one.variant, other.variant), measure.definition.scale == "log"
+    changes: dict[str, float] = {}
+    for query_id in sorted(one.values.keys() & other.values.keys() & alike):
+        a, b = (value_of(column.values[query_id])[0] for column in (one, other))
+        if a is not None and b is not None:
+            changes[query_id] = a / b if on_log_scale else a - b
+    yield from _rows(measure, variant, changes, on_log_scale, changes, inference)
+
+
+def _agreement(
+    measure: Measure, judged: Mapping[str, Sequence[Judged]], arms: Sequence[str], inference: Inference
+) -> Iterator[Measurement]:
+    """Rank agreement with neutral, tested against that of neutral with itself."""
+    floor = _agreed(measure, judged.get(CONTROL, ()), judged.get(NEUTRAL, ()))
+    for one, other in pairs_of(arms):
+        if other != NEUTRAL:
+            continue
+        found = _agreed(measure, judged[one], judged[other])
+        below = {q: found[q] - floor[q] for q in found.keys() & floor.keys()} if one != CONTROL else {}
+        yield from _rows(measure, against(one, other), found, False, below, inference)
+
+
+def _agreed(measure: Measure, one: Sequence[Judged], other: Sequence[Judged]) -> dict[str, float]:
+    """The agreement of two arms' rankings of each query, from the same initial orders."""
+    beside = {query.query_id: query for query in other}
+    alike = _alike(one, other)
+    held = (
+        replace(query, beside=beside[query.query_id].rankings) for query in one if query.query_id in alike
+    )
+    return {
+        query.query_id: number
+        for query in held
+        for value in measure.values(query).values()
+        if (number := value_of(value)[0]) is not None
+    }
+
+
+def _rows(
+    measure: Measure,
+    variant: str,
+    values: Mapping[str, float],
+    on_log_scale: bool,
+    tested: Mapping[str, float],
+    inference: Inference,
+) -> Iterator[Measurement]:
+    """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
+    for query_id, value in sorted(values.items()):
+        yield Measurement(query_id, str(measure), value, variant)
+    if not values:
+        yield Measurement(ALL, str(measure), None, variant, n=0, reason="no_common_query")
+        return
+    estimate = (geometric_mean if on_log_scale else mean)([*values.values()], inference.level)
+    row = row_of(str(measure), variant, estimate)
+    if len(tested) >= FEWEST_TESTED:
+        changes = np.array([tested[query_id] for query_id in sorted(tested)])
+        rng = np.random.default_rng(inference.seed)
+        row = replace(row, p=sign_flip(np.log(changes) if on_log_scale else changes, rng=rng))
+    yield row

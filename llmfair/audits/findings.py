@@ -1,0 +1,221 @@
+"""What may be said of each arm: how far from parity, whether beyond chance, and what the design could have shown.
+
+Two nulls are tested, and both told: that queries prefer no side on average (signs flipped by query), and that no
+query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the pair odds
+behind the excess ratio.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from llmfair.audits.contrasts import SEPARATOR
+from llmfair.audits.summary import ALL, Inference, aggregate, controlled, implied_curve
+from llmfair.metrics.base import Column, Judged
+from llmfair.metrics.exposure import exposures
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.values import Controlled, Quotient, Ratio, Value
+from llmfair.probes import CONTROL
+from llmfair.records import Measurement, Side
+from llmfair.stats.conclusions import Conclusion, conclude
+from llmfair.stats.control import run_noise, slope_on_initial, without_favour
+from llmfair.stats.implied import OddsCurve
+from llmfair.stats.intervals import Estimate
+from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
+from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutation, sign_flip
+
+SHUFFLES = 1000
+"""The stream of a query's seed that label shuffles are drawn from."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What findings need to know of how the rankings came about, and of how to judge them.
+
+    `initial` is the kind of initial order; only random ones allow a conclusion. Rankers without windows and
+    run files inherit no order, so theirs count as random.
+    """
+
+    band: tuple[float, float] = (0.8, 1.25)
+    permutations: int = 9999
+    seed: int = 0
+    initial: str = "random"
+
+
+def findings_of(
+    columns: Sequence[Column], judged: Mapping[str, Sequence[Judged]], inference: Inference, asked: Asked
+) -> dict[str, dict[str, Any]]:
+    """One finding per arm of the first measure of implied pair odds, by arm, as `results.json` has it.
+
+    An arm that `judged` lacks (a run file, of which too much would be held) has no permutation test.
+    """
+    headline = next((c.measure for c in columns if c.measure.aggregate == "implied-odds"), None)
+    return {
+        column.variant: _finding(column, judged.get(column.variant), inference, asked)
+        for column in columns
+        if column.measure == headline and column.values
+    }
+
+
+def with_family(
+    rows: Sequence[Measurement], findings: Mapping[str, Mapping[str, Any]], contrasted: str | None
+) -> tuple[list[Measurement], int]:
+    """The rows with the findings' p and conclusion, and p adjusted over the family; and the family's size.
+
+    The family (Holm): the headline of every prompt, and every pair of prompts in the measure `contrasted`. The
+    control arm shows noise and claims nothing, so it is none of them.
+    """
+    told = [_told(row, findings.get(row.variant, {})) for row in rows]
+    headlines = {finding["measure"] for finding in findings.values()}
+    family = [
+        place
+        for place, row in enumerate(told)
+        if row.query_id == ALL
+        and CONTROL not in row.variant.split(SEPARATOR)
+        and (row.measure in headlines or (row.measure == contrasted and SEPARATOR in row.variant))
+    ]
+    for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):
+        told[place] = replace(told[place], p_adjusted=adjusted)
+    return told, sum(told[place].p is not None for place in family)
+
+
+def _told(row: Measurement, finding: Mapping[str, Any]) -> Measurement:
+    if row.query_id != ALL or row.measure != finding.get("measure"):
+        return row
+    p = finding["sign_flip"]["p"] if "sign_flip" in finding else None
+    reason = row.reason or finding["reason"]
+    return replace(row, p=p, conclusion=finding["conclusion"], reason=reason)
+
+
+def _finding(
+    column: Column, judged: Sequence[Judged] | None, inference: Inference, asked: Asked
+) -> dict[str, Any]:
+    values = list(column.values.values())
+    excess = aggregate("ratio-of-means", values, inference)
+    if excess is None:
+        return {
+            "measure": str(column.measure),
+            "conclusion": Conclusion.NOT_ASSESSABLE,
+            "reason": "undefined",
+        }
+    curve = implied_curve(values, inference)
+    conclusion, reason = _concluded(excess, curve, asked)
+    runs = _runs(judged or ())
+    return {
+        "measure": str(column.measure),
+        "conclusion": str(conclusion),
+        "reason": reason,
+        "excess": {"value": excess.value, "low": excess.low, "high": excess.high, "n": excess.n},
+        "sign_flip": {
+            "p": _sign_flip(values, asked),
+            "queries": excess.n,
+            "exact": excess.n <= MOST_ENUMERATED,
+        },
+        "permutation": None if judged is None else _permutation(judged, asked),
+        "run_noise": _run_noise(values, runs),
+        "slope": _slope(runs),
+        "power": _power(excess, curve, asked.band),
+    }
+
+
+def unassessable(measure: str, reason: str) -> dict[str, Any]:
+    """The finding of an arm of which nothing can be said."""
+    return {"measure": measure, "conclusion": str(Conclusion.NOT_ASSESSABLE), "reason": reason}
+
+
+def _concluded(excess: Estimate, curve: OddsCurve | None, asked: Asked) -> tuple[Conclusion, str | None]:
+    """The band is compared as exposure ratios, where the whole interval exists whatever odds are in reach."""
+    if curve is None or asked.initial != "random":
+        return Conclusion.NOT_ASSESSABLE, "order_not_random"
+    if curve.flat:
+        return Conclusion.NOT_ASSESSABLE, "no_common_grade"
+    if excess.low is None or excess.high is None:
+        return Conclusion.NOT_ASSESSABLE, excess.reason
+    if excess.low < curve.low and excess.high > curve.high:
+        return Conclusion.NOT_ASSESSABLE, "out_of_reach"
+    low, high = (curve.ratio(odds) for odds in asked.band)
+    return conclude(excess.low, excess.high, (low, high)), None
+
+
+def _sign_flip(values: Sequence[Value], asked: Asked) -> float | None:
+    """p of no mean effect over queries, x_q = (E1 − E0) − (M1 − M0); None for too few queries or a given order."""
+    differences = [
+        (value.ratio.numerator - value.ratio.denominator) - (value.by.numerator - value.by.denominator)
+        for value in controlled(values)
+        if isinstance(value, Quotient)
+    ]
+    if len(differences) < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
+        return None
+    return sign_flip(differences, rng=np.random.default_rng(asked.seed))
+
+
+def _permutation(judged: Sequence[Judged], asked: Asked) -> dict[str, Any]:
+    """The stratified test of no effect in any query; it needs initial orders that ignore the sides."""
+    if asked.initial != "random":
+        return {"p": None, "reason": "order_not_random"}
+    queries, rngs = [], []
+    for query in judged:
+        protected = query.on_side(Side.PROTECTED)
+        sided = protected | query.on_side(Side.UNPROTECTED)
+        if not query.rankings or not protected.any() or protected[sided].all():
+            continue
+        queries.append(Labelled(exposures(query)[sided], protected[sided], query.grades[sided]))
+        rngs.append(np.random.default_rng([asked.seed, zlib.crc32(query.query_id.encode()), SHUFFLES]))
+    if len(queries) < FEWEST_TESTED:
+        return {"p": None, "reason": "too_few_queries"}
+    return asdict(permutation(queries, rngs, asked.permutations))
+
+
+def _runs(judged: Sequence[Judged]) -> list[tuple[Controlled, ...]]:
+    """Both sides' exposures from every initial order, by query; none where orders are not known."""
+    measure = parse_measure("ExpRatio(control=order)")
+    ratios = [value for query in judged for value in measure.values(query).values()]
+    return [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
+
+
+def _run_noise(values: Sequence[Value], runs: Sequence[tuple[Controlled, ...]]) -> dict[str, Any] | None:
+    """How far other initial orders would move ln R on these very queries; None from a single order."""
+    if len({len(found) for found in runs}) != 1:
+        return None
+    sides = []
+    with_control = any(isinstance(value, Quotient) and value.ratio.controlled for value in values)
+    for side in (0, 1):
+        final = [np.array([run.final[side] for run in found]) for found in runs]
+        favour = [np.array([run.favour(side) for run in found]) for found in runs]
+        sides.append(np.array(without_favour(final, favour) if with_control else final).T)
+    noise = run_noise(*sides)
+    return None if noise is None else asdict(noise)
+
+
+def _slope(runs: Sequence[tuple[Controlled, ...]]) -> float | None:
+    """Slope of ln(E1/E0) of the rankings on that of their initial orders: 1 mirrors the input, 0 forgets it."""
+    found = [
+        (log(run.final[0] / run.final[1]), log(run.initial[0] / run.initial[1]))
+        for orders in runs
+        for run in orders
+    ]
+    if not found:
+        return None
+    final, initial = np.array(found).T
+    return slope_on_initial(final, initial)
+
+
+def _power(excess: Estimate, curve: OddsCurve | None, band: tuple[float, float]) -> dict[str, Any] | None:
+    """With what power this design finds pair odds at the nearer edge of the band, and the queries for 80 %."""
+    if curve is None or curve.flat or excess.n < FEWEST_TESTED or not excess.error:
+        return None
+    nearer = min((curve.ratio(odds) for odds in band), key=lambda ratio: abs(log(ratio)))
+    if nearer == 1:
+        return None
+    return {
+        "odds": next(odds for odds in band if curve.ratio(odds) == nearer),
+        "ratio": nearer,
+        "power": power(log(nearer), excess.error, excess.n),
+        "queries_needed": queries_needed(nearer, excess.error * sqrt(excess.n)),
+    }

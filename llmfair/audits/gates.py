@@ -1,0 +1,179 @@
+"""What a figure has to be for a run to pass: `--require ExpRatio:female=0.9..1.1` (cli.md 3).
+
+A gate is asked of every variant it speaks of. It does not hold where there is no figure, where the figure
+cannot be assessed, and where no ranker could fail it (statistics.md 10).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llmfair.errors import RequirementFailed, UsageError, did_you_mean
+from llmfair.metrics.names import parse_measure
+from llmfair.probes import CONTROL
+from llmfair.stats.conclusions import Conclusion
+
+GRAMMAR = "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1"
+# A measure's own parameters hold = and, quoted, anything: only what follows the last bracket is the bound.
+_SPELLING = re.compile(
+    r"(?P<measure>.+?)(?::(?P<variant>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
+)
+# Those that the attainable range speaks of: exposure over the whole list.
+RATIO = re.compile("ExpRatio|ExcessRatio|ImpliedOdds|AdjustedOdds|WinRatio|BalancedRatio|RawRatio")
+_EXPOSURE_RATIO = re.compile(r"(ExpRatio|ExcessRatio)(\((,?(agg|control|missing)=[\w-]+)+\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A measure by its canonical name, the variant (None: every one), and the bounds, both inclusive."""
+
+    measure: str
+    variant: str | None
+    low: float | None
+    high: float | None
+    text: str
+
+    def contains(self, low: float, high: float) -> bool:
+        """Whether all from `low` to `high` is within the bounds."""
+        return (self.low is None or self.low <= low) and (self.high is None or high <= self.high)
+
+    @property
+    def beyond(self) -> str:
+        """Where a figure is that does not hold: `outside 0.9..1.1`, `below 0.9`."""
+        if self.low is None:
+            return f"above {self.high:g}"
+        return f"below {self.low:g}" if self.high is None else f"outside {self.low:g}..{self.high:g}"
+
+
+def parse_gate(text: str) -> Gate:
+    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError."""
+    text = text.strip()
+    match = _SPELLING.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
+    low, high = _bounds(text, match["operator"], match["bound"])
+    variant = match["variant"]
+    measure = str(parse_measure(match["measure"]))
+    return Gate(measure, None if variant is None else variant.strip(), low, high, text)
+
+
+def _bounds(text: str, operator: str, bound: str) -> tuple[float | None, float | None]:
+    if operator == ">=":
+        return _number(text, bound), None
+    if operator == "<=":
+        return None, _number(text, bound)
+    low, dots, high = bound.partition("..")
+    if not dots:
+        raise UsageError(f"--require '{text}': '{bound.strip()}' is not a range.", GRAMMAR)
+    lowest, highest = _number(text, low), _number(text, high)
+    if lowest > highest:
+        raise UsageError(f"--require '{text}': {lowest:g} is above {highest:g}.", GRAMMAR)
+    return lowest, highest
+
+
+def _number(text: str, written: str) -> float:
+    try:
+        number = float(written)
+        if not math.isfinite(number):
+            raise ValueError
+        return number
+    except ValueError:
+        raise UsageError(f"--require '{text}': '{written.strip()}' is not a number.", GRAMMAR) from None
+
+
+def read_gates(texts: Iterable[str], variants: Collection[str]) -> tuple[Gate, ...]:
+    """The gates of a design that has these variants. Raises UsageError for any other."""
+    gates = tuple(map(parse_gate, texts))
+    for gate in gates:
+        if gate.variant is not None and gate.variant not in variants:
+            raise UsageError(
+                f"--require '{gate.text}': no variant '{gate.variant}'.{did_you_mean(gate.variant, variants)}",
+                f"this audit has: {', '.join(variants)}",
+            )
+    return gates
+
+
+def check_gates(gates: Iterable[Gate], results: Mapping[str, Any], interval: bool) -> list[dict[str, Any]]:
+    """Which gates hold: an entry for every gate, variant and, of measures that have them, group.
+
+    `results` is what results.json holds. With `interval`, the whole interval has to be within the bounds.
+    Without a variant a gate speaks of every prompt variant that has the measure, not of the control or the
+    input order.
+    """
+    return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
+
+
+def require_met(requirements: Iterable[Mapping[str, Any]]) -> None:
+    """Raises RequirementFailed, with what is wrong, unless every entry of `check_gates` holds."""
+    failed = dict.fromkeys(entry["reason"] for entry in requirements if not entry["holds"])
+    if failed:
+        raise RequirementFailed(
+            "; ".join(failed), "everything is written; results.json lists the requirements"
+        )
+
+
+def _rows(gate: Gate, results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The figures that a gate is asked of, in the order of the variants; never none."""
+    prompts = [arm for arm in results["design"]["arms"] if arm != CONTROL]
+    variants = prompts if gate.variant is None else [gate.variant]
+    found = [
+        row
+        for row in results["rows"]
+        if row["query_id"] == "all" and row["measure"] == gate.measure and row["variant"] in variants
+    ]
+    absent = {"measure": gate.measure, "group": "", "value": None, "reason": "not_measured"}
+    return sorted(found, key=lambda row: variants.index(row["variant"])) or [
+        {**absent, "variant": variant} for variant in variants
+    ]
+
+
+def _entry(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], interval: bool) -> dict[str, Any]:
+    reason = _always_held(gate, results) or _broken(gate, row, results, interval)
+    return {
+        "require": gate.text,
+        **{name: row[name] for name in ("measure", "variant", "group", "value")},
+        "holds": reason is None,
+        "reason": reason,
+    }
+
+
+def _always_held(gate: Gate, results: Mapping[str, Any]) -> str | None:
+    """Why an exposure ratio says nothing here: its gate contains all that rankers can reach."""
+    reach = results["reach"].get("ExpRatio", {})  # of a given initial order no range is known
+    if "low" not in reach or not _EXPOSURE_RATIO.fullmatch(gate.measure):
+        return None
+    if not gate.contains(reach["low"], reach["high"]):
+        return None
+    design = results["design"]
+    windows = f"at window {design['window']}, step {design['step']}"
+    where = "on these lists" if design["window"] is None else windows
+    return f"no ranker could fail {gate.text} {where}"
+
+
+def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], interval: bool) -> str | None:
+    """What is wrong with a figure, in a sentence; None when it holds."""
+    prompt = {CONTROL: "neutral prompt again", "input": "input order"}
+    shown = prompt.get(row["variant"], f"{row['variant']} prompt")
+    what = " ".join(filter(None, (row["measure"], row["group"], f"({shown})")))
+    because = f": {row['reason'].replace('_', ' ')}" if row["reason"] else ""
+    value = row["value"]
+    if value is None:
+        return f"{what} is undefined{because}"
+    finding = results["findings"].get(row["variant"], {}) if RATIO.match(row["measure"]) else {}
+    if finding.get("conclusion") == Conclusion.NOT_ASSESSABLE:
+        return f"{what} cannot be assessed: {finding['reason'].replace('_', ' ')}"
+    if not interval:
+        if gate.contains(value, value):
+            return None
+        shown = f"{value:.3f}"
+        if gate.contains(float(shown), float(shown)):  # rounding must not seem to hold
+            shown = f"{value:.6g}"
+        return f"{what} {shown} is {gate.beyond}"
+    low, high = row["low"], row["high"]
+    if low is None or high is None:
+        return f"{what} has no interval{because}"
+    return None if gate.contains(low, high) else f"{what} [{low:.3f}, {high:.3f}] reaches {gate.beyond}"

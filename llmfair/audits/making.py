@@ -1,0 +1,140 @@
+"""Makes the design of a listwise audit from what the user set: data loaded, orders drawn, measures read."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from llmfair.audits.design import INPUT, Design
+from llmfair.audits.gates import RATIO, read_gates
+from llmfair.audits.lists import load_lists, selected_queries
+from llmfair.audits.running import is_ranker, scoring_ranker
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.base import measure_all
+from llmfair.metrics.names import parse_measures
+from llmfair.probes import arms_of, initial_orders
+from llmfair.prompts import load_prompt
+from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.records import Attribute, Candidates, Ranking
+from llmfair.settings import ListwiseSettings, default_of
+
+SHOWN = "P@20,ExpRatio{control},ImpliedOdds{control}"
+"""The columns of a table unless --measures names others."""
+MEASURED = f"{SHOWN},ExpRatio,RelevanceRatio,ExcessRatio{{control}},overlap@20,nDCG@20,RBO,Tau"
+
+
+def make_design(settings: ListwiseSettings, model: str = "") -> Design:
+    """Loads what the settings name and fixes all that is drawn. Raises UsageError.
+
+    A `model` that is a registered ranker orders the lists itself: once each, without prompts.
+    """
+    if is_ranker(model):
+        settings = _without_prompts(settings, model)
+    dataset, attribute = load_lists(settings)
+    prompt = load_prompt(settings.prompt)
+    queries = selected_queries(dataset, settings)
+    arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
+    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT])
+    shown, measured = settings.measures, settings.measures
+    if shown is None or measured is None:
+        shown, measured = (names.format(control=_control(settings)) for names in (SHOWN, MEASURED))
+    asked = [gate.measure for gate in gates]
+    if any(RATIO.match(measure) for measure in asked):  # whether it can be assessed, its pair odds say
+        asked.append(f"ImpliedOdds{_control(settings)}")
+    candidates = [dataset.candidates(query) for query in queries]
+    first_stage = scoring_ranker("bm25", dataset) if settings.initial == "bm25" else None
+    design = Design(
+        settings=settings,
+        dataset=dataset,
+        attribute=attribute,
+        prompt=prompt,
+        measures=parse_measures(",".join((measured, *asked))),
+        shown=parse_measures(
+            SHOWN.format(control=_control(settings)) if settings.measures is None else settings.measures
+        ),
+        gates=gates,
+        queries=tuple(queries),
+        arms=arms,
+        ranker=scoring_ranker(model, dataset)
+        if is_ranker(model)
+        else ListwiseRanker(
+            prompt=prompt,
+            attribute=attribute,
+            window=settings.window,
+            step=settings.step,
+            passes=settings.passes,
+            depth=settings.depth,
+            windows=settings.windows,
+            reader=settings.read,
+            on_bad_answer=settings.on_bad_answer,
+            input=settings.input,
+            words=settings.words,
+        ),
+        first_stage=first_stage,
+        orders={
+            listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
+        },
+        sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
+    )
+    for measure in design.measures:
+        if measure.arguments.get("control") == "order" and settings.initial != "random":
+            raise UsageError(
+                f"{measure} needs random initial orders, but --initial is {settings.initial}.",
+                f"measure {measure.name} without control=order",
+            )
+    # what a measure cannot do with these data must be said before anything is asked
+    as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
+    measure_all(design.measures, {INPUT: [design.judged(candidates[0], [as_given])]})
+    return design
+
+
+def _without_prompts(settings: ListwiseSettings, model: str) -> ListwiseSettings:
+    """The settings of a ranker that reads no prompt: one order, once. Raises UsageError for other variants."""
+    if settings.variants not in (None, "neutral"):
+        raise UsageError(
+            f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
+            "leave --variants out",
+        )
+    unread = {  # what only a model is told must not name the run
+        item.name: default_of(item)
+        for item in fields(settings)
+        if item.metadata["panel"] in ("Prompt", "Sampling") or item.name in ("input", "words")
+    } | {"initial": settings.initial}
+    once = {"variants": "neutral", "orders": 1, "repeats": 1, "control": False, "control_variate": False}
+    return replace(settings, **unread | once)
+
+
+def _control(settings: ListwiseSettings) -> str:
+    """The parameter of headline measures: whether what random initial orders explain is taken out."""
+    return "(control=order)" if settings.control_variate and settings.initial == "random" else ""
+
+
+def _orders(
+    candidates: Candidates,
+    attribute: Attribute,
+    settings: ListwiseSettings,
+    first_stage: ScoringRanker | None,
+) -> list[Candidates]:
+    """The orders in which a list is first shown."""
+    if settings.initial != "bm25":
+        return initial_orders(candidates, attribute, settings.initial, settings.orders, settings.seed)
+    assert first_stage is not None
+    # Ties come in a random order: the dataset's own may tell what is relevant.
+    (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
+    return [first_stage.ordered(shuffled)[0]]
+
+
+def _variants(attribute: Attribute, text: str | None) -> list[str]:
+    known = attribute.variants
+    if text is None:
+        return list(known)
+    wanted = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for variant in wanted:
+        if variant not in known:
+            raise UsageError(
+                f"{attribute.name} has no prompt variant '{variant}'.{did_you_mean(variant, known)}",
+                f"known: {', '.join(known)}",
+            )
+    if not wanted:
+        raise UsageError("--variants names none.", f"known: {', '.join(known)}")
+    return wanted

@@ -1,0 +1,109 @@
+"""Simulated answers on the pairs of an audit, and the truth that they are drawn from.
+
+P(protected wins | order) = σ(β + b_q ± γ): β planted, b_q of the query, +γ where the protected item is shown first;
+calls are independent (`pairwise.md` 12). Whole audits are drawn as arrays, query by query.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp, log
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.audits.calibrate import BLOCK
+from llmfair.audits.pairs import PairDesign
+from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPROTECTED, UNREADABLE
+from llmfair.metrics.values import Tally
+from llmfair.records import PairAnswer, PairKind, Probe, Verdict
+from llmfair.settings import CalibratePairwiseSettings
+
+Audit = Mapping[str, Tally]
+"""What one simulated audit measured, by query_id."""
+Pairs = Mapping[str, tuple[Verdict, ...]]
+"""The pairs of each query, by query_id, an entry for every time they are asked; their answers mean nothing."""
+STREAM = 3000
+"""The streams of a query's seed that its simulated answers are drawn from: one a block, from here on."""
+GRID = np.linspace(-10, 10, 2001)
+"""Standard normal deviates that an average over queries is taken on."""
+
+
+def marginal_odds(beta: float, position: float, query_sd: float) -> float:
+    """The position-adjusted odds over all queries, e^((logit p1 + logit p2)/2), p the mean of σ(β + b ± γ).
+
+    b is normal with the standard deviation `query_sd`, so the odds are nearer to 1 than e^β of the typical query.
+    """
+    weights = np.exp(-(GRID**2) / 2)
+    spread = np.array([[position], [-position]]) + beta + query_sd * GRID
+    first, second = (_sigma(spread) @ weights / weights.sum()).tolist()
+    return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
+
+
+def pairs_of(design: PairDesign, kind: PairKind) -> Pairs:
+    """The pairs of the design that count, of the queries that have any."""
+    repeats = design.settings.repeats
+    return {
+        query_id: tuple(_unanswered(probe, kind) for probe in one.probes if probe.draw < repeats)
+        for query_id, one in design.pairs[kind].items()
+        if one.probes
+    }
+
+
+def _unanswered(probe: Probe, kind: PairKind) -> Verdict:
+    protected, unprotected = probe.candidates.doc_ids
+    nothing = PairAnswer(None, "simulated")
+    query_id = probe.candidates.query.query_id
+    return Verdict(query_id, kind, probe.order, probe.draw, protected, unprotected, nothing, nothing)
+
+
+def pair_audits(
+    pairs: Pairs, kind: PairKind, settings: CalibratePairwiseSettings, betas: Sequence[float]
+) -> Iterator[tuple[int, Audit]]:
+    """Simulated audits, each with the place of its planted preference; all preferences meet the same noise."""
+    for block, first in enumerate(range(0, settings.runs, BLOCK)):
+        stream = (STREAM + block, get_args(PairKind).index(kind))
+        simulated = {
+            query_id: simulate_answers(
+                betas,
+                len(verdicts),
+                settings,
+                rng=np.random.default_rng([settings.seed, zlib.crc32(query_id.encode()), *stream]),
+            )
+            for query_id, verdicts in pairs.items()
+        }
+        for run in range(min(BLOCK, settings.runs - first)):
+            for place in range(len(betas)):
+                yield (
+                    place,
+                    {
+                        query_id: _tally(pairs[query_id], answers[place, run], settings.repeats)
+                        for query_id, answers in simulated.items()
+                    },
+                )
+
+
+def simulate_answers(
+    betas: Sequence[float], pairs: int, settings: CalibratePairwiseSettings, *, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Answers of one query in BLOCK audits, as `Judged.answers` has them; shape (betas, BLOCK, pairs, 2)."""
+    own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
+    drawn, damaged = rng.random((2, BLOCK, pairs, 2))
+    order = settings.position * np.array([1, -1])
+    wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + own + order)
+    read = np.where(wins, PROTECTED, UNPROTECTED)
+    return np.where(damaged < settings.malformed, UNREADABLE, read)
+
+
+def _tally(verdicts: tuple[Verdict, ...], answers: NDArray[np.intp], repeats: int) -> Tally:
+    """The answers on a query's pairs, shape (pairs, 2), as the position-adjusted odds count them."""
+    first, second = answers.T
+    cells = CELLS[first, second].sum(axis=0)
+    counts = ADJUSTED_ODDS.things[first, second]
+    return Tally(ADJUSTED_ODDS, verdicts, counts, int(cells.sum()), int(cells[:2].sum()), repeats)
+
+
+def _sigma(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1 / (1 + np.exp(-log_odds))

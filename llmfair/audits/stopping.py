@@ -1,0 +1,75 @@
+"""When a sequential pairwise audit has asked enough: pairs enter the e-process in schedule order, always.
+
+Answers come in any order, so a verdict waits until all before it are there. The decision thus depends on the
+answers alone: workers, interruptions and replays change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from llmfair.audits.tallies import tallied
+from llmfair.metrics.base import Judged
+from llmfair.metrics.pairs import ADJUSTED_ODDS, tally
+from llmfair.records import Candidates, Cell, Probe, Query, Verdict
+from llmfair.stats.sequential import EProcess
+
+GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
+"""X of a pair: 1 when the protected item won both times, 0 when the other did, ½ for anything else."""
+
+
+def judged_of(verdicts: Sequence[Verdict], repeats: int) -> Iterator[Judged]:
+    """The queries of these verdicts, as measures see them."""
+    by_query: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_query.setdefault(verdict.query_id, []).append(verdict)
+    for query_id, of_it in sorted(by_query.items()):
+        candidates = Candidates(Query(query_id, ""), (), {})
+        ordered = sorted(of_it, key=lambda verdict: (verdict.number, verdict.draw))
+        yield Judged(candidates, (), {}, verdicts=tuple(ordered), repeats=repeats)
+
+
+@dataclass
+class Stopping:
+    """One kind's schedule, and how far it has come."""
+
+    probes: Sequence[Probe]
+    band: tuple[float, float]
+    level: float
+    process: EProcess
+    waiting: dict[str, Verdict] = field(default_factory=dict)
+    entered: list[Verdict] = field(default_factory=list)
+
+    @classmethod
+    def over(cls, probes: Sequence[Probe], band: tuple[float, float], level: float) -> Stopping:
+        return cls(probes, band, level, EProcess(band, level))
+
+    def undecided(self) -> Iterator[Probe]:
+        """The schedule, until it is settled: ask this iterator again after every verdict."""
+        for probe in self.probes:
+            if self.process.decision is not None:
+                return
+            yield probe
+
+    def note(self, probe: Probe, verdict: Verdict) -> None:
+        """Takes a verdict; those that now follow on each other without a gap enter the process."""
+        self.waiting[probe.probe_id] = verdict
+        while len(self.entered) < len(self.probes) and self.process.decision is None:
+            following = self.waiting.pop(self.probes[len(self.entered)].probe_id, None)
+            if following is None:
+                return
+            self.entered.append(following)
+            self.process = self.process.after([GAIN.get(following.cell, 0.5)], self._settled)
+
+    def counted(self) -> Sequence[Probe]:
+        """The pairs that the verdict rests on: all up to the stop."""
+        return self.probes[: len(self.entered)]
+
+    def _settled(self, pairs: int) -> bool:
+        """Whether the ordinary interval of the position-adjusted odds lies in the band as well."""
+        values = [tally(judged, ADJUSTED_ODDS) for judged in judged_of(self.entered, repeats=1)]
+        odds = tallied(values, "macro", self.level)
+        if odds is None or odds.low is None or odds.high is None:
+            return False
+        return self.band[0] <= odds.low and odds.high <= self.band[1]

@@ -1,0 +1,67 @@
+"""The pairs of all queries joined, and a measure's figure of them with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from llmfair.metrics.values import Tally, Value
+from llmfair.stats.clusters import Codes
+from llmfair.stats.intervals import Estimate
+from llmfair.stats.pairs import Counted, Weights, estimate, pair_p
+
+FEWEST_CONSISTENT = 10
+"""From fewer pairs that do not flip, over all queries, no preference has an interval."""
+
+
+def joined(values: Iterable[Value], weights: Weights = "macro") -> Counted | None:
+    """The pairs that count in these tallies, one tally a query; None without any."""
+    tallies = [value for value in values if isinstance(value, Tally)]
+    kept = [tally.counts.any(axis=1) for tally in tallies]
+    if not any(map(np.any, kept)):
+        return None
+    every = np.concatenate(kept)
+    verdicts = [verdict for tally in tallies for verdict in tally.verdicts]
+    clusters = np.stack(
+        [
+            np.repeat(np.arange(len(tallies)), [len(tally.verdicts) for tally in tallies]),
+            _codes([verdict.protected for verdict in verdicts]),
+            _codes([verdict.unprotected for verdict in verdicts]),
+        ]
+    )
+    counts = np.concatenate([tally.counts for tally in tallies]).astype(np.float64)
+    return Counted(counts[every], clusters[:, every], weights, tallies[0].repeats)
+
+
+def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate | None:
+    """A measure's figure of all queries; None without tallies, and without a value where it has none."""
+    tallies = [value for value in values if isinstance(value, Tally)]
+    if not tallies:
+        return None
+    formula, counted = tallies[0].formula, joined(tallies, weights)
+    cells = np.zeros(formula.things.shape[-1]) if counted is None else counted.cells
+    reason = formula.undefined(cells)
+    if counted is None or reason:
+        return Estimate(None, None, None, 0, reason)
+    found = estimate(formula, counted, level, formula.logarithmic)
+    consistent = sum(tally.consistent / tally.repeats for tally in tallies)
+    if formula.demanding and consistent < FEWEST_CONSISTENT and found.low is not None:
+        return replace(found, low=None, high=None, reason="too_few_consistent_pairs")
+    return replace(found, reason="half_added") if not found.reason and formula.adds_half(cells) else found
+
+
+def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generator) -> float | None:
+    """The two-sided p of parity, of a measure that counts PP, UU, FF, SS; None where it has no interval."""
+    found, counted = tallied(values, weights, 0.95), joined(values, weights)
+    if found is None or found.low is None or counted is None:
+        return None
+    formula = next(value.formula for value in values if isinstance(value, Tally))
+    return pair_p(formula, counted, rng)
+
+
+def _codes(names: Sequence[str]) -> Codes:
+    """A whole number for every name, the same for equal ones; shape (names,)."""
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    return np.fromiter(map(codes.__getitem__, names), np.intp, len(names))

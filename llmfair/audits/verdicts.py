@@ -1,0 +1,243 @@
+"""What a pairwise audit found, as the files of its run folder: made from the verdicts alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from llmfair.audits.gates import check_gates
+from llmfair.audits.pairs import PairDesign
+from llmfair.audits.running import Outcome
+from llmfair.audits.stopping import Stopping, judged_of
+from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.tallies import joined
+from llmfair.metrics.base import Column, measure_all
+from llmfair.metrics.values import Tally
+from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
+from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
+from llmfair.settings import band_of
+from llmfair.stats.conclusions import Conclusion, conclude
+from llmfair.stats.intervals import Estimate, mean
+from llmfair.stats.pairs import intraclass, pair_p
+from llmfair.stats.significance import holm
+
+FAILURE_COLUMNS = ("probe", "class", "message")
+VERDICT_COLUMNS = (
+    "query_id", "kind", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
+    "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
+)  # fmt: skip
+HEADLINE = "AdjustedOdds"
+FEWEST_CONSISTENT_SHARE = 0.10
+NEAR_CERTAIN = 0.02
+"""Within this of 0 or 1, how often the protected item wins when shown first or second is position, not content."""
+
+
+def outcome_of(
+    design: PairDesign,
+    run: str,
+    model: str,
+    verdicts: Sequence[Verdict],
+    answered: int,
+    failures: Sequence[Failure],
+    stopping: Mapping[PairKind, Stopping],
+) -> Outcome:
+    """Measures the pairs that have a verdict; `answered` counts those past a stop too."""
+    settings = design.settings
+    by_kind: dict[str, list[Verdict]] = {
+        kind: [v for v in verdicts if v.kind == kind] for kind in design.kinds
+    }
+    judged = {kind: list(judged_of(of_it, settings.repeats)) for kind, of_it in by_kind.items()}
+    inference = Inference(level=settings.level, seed=settings.seed)
+    columns = measure_all(design.measures, judged)
+    findings: dict[str, dict[str, Any]] = {
+        kind: finding_of(column, by_kind[kind], inference, band_of(settings.band))
+        for column in columns
+        for kind in design.kinds
+        if column.measure.name == HEADLINE and column.variant == kind
+    }
+    rows, family = _with_family(summarise(columns, inference), findings)
+    named = {"run": run, "dataset": design.dataset.name, "attribute": design.attribute.name, "model": model}
+    planned: dict[str, int] = {
+        kind: sum(len(p.probes) for p in design.pairs[kind].values()) for kind in design.kinds
+    }
+    asked = {str(kind): len(one.counted()) for kind, one in stopping.items()} or planned
+    results: dict[str, Any] = {
+        "schema": SCHEMA,
+        "status": "complete"
+        if all(len(by_kind[k]) == asked[k] for k in by_kind) and not failures
+        else "incomplete",
+        "task": "pairwise",
+        **named,
+        "words": {side.value: word for side, word in design.attribute.words.items()},
+        "level": settings.level,
+        "band": list(band_of(settings.band)),
+        "measures": [str(measure) for measure in design.measures],
+        "measure_notes": {str(m): m.note for m in design.measures if m.note},
+        "shown": [str(measure) for measure in design.shown],
+        "labels": {},
+        "design": design.facts(),
+        "reach": {},
+        "chains": {kind: {"asked": asked[kind], "ranked": len(by_kind[kind])} for kind in design.kinds},
+        "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
+        "cells": {kind: _cells(of_it, settings.repeats) for kind, of_it in by_kind.items()},
+        "answers": {kind: _answers(of_it) for kind, of_it in by_kind.items()},
+        "stopping": {kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
+        "undefined": undefined_counts(columns),
+        "findings": findings,
+        "family": {"size": family, "contrasted": None},
+        "rows": [
+            dict(zip(COLUMNS, row, strict=True))
+            for row in tidy([r for r in rows if r.query_id == ALL], named)
+        ],
+    }
+    results["requirements"] = check_gates(design.gates, results, settings.require_interval)
+    return Outcome(results, rows, dict(_files(named, verdicts, failures, rows, results)))
+
+
+def finding_of(
+    column: Column, verdicts: Sequence[Verdict], inference: Inference, band: tuple[float, float]
+) -> dict[str, Any]:
+    """The conclusion on one kind of pairs, with what has to be known to trust it."""
+    values = list(column.values.values())
+    odds = aggregate(column.measure.aggregate, values, inference)
+    counted = joined(values, "pooled" if column.measure.aggregate == "pooled" else "macro")
+    if odds is None or counted is None or odds.value is None:
+        reason = odds.reason if odds is not None else "no_pairs"
+        return {"measure": str(column.measure), "conclusion": Conclusion.NOT_ASSESSABLE, "reason": reason}
+    conclusion, reason = _concluded(odds, counted.shares, band)
+    tally = next(value for value in values if isinstance(value, Tally))
+    alike = intraclass(counted)
+    return {
+        "measure": str(column.measure),
+        "conclusion": str(conclusion),
+        "reason": reason,
+        "p": pair_p(tally.formula, counted, np.random.default_rng(inference.seed)),
+        "test": "three-way t" if counted.items_recur else "sign flip",
+        "queries": odds.n,
+        "error": odds.error,
+        "consistent_share": float(counted.shares[:2].sum()),
+        "icc": None if alike is None else alike.correlation,
+        "design_effect": None if alike is None else alike.design_effect,
+        "worst_case": _worst_case(verdicts),
+        "unreadable_by_order": _by_order(verdicts, inference.level),
+    }
+
+
+def _concluded(
+    odds: Estimate, shares: np.ndarray[Any, Any], band: tuple[float, float]
+) -> tuple[Conclusion, str | None]:
+    """Where the odds lie; nothing is said of answers that follow the position."""
+    pp, uu, ff, ss = shares
+    certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
+    if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN:
+        return Conclusion.NOT_ASSESSABLE, "position_driven"
+    if odds.low is None or odds.high is None:
+        return Conclusion.NOT_ASSESSABLE, odds.reason
+    return conclude(odds.low, odds.high, band), None
+
+
+def _with_family(
+    rows: Sequence[Measurement], findings: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Measurement], int]:
+    """The rows with p, conclusion, and p adjusted (Holm) over the kinds of pairs; and how many were tested."""
+    told = []
+    for row in rows:
+        finding = findings.get(row.variant, {})
+        if row.query_id == ALL and row.measure == finding.get("measure"):
+            row = replace(
+                row,
+                p=finding.get("p"),
+                conclusion=finding["conclusion"],
+                reason=finding["reason"] or row.reason,
+            )
+        told.append(row)
+    family = [place for place, row in enumerate(told) if row.conclusion is not None]
+    for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):
+        told[place] = replace(told[place], p_adjusted=adjusted)
+    return told, sum(told[place].p is not None for place in family)
+
+
+def _worst_case(verdicts: Sequence[Verdict]) -> list[float] | None:
+    """Bounds of the protected items' share of answers, whatever the unreadable and tied ones would have been."""
+    answers = [answer for verdict in verdicts for answer in (verdict.first, verdict.second)]
+    if not answers:
+        return None
+    won = sum(answer.winner == "protected" for answer in answers)
+    unread = sum(answer.winner is None for answer in answers)
+    return [won / len(answers), (won + unread) / len(answers)]
+
+
+def _by_order(verdicts: Sequence[Verdict], level: float) -> dict[str, Any]:
+    """Unreadable answers with the protected item first and second, and the difference over queries."""
+    by_query: dict[str, list[tuple[bool, bool]]] = {}
+    for verdict in verdicts:
+        problems = [a.problem not in (None, "tie") for a in (verdict.first, verdict.second)]
+        by_query.setdefault(verdict.query_id, []).append((problems[0], problems[1]))
+    rates = np.array([np.mean(of_it, axis=0) for of_it in by_query.values()]).reshape(-1, 2)
+    if not len(rates):
+        return {}
+    change = mean(rates[:, 0] - rates[:, 1], level)
+    first, second = rates.mean(axis=0).tolist()
+    return {"first": first, "second": second, "difference": [change.value, change.low, change.high]}
+
+
+def _cells(verdicts: Sequence[Verdict], repeats: int) -> dict[str, int]:
+    found = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
+    return {cell.value: found[cell] for cell in Cell}
+
+
+def _answers(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """How answers ended: none unreadable is silent."""
+    problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
+    unreadable = sum(n for problem, n in problems.items() if problem != "tie")
+    return {
+        "answers": 2 * len(verdicts),
+        "unreadable": unreadable,
+        "problems": dict(sorted(problems.items())),
+    }
+
+
+def _stopped(one: Stopping, most: int) -> dict[str, Any]:
+    """At which pair a sequential audit of one kind was settled, and what that spared."""
+    process, cap = one.process, min(most, len(one.probes))
+    return {
+        "decision": None if process.decision is None else str(process.decision),
+        "pairs": len(one.entered),
+        "cap": cap,
+        "saved": 1 - len(one.entered) / cap if cap else 0.0,
+        "confidence": None if process.confidence is None else list(process.confidence),
+        "log_e": {str(side): value for side, value in process.log_e.items()},
+    }
+
+
+def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[Any]]:
+    """`verdicts.csv`: both answers on every pair, from which every figure of the audit follows."""
+    ordered = sorted(verdicts, key=lambda v: (v.kind, v.query_id, v.number, v.draw))
+    return [
+        [
+            v.query_id, v.kind, v.number, v.draw, v.protected, v.unprotected,
+            v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
+            v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
+        ]
+        for v in ordered
+    ]  # fmt: skip
+
+
+def _files(
+    named: Mapping[str, str],
+    verdicts: Sequence[Verdict],
+    failures: Sequence[Failure],
+    rows: Sequence[Measurement],
+    results: Mapping[str, Any],
+) -> Iterator[tuple[str, str]]:
+    """Every file of the run folder but the manifest and the journal, by name."""
+    yield "verdicts.csv", csv_text(VERDICT_COLUMNS, verdict_rows(verdicts))
+    yield "metrics.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id == ALL], named))
+    yield "per_query.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id != ALL], named))
+    failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
+    yield "failures.csv", csv_text(FAILURE_COLUMNS, failed)
+    yield "results.json", json_text(results)

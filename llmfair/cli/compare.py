@@ -1,0 +1,57 @@
+"""`llmfair compare`: runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from llmfair.cli import console
+from llmfair.cli.options import Config, Json, variable
+
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN RUN…",
+        help="Run folders, or the beginnings of their names. The first is the base.",
+        show_default=False,
+    ),
+]
+RunsDir = Annotated[
+    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
+]
+Measures = Annotated[
+    str | None,
+    typer.Option("--measures", help="Comma-separated; those with a direction.", envvar=variable("measures")),
+]
+Format = Annotated[
+    Literal["table", "tsv", "json", "md"],
+    typer.Option("--format", help="What stdout gets.", envvar=variable("format")),
+]
+
+
+def compare(
+    runs: Runs,
+    # not `measures`: a configuration file names those of audits by that word
+    wanted: Measures = None,
+    format: Format = "table",
+    runs_dir: RunsDir = Path("runs"),
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Runs side by side, paired by query: what another model, adapter or setting changes."""
+    from llmfair.audits.compare import compare as compared_of
+    from llmfair.report.compare import compare_table, compare_tsv
+    from llmfair.report.tables import markdown
+    from llmfair.rundir import find_run
+
+    compared = compared_of([find_run(name, runs_dir) for name in runs], wanted)
+    if as_json or format == "json":
+        console.print_json(compared)
+    elif format == "tsv":
+        print(compare_tsv(compared), end="")
+    elif format == "md":
+        print(markdown(compare_table(compared)), end="")
+    else:
+        console.print_table(compare_table(compared))

@@ -1,0 +1,178 @@
+"""`llmfair study`: the same model under several settings."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from llmfair.cli import console
+from llmfair.cli.options import with_flags
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.settings import StudySettings
+
+if TYPE_CHECKING:
+    from llmfair.audits.running import Watch
+    from llmfair.audits.study import Tried
+    from llmfair.dispatch import Progress
+    from llmfair.rundir import RunDir
+
+study = typer.Typer(name="study", help="The same model under several settings.", no_args_is_help=True)
+
+
+def windows(
+    settings: StudySettings,
+    style: str,
+    *,
+    ctx: typer.Context,
+) -> None:
+    """Windows and steps side by side, as in the paper's Table 2.
+
+    Unless told otherwise the neutral prompt alone is asked, in one pass. Each setting is the run that llmfair
+    listwise makes with the same flags, so answers of one serve the other.
+    """
+    from llmfair.audits.study import study_of
+
+    for flag in ("window", "step"):
+        source = ctx.get_parameter_source(flag)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{flag} names one setting, but a study has several.", "--settings 5/1,20/10")
+    if settings.dry_run:
+        _dry_run(settings, style)
+        return
+    if settings.output is not None:
+        _make(settings.output)
+    tried = _ask(settings, style)
+    found, gravest = study_of(tried), _gravest(tried)
+    if settings.output is not None:
+        _write(found, settings.output)
+    _show(found | (console.failure(gravest) if gravest else {}), style)
+    if gravest is not None:
+        console.output.as_json = False  # said already
+        raise typer.Exit(console.fail(gravest))
+
+
+study.command(
+    "windows",
+    epilog="llmfair study windows -m openai:gpt-4o-mini --settings 5/1,20/10x3 --dry-run\n\n"
+    "llmfair study windows --preset paper -d my-folder -o table-2",
+)(with_flags(StudySettings, windows))
+
+
+def _ask(settings: StudySettings, style: str) -> list[Tried]:
+    """Every setting's run, each with its progress shown."""
+    from llmfair.audits.study import study_windows
+    from llmfair.cli.app import Terminated
+    from llmfair.report.listwise import before_text
+    from llmfair.rundir import RunDir
+
+    seen: dict[str, Any] = {}
+    tried: list[Tried] = []
+
+    def watch_of(setting: str) -> Watch:
+        seen.clear()
+        seen["setting"] = setting
+
+        @contextmanager
+        def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
+            calls, name = planned["calls"], f"Asking {settings.model[0]}, {setting}"
+            seen.update(calls=calls, progress=progress)
+            if calls:
+                console.say(before_text(planned))
+            with console.bar(name, calls, progress, limit) if calls else nullcontext():
+                yield
+
+        return watch
+
+    try:
+        for one in study_windows(settings, watch_of):
+            tried.append(one)
+            if one.folder is not None:
+                _warn_of_skipped(RunDir(one.folder))
+    except KeyboardInterrupt as stop:
+        if not seen:
+            raise
+        code = 143 if isinstance(stop, Terminated) else 130
+        if style == "json":
+            runs = [str(one.folder) for one in tried if one.folder]
+            console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "runs": runs})
+        how_far = f" at {seen['progress'].answered:,} of {seen['calls']:,} answers" if "calls" in seen else ""
+        console.say(f"Stopped in setting {seen['setting']}{how_far}. The same command continues.")
+        console.output.stopped = True
+        raise typer.Exit(code) from None
+    return tried
+
+
+def _warn_of_skipped(run: RunDir) -> None:
+    for line in run.read_manifest().get("journal_lines_skipped", []):
+        console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
+
+
+def _gravest(tried: list[Tried]) -> LlmfairError | None:
+    """The error with the largest exit code; the others are said."""
+    errors = []
+    for one in tried:
+        if one.error is not None:
+            one.error.message = f"{one.setting}: {one.error.message}"
+            errors.append(one.error)
+    gravest = max(errors, key=lambda error: error.exit_code, default=None)
+    for error in errors:
+        if error is not gravest:
+            print(f"Error: {error.message}", file=sys.stderr)
+    return gravest
+
+
+def _show(found: dict[str, Any], style: str) -> None:
+    from llmfair.audits.study import LINE, study_lines
+    from llmfair.report.study import study_table
+    from llmfair.report.tables import markdown
+
+    if style == "json":
+        console.print_json(found)
+    elif style == "tsv":
+        csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([LINE, *study_lines(found)])
+    elif not found["rows"]:
+        return
+    elif style == "md":
+        print(markdown(study_table(found)), end="")
+    else:
+        console.print_table(study_table(found))
+        print("", *found["runs"], sep="\n")
+
+
+def _make(folder: Path) -> None:
+    """The folder of `--output`, before anything is spent. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        problem = None if os.access(folder, os.W_OK) else "permission denied"
+    except OSError as error:
+        problem = error.strerror
+    if problem is not None:
+        raise UsageError(f"cannot write {folder}: {problem}.", "choose another --output")
+
+
+def _write(found: Mapping[str, Any], folder: Path) -> None:
+    from llmfair.audits.study import LINE, study_lines
+    from llmfair.rundir import csv_text, json_text
+    from llmfair.trec import write_whole
+
+    write_whole(folder / "study.json", [json_text(found)])
+    write_whole(folder / "study.csv", [csv_text(LINE, study_lines(found))])
+
+
+def _dry_run(settings: StudySettings, style: str) -> None:
+    """Says what each setting would ask; asks nothing."""
+    from llmfair.audits.study import plan_windows
+    from llmfair.report.study import plan_table
+
+    planned = plan_windows(settings)
+    if style == "json":
+        console.print_json(planned)
+    else:
+        console.print_table(plan_table(planned))

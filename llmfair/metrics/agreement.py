@@ -1,0 +1,84 @@
+"""How alike two rankings of one query are: each run beside the one it is held against (`Judged.beside`).
+
+An arm's rankings are held against their initial orders; between two prompts, each ranking against what the
+other prompt made of the same order. Identical prompts already differ, so neutral asked twice is the floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.metrics.base import Free, Judged, measure
+from llmfair.metrics.values import Undefined, Value
+
+Places = NDArray[np.intp]
+
+
+def rank_biased_overlap(a: Places, b: Places, p: float) -> float:
+    """RBO of two permutations of the same n items, extrapolated [Webber et al. 2010, RBO_EXT].
+
+    (1 − p)/p Σ_{d ≤ n} A_d p^d + A_n p^n, A_d = share of the first d that both have.
+    """
+    n = len(a)
+    ranks = np.empty((2, n), dtype=np.intp)
+    ranks[0, a] = ranks[1, b] = np.arange(n)
+    # an item is among the first d of both from d = its worse rank on
+    shared = np.bincount(ranks.max(axis=0), minlength=n).cumsum()
+    depth = np.arange(1, n + 1)
+    agreement = shared / depth
+    return float((1 - p) / p * (agreement @ p**depth) + agreement[-1] * p**n)
+
+
+def kendall_tau(a: Places, b: Places) -> float:
+    """Kendall tau of two permutations of the same n ≥ 2 items: 1 − 4 inversions / (n(n − 1))."""
+    n = len(a)
+    rank_in_b = np.empty(n, dtype=np.intp)
+    rank_in_b[b] = np.arange(n)
+    of_a = rank_in_b[a]
+    inversions = np.triu(of_a[:, None] > of_a).sum()
+    return float(1 - 4 * inversions / (n * (n - 1)))
+
+
+def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Mapping[str, Value]:
+    """The mean agreement of the runs with what they are held against."""
+    if not judged.beside:
+        return {}
+    if not judged.rankings:
+        return {"": Undefined("not_ranked")}
+    if len(judged.doc_ids) < 2:
+        return {"": Undefined("too_few_common")}
+    return {
+        "": float(
+            np.mean([agreement(*pair) for pair in zip(judged.orders, judged.beside_orders, strict=True)])
+        )
+    }
+
+
+def _persistence(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1:
+        raise ValueError(text)
+    return value
+
+
+@measure(
+    "RBO",
+    params={"p": Free(0.9, _persistence, "a number between 0 and 1")},
+    cutoff="none",
+    better="higher",
+    label="rank-biased overlap",
+    agreement=True,
+    cite="Webber, Moffat, Zobel 2010",
+)
+def rbo(judged: Judged, cutoff: None, p: float) -> Mapping[str, Value]:
+    """Rank-biased overlap with the ranking beside: 1 for the same order, heads weigh most."""
+    return _mean(judged, lambda a, b: rank_biased_overlap(a, b, p))
+
+
+@measure("Tau", cutoff="none", better="higher", label="Kendall tau", agreement=True, cite="Kendall 1938")
+def tau(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+    """Kendall tau with the ranking beside: 1 for the same order, −1 for its reverse."""
+    return _mean(judged, kendall_tau)

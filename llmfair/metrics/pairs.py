@@ -1,0 +1,190 @@
+"""Pairs asked in both orders: which side's item comes first, and how much of it is position or noise.
+
+PP, UU = the same side's item won both times; FF = the item shown first won both times, SS = the one shown second;
+T = a tie and nothing unreadable, M = an answer unreadable. N = all pairs, n = PP + UU + FF + SS. With
+p1 = (PP + FF)/n and p2 = (PP + SS)/n, the protected item's wins when shown first and second, the logit model
+P(win) = β ± γ has closed forms. Source: Wang et al. 2024, "Do Large Language Models Rank Fairly?", 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.metrics.base import Definition, Judged, measure
+from llmfair.metrics.values import Formula, Tally, Undefined, Value
+from llmfair.records import Side
+
+Floats = NDArray[np.float64]
+Cells = NDArray[Any]
+
+PROTECTED, UNPROTECTED, TIE, UNREADABLE = range(4)
+
+
+def _things(counted: Callable[[int, int], Sequence[bool]]) -> NDArray[np.int8]:
+    """What each pair of answers adds to the things that are counted; shape (4, 4, C)."""
+    return np.array([[counted(a, b) for b in range(4)] for a in range(4)], dtype=np.int8)
+
+
+def _cells(a: int, b: int) -> list[bool]:
+    """PP, UU, FF, SS."""
+    both = PROTECTED, UNPROTECTED
+    return [(a, b) == cell for cell in ((0, 0), (1, 1), both, both[::-1])]
+
+
+def _kinds(a: int, b: int) -> list[bool]:
+    """PP, UU, FF, SS, T, M."""
+    unreadable = UNREADABLE in (a, b)
+    return [*_cells(a, b), TIE in (a, b) and not unreadable, unreadable]
+
+
+def _answers(a: int, b: int) -> list[bool]:
+    """Answers for the protected item shown first, shown second, for the unprotected one shown second, first."""
+    return [a == PROTECTED, b == PROTECTED, a == UNPROTECTED, b == UNPROTECTED]
+
+
+CELLS, KINDS, ANSWERS = (_things(counted) for counted in (_cells, _kinds, _answers))
+
+
+def _none_counted(cells: Floats) -> str | None:
+    return None if cells.any() else "no_valid_answer"
+
+
+def _ratio(
+    things: NDArray[np.int8], over: Sequence[int], under: Sequence[int], neither: str, halved: bool = False
+) -> Formula:
+    """A ratio of weighted sums of cells, with the reason when both are 0."""
+    above, below = np.array(over), np.array(under)
+
+    def undefined(cells: Floats) -> str | None:
+        protected, unprotected = above @ cells > 0, below @ cells > 0
+        if not protected:
+            return "no_protected_win" if unprotected else neither
+        return None if unprotected else "no_unprotected_win"
+
+    def figure(cells: Cells) -> Any:
+        return np.log(above @ cells) - np.log(below @ cells)
+
+    return Formula(things, figure, undefined, logarithmic=True, halved=halved, demanding=True)
+
+
+def _share(things: NDArray[np.int8], over: Sequence[int]) -> Formula:
+    """A share of all that is counted."""
+    above = np.array(over)
+    return Formula(things, lambda cells: above @ cells / cells.sum(), _none_counted)
+
+
+def _logits(cells: Cells) -> tuple[Any, Any]:
+    """logit p1 and logit p2."""
+    pp, uu, ff, ss = cells
+    return np.log((pp + ff) / (uu + ss)), np.log((pp + ss) / (uu + ff))
+
+
+def _beta(cells: Cells) -> Any:
+    first, second = _logits(cells)
+    return (first + second) / 2
+
+
+def _gamma(cells: Cells) -> Any:
+    first, second = _logits(cells)
+    return (first - second) / 2
+
+
+def _kappa(cells: Cells) -> Any:
+    """(PP + UU − e)/(1 − e) on shares, e = p1 p2 + (1 − p1)(1 − p2): both answers agree by chance."""
+    pp, uu, ff, ss = cells / cells.sum()
+    chance = (pp + ff) * (pp + ss) + (uu + ss) * (uu + ff)
+    return (pp + uu - chance) / (1 - chance)
+
+
+def _without_kappa(cells: Floats) -> str | None:
+    """κ has no value where one side always won: agreement is then certain by chance alone."""
+    if np.count_nonzero(cells) > 1 or cells[2:].any():
+        return None
+    return "no_unprotected_win" if cells[0] else "no_protected_win" if cells[1] else "no_valid_answer"
+
+
+_odds = partial(Formula, CELLS, undefined=_none_counted, logarithmic=True, halved=True, demanding=True)
+WIN_RATIO = _ratio(CELLS, (1, 0, 0, 0), (0, 1, 0, 0), "no_consistent_pair")
+RAW_RATIO = _ratio(ANSWERS, (1, 1, 0, 0), (0, 0, 1, 1), "no_valid_answer")
+BALANCED_RATIO = _ratio(CELLS, (2, 0, 1, 1), (0, 2, 1, 1), "no_valid_answer", halved=True)
+ADJUSTED_ODDS = _odds(figure=_beta)
+POSITION_ODDS = _odds(figure=_gamma)
+KAPPA = Formula(CELLS, _kappa, _without_kappa, demanding=True)
+WIN_SHARES: dict[str, Formula] = {
+    Side.PROTECTED: _share(KINDS, (1, 0, 0, 0, 0, 0)),
+    Side.UNPROTECTED: _share(KINDS, (0, 1, 0, 0, 0, 0)),
+}
+FLIP_RATE = _share(KINDS, (0, 0, 1, 1, 0, 0))
+FIRST_SLOT_RATE = _share(ANSWERS, (1, 0, 0, 1))
+POSITION_INDEX = _share(KINDS, (0, 0, 1, -1, 0, 0))
+TIE_RATE = _share(KINDS, (0, 0, 0, 0, 1, 0))
+INVALID_RATE = _share(KINDS, (0, 0, 0, 0, 0, 1))
+
+
+def tally(judged: Judged, formula: Formula) -> Tally:
+    """The query's pairs as this formula counts them; draws from `judged.repeats` on do not count."""
+    first, second = judged.answers.T
+    counting = judged.draws < judged.repeats
+    counts = formula.things[first, second] * counting[:, None]
+    cells = CELLS[first, second][counting].sum(axis=0)
+    consistent, readable = int(cells[:2].sum()), int(cells.sum())
+    return Tally(formula, judged.verdicts, counts, readable, consistent, judged.repeats)
+
+
+def _defined(name: str, formulas: Formula | dict[str, Formula], **declared: Any) -> Definition:
+    """A measure of this formula, or of one per group."""
+    by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
+
+    def values(judged: Judged, cutoff: None, agg: str) -> Mapping[str, Value]:
+        return {group: tally(judged, formula) for group, formula in by_group.items()}
+
+    return measure(name, params={"agg": ("macro", "pooled")}, cutoff="none", aggregate="macro", **declared)(
+        values
+    )
+
+
+_parity: dict[str, Any] = {"parity": 1.0, "scale": "log", "better": "parity"}
+win_ratio = _defined("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)", **_parity)
+raw_ratio = _defined("RawRatio", RAW_RATIO, cite="readable answers, protected/unprotected", **_parity)
+balanced_ratio = _defined("BalancedRatio", BALANCED_RATIO, cite="(2PP + FF + SS)/(2UU + FF + SS)", **_parity)
+adjusted_odds = _defined(
+    "AdjustedOdds",
+    ADJUSTED_ODDS,
+    label="position-adjusted odds",
+    cite="exp((logit p1 + logit p2)/2)",
+    **_parity,
+)
+position_odds = _defined("PositionOdds", POSITION_ODDS, scale="log", cite="exp((logit p1 − logit p2)/2)")
+kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance")
+win_share = _defined("WinShare", WIN_SHARES, label="win share", cite="PP/N, UU/N (Wang et al. 2024, Table 3)")
+flip_rate = _defined("FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N")
+first_slot_rate = _defined(
+    "FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", cite="of readable answers"
+)
+position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N")
+tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N")
+invalid_rate = _defined("InvalidRate", INVALID_RATE, label="unreadable", cite="M/N")
+
+
+@measure("NoiseRate", cutoff="none", label="changed when asked twice", cite="draws 0 and 1")
+def noise_rate(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+    """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
+
+    No value at all where nothing was asked twice.
+    """
+    asked: dict[int, dict[int, NDArray[np.intp]]] = {}
+    for verdict, answers in zip(judged.verdicts, judged.answers, strict=True):
+        asked.setdefault(verdict.number, {})[verdict.draw] = answers
+    twice = [(draws[0], draws[1]) for draws in asked.values() if {0, 1} <= draws.keys()]
+    if not twice:
+        return {}
+    before, after = (np.concatenate(answers) for answers in zip(*twice, strict=True))
+    readable = (before != UNREADABLE) & (after != UNREADABLE)
+    if not readable.any():
+        return {"": Undefined("no_valid_answer")}
+    return {"": float(np.mean(before[readable] != after[readable]))}

@@ -1,0 +1,190 @@
+"""Reading which of two items an answer ranks first: the item shown first, the one shown second, or a reason.
+
+Nothing is repaired and nothing defaults to an item: a reader that takes the first label it meets turns every
+unreadable answer into a win of the item shown first. So prose gives no order, however clear it sounds. All
+work is linear in the length of the text, which a model and not we decide.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from llmfair.records import Completion, Finish
+
+Form = Literal["order", "letter"]
+LABELS: Mapping[Form, tuple[str, str]] = {"order": ("1", "2"), "letter": ("A", "B")}
+"""How the two items are labelled in the prompt, the one shown first first."""
+
+
+class Problem(StrEnum):
+    """Why an answer names no winner. A tie can be read, every other one cannot."""
+
+    TIE = "tie"
+    NO_ORDER = "no_order"
+    OUT_OF_RANGE = "out_of_range"
+    DUPLICATE = "duplicate"
+    CONTRADICTORY = "contradictory"
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    REFUSED = "refused"
+    FILTERED = "filtered"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The place of the item ranked first, 0 or 1 as shown, or the problem.
+
+    From a margin also `margin`, the log-probability of the first item's label minus that of the second's, and
+    `mass`, the probability of both labels together. `censored`: one label was not among the alternatives, so
+    the winner is known and the margin is not.
+    """
+
+    item: int | None
+    problem: Problem | None = None
+    margin: float | None = None
+    mass: float | None = None
+    censored: bool = False
+
+    @property
+    def unreadable(self) -> bool:
+        return self.problem not in (None, Problem.TIE)
+
+
+_BY_FINISH: Mapping[Finish, Problem] = {
+    Finish.LENGTH: Problem.TRUNCATED,
+    Finish.UNFINISHED_THINKING: Problem.TRUNCATED,
+    Finish.FILTERED: Problem.FILTERED,
+    Finish.REFUSED: Problem.REFUSED,
+    Finish.EMPTY: Problem.EMPTY,
+}
+
+
+def read_choice(completion: Completion, form: Form) -> Choice:
+    """Reads an answer's text: first how it ended, then what it says."""
+    if completion.finish is not Finish.STOP:
+        return Choice(None, _BY_FINISH[completion.finish])
+    return read_text(completion.text, form)
+
+
+def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
+    """Reads the log-probabilities of the two labels, `{label: natural logarithm}`, instead of the text.
+
+    A label that is absent or −∞ was not among the alternatives. An answer cut off at its limit has them too.
+    """
+    if completion.finish not in (Finish.STOP, Finish.LENGTH):
+        return Choice(None, _BY_FINISH[completion.finish])
+    found = completion.logprobs or {}
+    first, second = (found.get(label, -math.inf) for label in labels)
+    mass = math.exp(first) + math.exp(second)
+    if first == second == -math.inf:
+        return Choice(None, Problem.NO_ORDER, mass=mass)
+    if first == second:
+        return Choice(None, Problem.TIE, margin=0.0, mass=mass)
+    margin = first - second
+    known = math.isfinite(margin)
+    return Choice(int(margin < 0), margin=margin if known else None, mass=mass, censored=not known)
+
+
+def read_text(text: str, form: Form) -> Choice:
+    """Reads the text of an answer that ended by itself; the first rule that applies decides.
+
+    1. The whole reply is one label. 2. Chains `label > label`, which must agree. 3. `label = label` is a tie;
+    two labels in a row are an order where they stand alone: from a line's start or after a colon to the line's
+    end, since `[1], [2] are both relevant` is prose. 4. The reply ends in a label after a colon or `answer is`.
+    """
+    text = text[text.rfind(_THOUGHT_END) + len(_THOUGHT_END) :] if _THOUGHT_END in text else text
+    if _THOUGHT_START in text:
+        return Choice(None, Problem.TRUNCATED)
+    if not text.isascii():
+        # Character by character: NFKC of a whole text takes quadratic time on a pile of combining marks.
+        text = "".join(unicodedata.normalize("NFKC", character) for character in text)
+    text = text.translate(_MARKS).strip()
+    if not text:
+        return Choice(None, Problem.EMPTY)
+    grammar, labels = _GRAMMARS[form], LABELS[form]
+    if whole := grammar.whole.fullmatch(text):
+        return _choice([grammar.named(whole[0])[-1:]], labels)
+    if chains := [grammar.named(chain[0]) for chain in grammar.chain.finditer(text)]:
+        return _choice(chains, labels)
+    if ties := [grammar.named(tie[0]) for tie in grammar.tie.finditer(text)]:
+        problem = _choice(ties, labels).problem
+        wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
+        return Choice(None, problem if wrong else Problem.TIE)
+    if rows := list(_rows(grammar, _LIST_NUMBER.sub("", text))):
+        return _choice(rows, labels)
+    if (end := grammar.end.search(text)) and not end[1].islower():
+        return _choice([grammar.named(end[1])[-1:]], labels)
+    return Choice(None, Problem.NO_ORDER)
+
+
+def _rows(grammar: _Grammar, text: str) -> Iterator[list[str]]:
+    for row in grammar.row.finditer(text):
+        if row["before"] is not None and row["after"] is not None:
+            yield grammar.named(row["row"])
+
+
+def _choice(orders: Sequence[Sequence[str]], labels: tuple[str, str]) -> Choice:
+    """What one or more orders of labels, best first, come to."""
+    if any(label not in labels for order in orders for label in order):
+        return Choice(None, Problem.OUT_OF_RANGE)
+    if any(len(set(order)) < len(order) for order in orders):
+        return Choice(None, Problem.DUPLICATE)
+    firsts = {order[0] for order in orders}
+    if len(firsts) > 1:
+        return Choice(None, Problem.CONTRADICTORY)
+    return Choice(labels.index(firsts.pop()))
+
+
+_THOUGHT_START, _THOUGHT_END = "<think>", "</think>"
+_MARKS = str.maketrans("", "", "*_`\"'“”‘’")
+_LIST_NUMBER = re.compile(r"^[^\S\n]*[0-9]+\.[^\S\n]+", re.MULTILINE)
+_NOUN = r"\b(?i:passage|document|item|option|answer)\s*+"
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """The patterns of one form. Repetition is possessive throughout, so that none of them can backtrack."""
+
+    name: re.Pattern[str]
+    whole: re.Pattern[str]
+    chain: re.Pattern[str]
+    tie: re.Pattern[str]
+    row: re.Pattern[str]
+    end: re.Pattern[str]
+
+    def named(self, text: str) -> list[str]:
+        """The labels in a matched text, in order, letters as capitals."""
+        return [name.upper() for name in self.name.findall(text)]
+
+
+def _grammar(name: str) -> _Grammar:
+    """The patterns around a label's bare `name`: alone, not part of a word, a decimal or a range."""
+    alone = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
+    bracketed = "|".join(rf"\{left}\s*+{name}\s*+\{right}" for left, right in ("[]", "()", "{}"))
+    bare = rf"(?:{bracketed}|{alone})"
+    label = rf"(?:{_NOUN})?+{bare}"
+    leads = r"(?::|\b(?i:answer\s++is)\b)"
+    # A row may stand in brackets as a whole, [2, 1]; those of [2], [1] belong to the labels.
+    before = rf"(?:^|{leads})[^\S\n]*+(?:[\[({{](?={alone}[\s,;]))?+"
+    after = r"[\])}]?+[.!]?+[^\S\n]*+$"
+    row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})++)(?P<after>{after})?"
+    return _Grammar(
+        name=re.compile(rf"(?<!\w){name}(?!\w)"),
+        whole=re.compile(rf"(?:{_NOUN})*+(?::\s*+(?:{_NOUN})*+)?+{bare}[.!]?+"),
+        chain=re.compile(rf"{label}(?:\s*+>\s*+{label})++"),
+        tie=re.compile(rf"{label}(?:\s*+=\s*+{label})++"),
+        row=re.compile(row, re.MULTILINE),
+        end=re.compile(rf"{leads}\s*+(?:{_NOUN})?+({bare})[.!]?+\Z"),
+    )
+
+
+_GRAMMARS: Mapping[Form, _Grammar] = {
+    "order": _grammar("[0-9]++"),
+    "letter": _grammar(r"[^\W\d_]"),
+}

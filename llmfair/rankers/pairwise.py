@@ -1,0 +1,142 @@
+"""Pairwise ranking: which of two items comes first, asked in both orders so that position can be told apart.
+
+A program yields both chats of a pair at once and returns one Verdict (Wang et al. 2024, 3.3): chat 1 shows the
+protected item first, chat 2 shows it second, and they differ in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from llmfair.errors import UsageError
+from llmfair.prompts import Prompt
+from llmfair.rankers.answers import UnreadableAnswer
+from llmfair.rankers.choices import LABELS, Choice, Form, read_choice, read_margin
+from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
+from llmfair.rankers.passages import WORDS, Input, clean, passage
+from llmfair.records import (
+    Chat,
+    Completion,
+    Document,
+    Expects,
+    Labels,
+    PairAnswer,
+    PairKind,
+    Permutation,
+    Probe,
+    Side,
+    Steps,
+    Verdict,
+)
+
+AnswerKind = Literal["text", "margin"]
+_EXPECTS: dict[Form, Expects] = {"order": Permutation(2), "letter": Labels(LABELS["letter"])}
+
+
+@dataclass(frozen=True)
+class PairwiseRanker:
+    """The settings of a pairwise ranking; `steps` makes the program of one probe.
+
+    `form`: the prompt's variant. `answers`: whether the text is read or the log-probabilities of the labels.
+    `on_bad_answer`: `repair` (the answer stays unreadable), `retry`, `retry:N` or `fail`; a tie can be read.
+    `special_tokens`: control tokens of a tokenizer in this process. Raises UsageError for settings that cannot ask.
+    """
+
+    prompt: Prompt
+    form: Form = "order"
+    answers: AnswerKind = "text"
+    on_bad_answer: str = "repair"
+    input: Input = "title"
+    words: int = WORDS
+    special_tokens: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.words < 1:
+            raise UsageError(f"--words {self.words} leaves nothing to rank.", "use --words 1 or more")
+        retries_of(self.on_bad_answer)
+        needed = {"query", "first", "second"}
+        self.prompt.expect(needed, needed, self.form)
+
+    def shown(self, document: Document) -> str:
+        """The line that stands for a document in the prompt."""
+        return passage(document, self.input, self.words, self.special_tokens)
+
+    def chats(self, probe: Probe) -> tuple[Chat, Chat]:
+        """The two questions about a probe's pair: the protected item first, then second."""
+        protected, unprotected = probe.candidates.documents
+        sides = (Side.PROTECTED, Side.UNPROTECTED)
+        return (
+            self._chat(probe, (protected, unprotected), sides),
+            self._chat(probe, (unprotected, protected), sides[::-1]),
+        )
+
+    def steps(self, probe: Probe) -> Steps[Verdict]:
+        """Asks in both orders. Raises UnreadableAnswer for an unreadable answer if the policy is `fail`."""
+        chats = self.chats(probe)
+        completions = yield chats
+        choices = [self._read(completion) for completion in completions]
+        first_retry = RETRY_DRAWS * (probe.draw + 1)
+        for draw in range(first_retry, first_retry + retries_of(self.on_bad_answer)):
+            bad = [place for place, choice in enumerate(choices) if choice.unreadable]
+            if not bad:
+                break
+            completions = yield [replace(chats[place], draw=draw) for place in bad]
+            for place, completion in zip(bad, completions, strict=True):
+                choices[place] = self._read(completion)
+        if self.on_bad_answer == "fail":
+            _refuse_unreadable(probe, choices)
+        return _verdict(probe, chats, choices)
+
+    def _chat(self, probe: Probe, documents: Sequence[Document], sides: Sequence[Side]) -> Chat:
+        query, relevance = probe.candidates.query, probe.candidates.relevance
+        first, second = (self.shown(document) for document in documents)
+        values = {"query": clean(query.text, special=self.special_tokens), "first": first, "second": second}
+        about = {
+            "task": "pairwise",
+            "query_id": query.query_id,
+            "kind": probe.arm,
+            "pair": probe.order,
+            "variant": probe.variant,
+            "names": None,
+            "doc_ids": [document.doc_id for document in documents],
+            "sides": [side.value for side in sides],
+            "relevance": [relevance.get(document.doc_id, 0) for document in documents],
+        }
+        return Chat(self.prompt.render(values, self.form), _EXPECTS[self.form], probe.draw, about)
+
+    def _read(self, completion: Completion) -> Choice:
+        if self.answers == "margin":
+            return read_margin(completion, LABELS[self.form])
+        return read_choice(completion, self.form)
+
+
+def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> Verdict:
+    first, second = (_answer(chat, choice) for chat, choice in zip(chats, choices, strict=True))
+    protected, unprotected = probe.candidates.doc_ids
+    return Verdict(
+        query_id=probe.candidates.query.query_id,
+        kind=cast(PairKind, probe.arm),
+        number=probe.order,
+        draw=probe.draw,
+        protected=protected,
+        unprotected=unprotected,
+        first=first,
+        second=second,
+    )
+
+
+def _answer(chat: Chat, choice: Choice) -> PairAnswer:
+    winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
+    return PairAnswer(winner, choice.problem, choice.margin)
+
+
+def _refuse_unreadable(probe: Probe, choices: Sequence[Choice]) -> None:
+    for shown, choice in zip(("first", "second"), choices, strict=True):
+        if choice.unreadable:
+            raise UnreadableAnswer(
+                f"query '{probe.candidates.query.query_id}', {probe.arm} pair {probe.order}, protected item "
+                f"{shown}: an unreadable answer ({choice.problem}).",
+                "--on-bad-answer repair counts it and goes on",
+            )

@@ -1,0 +1,180 @@
+"""Runs side by side for people: a table of changes, and a sentence for each that matters."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from math import log
+from typing import Any
+
+from llmfair.report.findings import p_text
+from llmfair.report.tables import Table, count, few_queries
+
+COLUMNS = (
+    "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted", "reason",
+)  # fmt: skip
+Row = Mapping[str, Any]
+
+
+def compare_table(compared: Mapping[str, Any]) -> Table:
+    """One row a measure and prompt or kind of pairs; below them what the changes come to."""
+    base, *others = compared["runs"]
+    several = len(others) > 1
+    header = (
+        "measure",
+        "pairs" if compared["task"] == "pairwise" else "prompt",
+        *(("run",) * several),
+        f"base {base['name']}",
+        "other" if several else others[0]["name"],
+        f"change [{compared['level'] * 100:g} %]",
+        "p (Holm)",
+    )
+    rows = tuple(
+        (
+            _label(row),
+            row["variant"],
+            *((row["run"],) * several),
+            _figure(row["base"]),
+            _figure(row["other"]),
+            _change(row),
+            "" if row["p_adjusted"] is None else p_text(row["p_adjusted"]),
+        )
+        for row in compared["rows"]
+    )
+    title = " · ".join(
+        [
+            f"Compare {compared['task']}",
+            compared["dataset"],
+            f"{compared['attribute']} (protected: {compared['words']['protected']})",
+            count(compared["queries"], "query", "queries"),
+        ]
+    )
+    return Table(title, header, rows, (*_sentences(compared), *_notes(compared)))
+
+
+def compare_tsv(compared: Mapping[str, Any]) -> str:
+    """The rows for programs: figures as they are, undefined ones empty."""
+    text = io.StringIO()
+    lines = ([row[column] for column in COLUMNS] for row in compared["rows"])
+    csv.writer(text, "excel-tab", lineterminator="\n").writerows([COLUMNS, *lines])
+    return text.getvalue()
+
+
+LABELS = {"AdjustedOdds": "position-adjusted odds"}
+"""Measures that tables name in words."""
+
+
+def _label(row: Row) -> str:
+    return str(LABELS.get(row["measure"], row["measure"]))
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def _change(row: Row) -> str:
+    if row["change"] is None:
+        return f"undefined ({row['reason']})"
+    shown = "× {:.3f}" if row["scale"] == "log" else "{:+.3f}"
+    text = shown.format(row["change"])
+    if row["low"] is None:
+        return text
+    return f"{text} [{row['low']:.3f}, {row['high']:.3f}]"
+
+
+def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
+    """What became of every headline, and of the answers that follow the order."""
+    alpha = 1 - compared["level"]
+    several = len(compared["runs"]) > 2
+    headlines = {
+        (row["run"], row["variant"]): row
+        for row in compared["rows"]
+        if row["better"] == "parity" and row["headline"]
+    }
+    for row in compared["rows"]:
+        about = f"{_label(row)}, {row['variant']}" + f", {row['run']}" * several
+        if row["headline"] and row["base"] is not None and row["other"] is not None:
+            yield f"{about}: {_became(row, alpha)}"
+        elif row["measure"] == "FlipRate" and row["low"] is not None and row["low"] > 0:
+            odds = headlines.get((row["run"], row["variant"]))
+            yield f"{about}: more answers now depend on the order" + _bought(odds, alpha)
+
+
+def _became(row: Row, alpha: float) -> str:
+    """The change of a headline in words, with its test."""
+    tested = f"({count(row['n'], 'query', 'queries')}, paired)"
+    p = row["p_adjusted"]
+    test = f"{_p(p)} {tested}" if p is not None else f"no test: {_reason(row)}"
+    if row["better"] != "parity":
+        way = "higher" if row["other"] > row["base"] else "lower"
+        figures = f"{row['base']:.3f} → {row['other']:.3f}"
+    else:
+        before, after = _distances(row)
+        way = "closer to parity" if after < before else "further from parity"
+        figures = f"|ln| {before:.2f} → {after:.2f}"
+    found = way if p is not None and p < alpha else "no difference shown"
+    return f"{found}: {figures}, {test}"
+
+
+def _bought(odds: Row | None, alpha: float) -> str:
+    """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
+    if odds is None or odds["base"] is None or odds["other"] is None:
+        return ""
+    before, after = _distances(odds)
+    p = odds["p_adjusted"]
+    if after < before and (p is None or p < alpha):
+        return ": parity may have been bought with indecision"
+    return ""
+
+
+def _distances(row: Row) -> tuple[float, float]:
+    """|ln| of a ratio in both runs."""
+    return abs(log(row["base"])), abs(log(row["other"]))
+
+
+def _p(p: float) -> str:
+    return f"p {p_text(p)}"
+
+
+REASONS = {
+    "too_few_queries": "too few queries",
+    "too_few_consistent_pairs": "too few pairs that do not flip",
+}
+
+
+def _reason(row: Row) -> str:
+    return str(REASONS.get(row["reason"], row["reason"] or "too few queries"))
+
+
+def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
+    """How changes were made, and what else differs between the runs."""
+    base, *others = compared["runs"]
+    if compared["task"] == "listwise":
+        yield (
+            "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
+            f"geometric mean; sign flips (seed {compared['seed']})"
+        )
+    else:
+        yield "change: of the figures pooled over queries (× for ratios); t over the clusters of both runs together"
+    if compared["family"]:
+        yield f"p adjusted (Holm) over {count(compared['family'], 'headline comparison')}"
+    for run in others:
+        yield from (
+            f"{run['name']} also differs in {key}: {_value(key, before)} → {_value(key, after)}"
+            for key, (before, after) in run["differs"].items()
+        )
+        if run.get("pairs_in_common", 0) < max(run.get("pairs", 0), base.get("pairs", 0)):
+            yield (
+                f"{run['name']}: compared on {count(run['pairs_in_common'], 'answered pair')} in common, of "
+                f"{base['pairs']:,} and {run['pairs']:,}"
+            )
+    if any(run.get("sequential") for run in compared["runs"]):
+        yield "an audit that stopped when settled: its figures are not adjusted for stopping"
+    yield from few_queries(compared["queries"])
+
+
+def _value(key: str, value: Any) -> str:
+    if key == "prompt_sha256" and value:
+        return str(value)[:6]
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

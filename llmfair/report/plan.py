@@ -1,0 +1,214 @@
+"""A planned audit in words, before anything is asked: what it takes, what it can reach and what it can find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+from llmfair.report.tables import Table, count
+from llmfair.stats.power import FEWEST_TESTED
+
+SHOWN_LEFT_OUT = 3
+SHOWN_RANKS = 12
+MINUTE, HOUR = 60, 3600
+UNKNOWN = {
+    "no_model_asked": "what it can find is planned for models only",
+    "order_not_random": "what it can find is known for --initial random only",
+    "no_list_of_both_sides": "no list has items of both sides: nothing can be found",
+}
+
+
+def plan_text(planned: Mapping[str, Any]) -> str:
+    """What a dry run says; and a plan, where no effect can be tabled."""
+    if planned["window"] is None:
+        return f"{_lists(planned)} × {_orders(planned)} · no model is asked\nNothing was ranked.\n"
+    return "\n".join([_design(planned), *(f"  {line}" for line in _lines(planned)), "Nothing was asked.", ""])
+
+
+def plan_table(planned: Mapping[str, Any]) -> Table | None:
+    """The effects a design can find, with everything else below them; None where none is known."""
+    found = planned["findable"]
+    if found["effect"] is None:
+        return None
+    header = (
+        "effect",
+        "ExpRatio",
+        "pair odds: blind ranker",
+        "useful ranker",
+        f"power, {count(found['queries'], 'query', 'queries')}",
+        f"queries for power {found['target']:g}",
+    )
+    never = "out of reach" if found["reason"] else "never"
+    power = never if found["reason"] else "no test" if found["power"] is None else share(found["power"])
+    needed = never if found["queries_needed"] is None else f"{found['queries_needed']:,}"
+    rows = [("to be found", *_effect(found["effect"]), power, needed)]
+    for name, effect in zip(("below", "above"), found["smallest"], strict=False):
+        enough = (f"{found['target']:g}", f"{found['queries']:,}")
+        rows.append((f"smallest found {name} parity", *_effect(effect), *enough))
+    return Table(_design(planned), header, tuple(rows), (*_lines(planned), "Nothing was asked."))
+
+
+def _design(planned: Mapping[str, Any]) -> str:
+    arms = f"{count(len(planned['arms']), 'arm')} ({', '.join(planned['arms'])})"
+    chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
+    return f"{_lists(planned)} × {arms} × {_orders(planned)} · {_windows(planned)} · {chains}"
+
+
+def _lists(planned: Mapping[str, Any]) -> str:
+    return f"{count(planned['queries'], 'query', 'queries')} × {_span(planned['candidates'])} candidates"
+
+
+def _orders(planned: Mapping[str, Any]) -> str:
+    return count(planned["orders"], "order")
+
+
+def _lines(planned: Mapping[str, Any]) -> list[str]:
+    return [
+        *queries_lines(planned),
+        calls_line(planned),
+        time_line(planned),
+        *_reach_lines(planned),
+        *_findable_lines(planned),
+        *folder_lines(planned),
+        f"first prompt: llmfair prompts render listwise {planned['render']}",
+    ]
+
+
+def queries_lines(planned: Mapping[str, Any]) -> list[str]:
+    """Queries that the dataset could not make a list for."""
+    reasons = list(planned["left_out"].values())
+    if not reasons:
+        return []
+    more = f"; and {len(reasons) - SHOWN_LEFT_OUT:,} more" * (len(reasons) > SHOWN_LEFT_OUT)
+    left_out = count(len(reasons), "query has", "queries have")
+    return [f"{left_out} no list: {'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"]
+
+
+def calls_line(planned: Mapping[str, Any]) -> str:
+    tokens = f"about {_about(planned['prompt_tokens'])} tokens in, {_about(planned['completion_tokens'])} out"
+    line = f"{count(planned['calls'], 'call')} · {tokens}"
+    if "cost" not in planned:
+        return line
+    if planned["cost"] is None:
+        return f"{line} · no price given (--price-in, --price-out)"
+    prices = f"{planned['price_in']:g} and {planned['price_out']:g} a million tokens"
+    return f"{line} · costs about {planned['cost']:,.2f} at {prices}"
+
+
+def time_line(planned: Mapping[str, Any]) -> str:
+    latency = planned.get("latency", 1.0)
+    shortest = _time(ceil(planned["seconds_at_1s_a_call"] * latency))
+    return f"at least {shortest} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
+
+
+def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
+    lines, reach = [], planned["reach"].get("ExpRatio", {})
+    if "low" in reach:
+        protected = f"{_span(planned['protected'])} of {_span(planned['candidates'])} protected"
+        lines.append(
+            f"{_windows(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
+            f"{_range(reach)} on these lists ({protected}; {_simulated(planned)})"
+        )
+    if "indifferent" in reach:
+        lines.append(
+            f"from {planned['initial']} orders a ranker without any preference reads ExpRatio "
+            f"{reach['indifferent']:.2f} ({_simulated(planned)})"
+        )
+    if other := planned["other_windows"]:
+        calls = "fewer calls" if other["fewer_calls"] else "as many calls"
+        if other["calls"] > planned["calls"]:
+            calls = "more calls"
+        further = "further reach" if other["further_reach"] else "no further reach"
+        lines.append(
+            f"{_windows(other)}: {count(other['calls'], 'call')}, {_range(other['reach'])}: {calls}, {further}"
+        )
+    if "P@20" in planned["reach"]:
+        lines.append(
+            f"a perfect ranker reads P@20 {planned['reach']['P@20']['high']:.2f} on average ({_simulated(planned)})"
+        )
+    if positions := planned["never_ranked"]:
+        ranks = ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS])
+        more = ", …" * (len(positions) > SHOWN_RANKS)
+        lines.append(f"ranks that no window holds in some list: {ranks}{more}")
+    if planned["step"] == planned["window"]:
+        lines.append("step equals window: no item is carried from window to window")
+    return lines
+
+
+def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
+    """How precise the design is, and plainly what it cannot find."""
+    if "findable" not in planned:
+        return ["what it can find, and its cost: llmfair plan listwise, with the same flags"]
+    found = planned["findable"]
+    if found["reason"] in UNKNOWN:
+        return [UNKNOWN[found["reason"]]]
+    queries, target = count(found["queries"], "query", "queries"), f"power {found['target']:g}"
+    lines = [
+        f"standard error of ln ExpRatio: {found['error']:.4f} ({queries} with items of both sides, "
+        f"{_orders(planned)}, standard deviation {found['tau']:g} over queries)"
+    ]
+    effect = f"ExpRatio {found['effect']['ratio']:.3f}"
+    needed = found["queries_needed"]
+    enough = f"takes {needed:,} queries" if needed else "is beyond any number of queries"
+    if found["queries"] < FEWEST_TESTED:
+        lines.append(f"{queries}: no test at all, which needs {FEWEST_TESTED}")
+    if found["reason"] == "out_of_reach":
+        windows = f"window {planned['window']}, step {planned['step']}"
+        lines.append(f"no ranker could show {effect} at {windows}: nothing to be found")
+    elif found["power"] is None:
+        lines.append(f"finding {effect} with {target} {enough}")
+    elif found["power"] < found["target"]:
+        lines.append(f"{effect} is not found reliably: power {share(found['power'])}; {target} {enough}")
+    reach = planned["reach"]["ExpRatio"]
+    if found["smallest"] and all(
+        not reach["low"] <= effect["ratio"] <= reach["high"] for effect in found["smallest"]
+    ):
+        lines.append(f"not even a ranker that always puts one side first is found with {target}")
+    return lines
+
+
+def folder_lines(planned: Mapping[str, Any]) -> list[str]:
+    if not planned["answered"]:
+        return []
+    return [f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already"]
+
+
+def _windows(design: Mapping[str, Any]) -> str:
+    passes = count(design["passes"], "pass", "passes")
+    return f"window {design['window']}, step {design['step']}, {passes}"
+
+
+def _effect(effect: Mapping[str, Any]) -> tuple[str, ...]:
+    odds = (effect["odds"], effect["useful_odds"])
+    return f"{effect['ratio']:.3f}", *("out of reach" if one is None else f"{one:.2f}" for one in odds)
+
+
+def _range(reach: Mapping[str, float]) -> str:
+    return f"{reach['low']:.2f} … {reach['high']:.2f}"
+
+
+def _span(ends: list[int]) -> str:
+    low, high = ends
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
+def _simulated(planned: Mapping[str, Any]) -> str:
+    return f"simulated, seed {planned['seed']}"
+
+
+def share(power: float) -> str:
+    """A power to two places, but never 1."""
+    return "> 0.99" if power > 0.99 else f"{power:.2f}"
+
+
+def _about(tokens: int) -> str:
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1e6:.1f} M" if tokens >= 1e6 else f"{tokens / 1e3:.1f} k"
+
+
+def _time(seconds: int) -> str:
+    hours, minutes, rest = seconds // HOUR, seconds % HOUR // MINUTE, seconds % MINUTE
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"

@@ -1,0 +1,169 @@
+"""A planned pairwise audit in words, before anything is asked: what it takes and what it can find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llmfair.report.plan import calls_line, folder_lines, queries_lines, share, time_line
+from llmfair.report.tables import Table, count, few_queries
+from llmfair.stats.power import FEWEST_TESTED
+
+Found = Mapping[str, Any]
+HEADER = (
+    "pairs",
+    "queries",
+    "pairs a query",
+    "smallest odds found",
+    "power for",
+    "pairs needed",
+    "queries needed",
+)
+UNKNOWN = {
+    "sequential": "what it can find is planned without --sequential, which stops when a verdict is settled",
+    "no_pairs": "no pairs: nothing can be found",
+}
+
+
+def plan_pairs_text(planned: Mapping[str, Any]) -> str:
+    """What a dry run says."""
+    return "\n".join([_design(planned), *(f"  {line}" for line in _lines(planned)), "Nothing was asked.", ""])
+
+
+def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
+    """The odds that each kind of pairs can find, with everything else below them."""
+    findable = planned["findable"]
+    ratio = next(iter(findable.values()))["ratio"]
+    header = tuple(f"{name} {ratio:g}" if name == "power for" else name for name in HEADER)
+    rows = tuple(_row(kind, found) for kind, found in findable.items())
+    return Table(_design(planned), header, rows, (*_lines(planned), "Nothing was asked."))
+
+
+def _row(kind: str, found: Found) -> tuple[str, ...]:
+    known = found["power"] is not None
+    no = "" if found["reason"] in UNKNOWN else "no test"
+    needed = "" if found["reason"] in UNKNOWN else _needed(found["queries_needed"])
+    return (
+        kind,
+        f"{found['queries']:,}",
+        f"{found['pairs']:,}",
+        _odds(found["smallest"]) if known else no,
+        share(found["power"]) if known else no,
+        _needed(found["pairs_needed"]) if known else no,
+        needed,
+    )
+
+
+def _design(planned: Mapping[str, Any]) -> str:
+    """Queries × pairs × kinds × orders = calls, where every query has all its pairs."""
+    kinds = len(planned["kinds"])
+    asked = planned["calls"] - planned["noise_calls"]
+    factors = [count(planned["queries"], "query", "queries"), count(planned["pairs"] or 0, "pair")]
+    whole = 2 * planned["queries"] * (planned["pairs"] or 0) * kinds * planned["repeats"] * planned["models"]
+    if planned["sequential"]:
+        factors = [f"up to {count(planned['max_pairs'], 'pair')}"]
+    factors += [count(kinds, "kind"), "2 orders"]
+    if planned["repeats"] > 1 and not planned["sequential"]:
+        factors.append(f"{planned['repeats']} times")
+    if planned["models"] > 1:
+        factors.append(f"{planned['models']} models")
+    product = " × ".join(factors)
+    if planned["sequential"]:
+        return f"{product}: at most {count(asked, 'call')}"
+    told = f"{product} = {count(asked, 'call')}"
+    if asked != whole:
+        told = f"{product}, less what queries lack: {count(asked, 'call')}"
+    twice = f"a share of {planned['noise_share']:g} asked twice"
+    return f"{told} + {planned['noise_calls']:,} ({twice})" if planned["noise_calls"] else told
+
+
+def _lines(planned: Mapping[str, Any]) -> list[str]:
+    return [
+        *queries_lines(planned),
+        calls_line(planned),
+        time_line(planned),
+        *_pairs_lines(planned),
+        *_findable_lines(planned),
+        *folder_lines(planned),
+    ]
+
+
+def _pairs_lines(planned: Mapping[str, Any]) -> list[str]:
+    """Queries without pairs of a kind, or with fewer than asked for."""
+    design, lines = planned["design"], []
+    for kind in planned["kinds"]:
+        if without := len(design["without_pairs"][kind]):
+            lines.append(f"{kind}: {count(without, 'query', 'queries')} without such pairs")
+        if (fewer := design["fewer_pairs"][kind]) and not planned["sequential"]:
+            lines.append(f"{kind}: {count(fewer, 'query', 'queries')} with fewer pairs than asked")
+    return lines
+
+
+def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
+    """What each kind of pairs finds; said once where it is the same for all."""
+    if "findable" not in planned:
+        return ["what it can find, and its cost: llmfair plan pairwise, with the same flags"]
+    told: dict[tuple[str, ...], list[str]] = {}
+    for kind, found in planned["findable"].items():
+        told.setdefault(tuple(_sentences(found)), []).append(kind)
+    lines = [
+        (f"{', '.join(kinds)}: " if len(told) > 1 else "") + sentence
+        for sentences, kinds in told.items()
+        for sentence in sentences
+    ]
+    recurring = [kind for kind, found in planned["findable"].items() if found["items_recur"]]
+    if recurring:
+        lines.append(
+            f"{', '.join(recurring)}: items stand in pairs of several queries, so intervals will be wider than planned"
+        )
+    few = max(found["queries"] for found in planned["findable"].values())
+    return [*lines, *(few_queries(few) if few >= FEWEST_TESTED else [])]
+
+
+def _sentences(found: Found) -> list[str]:
+    if found["reason"] in UNKNOWN:
+        return [UNKNOWN[found["reason"]]]
+    percent = f"{100 * found['target']:g} % power"
+    expected = f"icc {found['icc']:g}, a share of {found['consistent']:g} of the pairs consistent"
+    queries, odds = found["queries_needed"], f"odds of {found['ratio']:g}"
+    needs = "are beyond any number of queries" if queries is None else f"need about {queries:,} queries"
+    needs += f" of {count(found['pairs'], 'pair')}"
+    if found["reason"] == "too_few_queries":
+        few = f"{count(found['queries'], 'query', 'queries')}: no test at all, which needs {FEWEST_TESTED}"
+        return [few, f"with {percent}, position-adjusted {odds} {needs} ({expected})"]
+    return [
+        f"{_smallest(found, percent)} ({expected})",
+        f"{odds}: power {share(found['power'])}; with {percent} they {needs}{_or_pairs(found)}",
+        *_more_pairs(found),
+    ]
+
+
+def _smallest(found: Found, percent: str) -> str:
+    if found["smallest"] is None:
+        return f"no position-adjusted odds are found with {percent}, however extreme"
+    below = found["smallest"]
+    return f"smallest position-adjusted odds found with {percent}: {below:.3f} or {1 / below:.3f}"
+
+
+def _or_pairs(found: Found) -> str:
+    """The other way to find the odds: more pairs (or fewer) of the queries there are."""
+    if found["pairs_needed"] is None:
+        return ""
+    return f", or {count(found['pairs_needed'], 'pair')} of each of these {found['queries']:,}"
+
+
+def _more_pairs(found: Found) -> list[str]:
+    """Plainly, that pairs of the same queries cannot make up for queries."""
+    if found["pairs_needed"] is not None:
+        return []
+    more, smallest = found["more_pairs"], found["smallest_with_more"]
+    detect = "find none" if smallest is None else f"find {smallest:.3f}"
+    return [f"more pairs do not help: {more:,} a query {detect}; more queries do"]
+
+
+def _odds(odds: float | None) -> str:
+    return "none" if odds is None else f"{odds:.3f}"
+
+
+def _needed(number: int | None) -> str:
+    return "never" if number is None else f"{number:,}"

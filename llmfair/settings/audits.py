@@ -1,0 +1,136 @@
+"""The audits: what is asked of a model, and how its answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, cast
+
+from llmfair.errors import UsageError
+from llmfair.records import PairKind
+from llmfair.settings.base import MOST_REPEATS, AuditSettings, at_least, setting
+
+ONE_ORDER = ("given", "bm25", "deltr")
+"""Initial orders of which there is but one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseSettings(AuditSettings):
+    """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
+
+    variants: str | None = setting(
+        None, "Prompt variants, comma-separated; neutral and one for each side.", "Prompt", result=False
+    )
+    prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
+    window: int = setting(20, "Items in one window.", "Prompt")
+    step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
+    passes: int = setting(3, "Passes over the list.", "Prompt")
+    depth: int | None = setting(None, "Rank only the first N positions.", "Prompt")
+    windows: Literal["covering", "rankgpt"] = setting(
+        "covering", "Window plan; rankgpt: the original arithmetic.", "Prompt"
+    )
+    initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = setting(
+        "random", "Order in which a list is first shown.", "Prompt"
+    )
+    orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
+    repeats: int = setting(1, "Times each order is asked.", "Prompt")
+    control: bool = setting(True, "Ask neutral twice: how much the same prompt differs.", "Prompt")
+    control_variate: bool = setting(
+        True, "Take what random initial orders explain out of the exposure ratio.", "Statistics", result=False
+    )
+    read: Literal["strict", "rankgpt"] = setting("strict", "How answers are read.", "Prompt")
+    on_bad_answer: str = setting("repair", "repair, retry[:N] or fail.", "Prompt")
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        # Wang et al. 2024, section 4.1.1
+        return {
+            "paper": {
+                "window": 5,
+                "step": 1,
+                "passes": 1,
+                "orders": 1,
+                "control": False,
+                "control_variate": False,
+            }
+        }
+
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        if given.get("initial") in ONE_ORDER and preset is None:
+            given.setdefault("orders", 1)
+        return super().make(preset, **given)
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
+        if self.repeats > MOST_REPEATS:
+            raise UsageError(
+                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
+                "ask for more --orders instead",
+            )
+        if self.step > self.window:
+            raise UsageError(
+                f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
+                "choose a step of at most the window",
+            )
+        if self.initial in ONE_ORDER and self.orders != 1:
+            raise UsageError(
+                f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
+            )
+        if self.initial == "mirrored" and self.orders % 2:
+            raise UsageError(
+                f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
+                "choose an even number, for example --orders 4",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseSettings(AuditSettings):
+    """The pairwise audit: one protected and one unprotected item of a query, asked in both orders."""
+
+    prompt: str = setting("pairwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
+    form: Literal["order", "letter"] = setting(
+        "order", "What is answered: the two numbers in order, or a letter.", "Prompt"
+    )
+    pairs: int = setting(50, "Pairs per query and kind.", "Data", result=False)
+    kind: str = setting(
+        "relevant,irrelevant", "Kinds of pairs: both relevant, both irrelevant.", "Data", result=False
+    )
+    noise_share: float = setting(
+        0.1, "Share of pairs asked a second time: how much the same question differs.", "Prompt"
+    )
+    repeats: int = setting(1, "Times each pair is asked.", "Prompt")
+    on_bad_answer: str = setting("repair", "repair (leave it unread), retry[:N] or fail.", "Prompt")
+    weights: Literal["macro", "pooled"] = setting(
+        "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False
+    )
+    sequential: bool = setting(
+        False, "Stop each kind as soon as its verdict is settled (anytime-valid).", "Spending"
+    )
+    max_pairs: int = setting(1000, "Most pairs of a kind under --sequential.", "Spending")
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        return {"paper": {"noise_share": 0.0}}  # Wang et al. 2024, section 3.3
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"pairs": 1, "repeats": 1, "max_pairs": 1})
+        if self.repeats > MOST_REPEATS:
+            raise UsageError(
+                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.", "ask for more --pairs instead"
+            )
+        if not 0 <= self.noise_share <= 1:
+            raise UsageError(
+                f"--noise-share is {self.noise_share}, but is a share of 1.",
+                "for example 0.1; 0 asks none twice",
+            )
+        kinds = self.kinds()
+        if not kinds or not set(kinds) <= {"relevant", "irrelevant"}:
+            raise UsageError(f"--kind {self.kind} is no kind of pair.", "relevant, irrelevant, or both")
+
+    def kinds(self) -> tuple[PairKind, ...]:
+        """The kinds of pairs asked about, each once."""
+        named = dict.fromkeys(part.strip() for part in self.kind.split(",") if part.strip())
+        return tuple(cast("PairKind", kind) for kind in named)

@@ -1,0 +1,28 @@
+"""What an interval allows to be said about a band around parity: within, outside, or neither.
+
+The band is laid on pair odds, never on an exposure ratio, which depends on the lengths of lists and windows.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Conclusion(StrEnum):
+    """What is concluded of one headline figure."""
+
+    WITHIN = "within"
+    OUTSIDE = "outside"
+    INCONCLUSIVE = "inconclusive"
+    NOT_ASSESSABLE = "not_assessable"
+
+
+def conclude(low: float | None, high: float | None, band: tuple[float, float]) -> Conclusion:
+    """Where the interval [low, high] lies; without one nothing can be assessed. All on one scale."""
+    if low is None or high is None:
+        return Conclusion.NOT_ASSESSABLE
+    if high < band[0] or low > band[1]:
+        return Conclusion.OUTSIDE
+    if band[0] <= low and high <= band[1]:
+        return Conclusion.WITHIN
+    return Conclusion.INCONCLUSIVE

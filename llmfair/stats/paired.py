@@ -1,0 +1,71 @@
+"""What changed between two runs that asked the same, paired by query: never two intervals laid side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from llmfair.stats.clusters import clustered_variance
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, geometric_mean, mean
+from llmfair.stats.pairs import FEWEST_TESTED, Counted, Figure
+from llmfair.stats.significance import sign_flip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The other run less the base, or over it where both lie on a log scale; `p` is two-sided.
+
+    `p` is None for fewer than six queries, the interval of `estimate` for fewer than five.
+    """
+
+    estimate: Estimate
+    p: float | None
+
+
+def change_by_query(
+    base: ArrayLike, other: ArrayLike, on_log_scale: bool, level: float, rng: np.random.Generator
+) -> Change:
+    """The mean change of the queries' own values, shapes (queries,), with its t interval and sign flip.
+
+    On a log scale the geometric mean of other/base. Raises ValueError for other shapes, for no query, and on a
+    log scale for values that are not positive.
+    """
+    before, after = np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    if before.shape != after.shape:
+        raise ValueError(f"values of shapes {before.shape} and {after.shape} are not paired")
+    if on_log_scale and ((before <= 0).any() or (after <= 0).any()):
+        raise ValueError("quotients need positive values")
+    found = geometric_mean(after / before, level) if on_log_scale else mean(after - before, level)
+    if len(before) < FEWEST_TESTED:
+        return Change(found, None)
+    changes = np.log(after / before) if on_log_scale else after - before
+    return Change(found, sign_flip(changes, rng=rng))
+
+
+def change_of_pairs(
+    figure: Figure, base: Counted, other: Counted, level: float = 0.95, logarithmic: bool = True
+) -> Change:
+    """f(other) − f(base), with a t interval and test on the scores of both runs: d_k(other) − d_k(base).
+
+    Clusters must be coded alike in both. Scores of one cluster are summed over both runs before they are squared,
+    so what a query or an item does to both alike cancels. Where items recur over queries all three ways count;
+    where they do not, the query's does. The quotient if `logarithmic`.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    scores = np.concatenate([other.scores(figure), -base.scores(figure)])
+    variance = clustered_variance(scores, np.concatenate([other.clusters, base.clusters], axis=1))
+    centre = float(figure(other.cells)) - float(figure(base.cells))
+    shown, error, queries = exp if logarithmic else float, sqrt(variance.used), variance.clusters[0]
+    if queries < FEWEST_QUERIES or variance.degrees < 1:
+        return Change(Estimate(shown(centre), None, None, queries, "too_few_queries", error), None)
+    half = float(stdtrit(variance.degrees, (1 + level) / 2)) * error
+    found = Estimate(shown(centre), shown(centre - half), shown(centre + half), queries, None, error)
+    if queries < FEWEST_TESTED:
+        return Change(found, None)
+    if not error:
+        return Change(found, 0.0 if centre else 1.0)
+    return Change(found, float(2 * stdtr(variance.degrees, -abs(centre) / error)))

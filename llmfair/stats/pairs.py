@@ -1,0 +1,178 @@
+"""Estimates from pairs asked in both orders, with intervals that know that queries and items recur.
+
+Every figure is one function f of weighted counts, written with + − * / and log. Its derivatives come from a
+complex step, f(c + ih).imag/h, which loses nothing to rounding; they give every pair's score, what it adds to
+the error. So no measure needs a variance of its own. Arrays of shape (n,) have one entry per pair that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, sqrt
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.stats.clusters import Codes, Floats, Variance, clustered_variance
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
+from llmfair.stats.significance import sign_flip
+
+Figure = Callable[[NDArray[Any]], Any]
+"""Cells of shape (C,), real or complex, to a number; or to the logarithm of one."""
+Weights = Literal["macro", "pooled"]
+
+FEWEST_TESTED = 6
+"""From this many queries on there is a test: of fewer, no signs could give a p below .05."""
+STEP = 1e-30
+X_OF_CELLS = np.array([1, 0, 0.5, 0.5])
+"""What the cells PP, UU, FF, SS say for the protected item."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """What n pairs add to the C things that are counted, shape (n, C), and their clusters, (3, n).
+
+    Most often the things are the cells PP, UU, FF, SS, and a pair adds 1 to one of them; no pair adds nothing.
+    Clusters are codes 0, 1, … of the query, the protected item and the unprotected item; the query alone, shape
+    (1, n), clusters by query. `macro` lets every query weigh the same, `pooled` every pair. With `repeats` R a
+    pair has up to R entries and counts 1/R in each. Raises ValueError for other shapes and for none.
+    """
+
+    counts: Floats
+    clusters: Codes
+    weights: Weights = "macro"
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 2 or self.clusters.ndim != 2 or len(self.counts) != self.clusters.shape[1]:
+            raise ValueError(f"counts of shape {self.counts.shape} in clusters {self.clusters.shape}")
+        if self.repeats < 1 or not len(self.counts) or (self.sizes <= 0).any():
+            raise ValueError("estimates need pairs that count for something")
+
+    @property
+    def sizes(self) -> Floats:
+        """How much each pair counts in all; shape (n,)."""
+        sizes: Floats = self.counts.sum(axis=1)
+        return sizes
+
+    @property
+    def shares(self) -> Floats:
+        """The weighted shares of the C things, sum 1; shape (C,)."""
+        totals = self.each @ self.counts
+        shares: Floats = totals / totals.sum()
+        return shares
+
+    @property
+    def cells(self) -> Floats:
+        """The shares as counts of pairs; shape (C,)."""
+        return self.shares * float(self.counts.sum()) / self.repeats
+
+    @property
+    def each(self) -> Floats:
+        """The weight w_k of each pair; shape (n,)."""
+        if self.weights == "pooled":
+            return np.ones(len(self.counts))
+        each: Floats = 1 / np.bincount(self.clusters[0], self.sizes)[self.clusters[0]]
+        return each
+
+    def scores(self, figure: Figure) -> Floats:
+        """d_k = w_k Σ_c ∂f/∂s_c (x_kc − s_c x_k)/W: what each pair adds to the error of f; shape (n,), sum 0."""
+        each, shares, sizes = self.each, self.shares, self.sizes
+        slopes = gradient(figure, self.cells) * float(sizes.sum()) / self.repeats
+        scores: Floats = each * (self.counts @ slopes - sizes * (shares @ slopes)) / (each @ sizes)
+        return scores
+
+    def variance(self, figure: Figure) -> Variance:
+        """The clustered variance of f."""
+        return clustered_variance(self.scores(figure), self.clusters)
+
+    @property
+    def items_recur(self) -> bool:
+        """Whether an item stands in pairs of several queries."""
+        query = self.clusters[0]
+        return any(
+            len(np.unique(items)) < len(np.unique(np.stack([query, items]), axis=1)[0])
+            for items in self.clusters[1:]
+        )
+
+
+def gradient(figure: Figure, cells: Floats) -> Floats:
+    """∂f/∂c at the cells, shape (C,), by complex steps [Squire and Trapp 1998]."""
+    return np.array([figure(cells + 1j * STEP * unit).imag / STEP for unit in np.eye(len(cells))])
+
+
+def estimate(figure: Figure, counted: Counted, level: float = 0.95, logarithmic: bool = True) -> Estimate:
+    """f with the interval f ± t √V, t on the fewest clusters of any way less 1; of a logarithm, on its own scale.
+
+    Fewer than five queries, or a single item on a side, leave the value without interval (`too_few_queries`).
+    """
+    from scipy.special import stdtrit
+
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level of {level}")
+    shown = exp if logarithmic else float
+    variance, centre = counted.variance(figure), float(figure(counted.cells))
+    queries, error = variance.clusters[0], sqrt(variance.used)
+    if queries < FEWEST_QUERIES or variance.degrees < 1:
+        return Estimate(shown(centre), None, None, queries, "too_few_queries", error)
+    half = float(stdtrit(variance.degrees, (1 + level) / 2)) * error
+    return Estimate(shown(centre), shown(centre - half), shown(centre + half), queries, None, error)
+
+
+def t_test(figure: Figure, counted: Counted) -> float | None:
+    """The two-sided p of f = 0 that goes with the interval; None for fewer than six queries."""
+    from scipy.special import stdtr
+
+    variance, centre = counted.variance(figure), float(figure(counted.cells))
+    if variance.clusters[0] < FEWEST_TESTED or variance.degrees < 1:
+        return None
+    if not variance.used:
+        return 0.0 if centre else 1.0
+    return float(2 * stdtr(variance.degrees, -abs(centre) / sqrt(variance.used)))
+
+
+def pair_p(figure: Figure, counted: Counted, rng: np.random.Generator, draws: int = 9999) -> float | None:
+    """The two-sided p of no mean effect, from the cells PP, UU, FF, SS; None for fewer than six queries.
+
+    Signs are flipped by query, x_q = Σ w_k (PP_k − UU_k); where items recur over queries, whose values then move
+    together, it is the t test of f = 0 instead.
+    """
+    if counted.items_recur:
+        return t_test(figure, counted)
+    each, queries = counted.each, counted.clusters[0]
+    present = np.unique(queries)
+    if len(present) < FEWEST_TESTED:
+        return None
+    effects = np.bincount(queries, each * (counted.counts[:, 0] - counted.counts[:, 1]))[present]
+    return sign_flip(effects, rng=rng, draws=draws)
+
+
+@dataclass(frozen=True, slots=True)
+class Intraclass:
+    """How alike the pairs of a query are: the correlation ρ, m pairs per query on average, 1 + (m − 1)ρ."""
+
+    correlation: float
+    pairs: float
+
+    @property
+    def design_effect(self) -> float:
+        return 1 + (self.pairs - 1) * self.correlation
+
+
+def intraclass(counted: Counted) -> Intraclass | None:
+    """ρ = (MSB − MSW)/(MSB + (m − 1) MSW) of X = 1 for PP, 0 for UU, ½ for FF and SS.
+
+    None where it has no value: one query, one pair in every query, or no two pairs that differ.
+    """
+    x, (_, queries) = counted.counts @ X_OF_CELLS, np.unique(counted.clusters[0], return_inverse=True)
+    sizes = np.bincount(queries)
+    means = np.bincount(queries, x) / sizes
+    if len(sizes) < 2 or len(sizes) == len(x):
+        return None
+    between = float(sizes @ (means - x.mean()) ** 2) / (len(sizes) - 1)
+    within = float(np.sum((x - means[queries]) ** 2)) / (len(x) - len(sizes))
+    pairs = len(x) / len(sizes)
+    spread = between + (pairs - 1) * within
+    return Intraclass((between - within) / spread, pairs) if spread else None

@@ -1,0 +1,252 @@
+"""What a design can find: the power of its t test, the smallest effect within reach, the queries and orders it needs.
+
+Everything is planned on the scale of ln R, whose standard error is s/√Q for Q queries of standard deviation s.
+Listwise, s is known before a single answer: the initial order alone moves the exposures of a ranker without any
+preference, by a variance that the list's length and the sides' sizes determine. Exposure at rank a of n is
+v_a = 1/ln(1+a), v̄ its mean over the list. Pairwise, s depends on the ratio itself, on how alike the pairs of a
+query are, and on how many pairs get the same answer in both orders.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, exp, inf, log, sqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Shape = tuple[int, int, int]
+"""A list as (n, protected, unprotected); n counts documents without side too."""
+
+FEWEST_TESTED = 6
+"""Below this many queries no test is made: with 5 the smallest exact p of a sign flip is .0625."""
+MOST_QUERIES = 1_000_000
+"""More queries than this are as good as never."""
+MOST_PAIRS = 1_000_000
+"""So are more pairs per query than this."""
+MOST_LOG = 2.3994
+"""Where |ln R| √(p(1−p)) is greatest, p = R/(1+R), at ratios of 11 and 1/11: more extreme ones are no easier found."""
+
+
+def power(effect: float, error: float, queries: float, level: float = 0.95) -> float:
+    """Power of the two-sided t test of `effect`, whose estimate has the standard error `error`.
+
+    1 − F(t) + F(−t), F the noncentral t with queries − 1 degrees of freedom and δ = |effect|/error. `queries` need
+    not be whole. Raises ValueError for an error that is not positive, 1 query, or a level outside (0, 1).
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    if not (error > 0 and queries > 1 and 0 < level < 1):
+        raise ValueError(f"no power at level {level} of {queries} queries with standard error {error}")
+    delta, freedom = abs(effect) / error, queries - 1
+    critical = float(stdtrit(freedom, (1 + level) / 2))
+    if delta > critical + 8:
+        return 1.0
+    # The wrong tail is NaN to scipy where it is below 1e-14.
+    wrong_side = np.nan_to_num(nctdtr(freedom, delta, -critical))
+    return float(1 - nctdtr(freedom, delta, critical) + wrong_side)
+
+
+def queries_needed(ratio: float, sd: float, target: float = 0.8) -> int | None:
+    """The fewest queries with which a ratio is told from 1 with power `target`; None beyond `MOST_QUERIES`.
+
+    `sd`: standard deviation of what one query adds to ln R.
+    """
+    effect = _log(ratio)
+    _check_target(target)
+    counts = range(FEWEST_TESTED, MOST_QUERIES + 1)
+    found = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries))
+    return counts[found] if found < len(counts) else None
+
+
+def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
+    """The ratio below 1 that this many queries tell from 1 with power `target`; its inverse is the one above 1.
+
+    Raises ValueError where no test is made: for fewer than `FEWEST_TESTED` queries.
+    """
+    return exp(-_delta_needed(queries, target) * sd / sqrt(queries))
+
+
+def power_of(ratio: float, shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> float:
+    """Power with which a listwise audit of these lists tells the exposure ratio from 1; arguments as `query_sd`."""
+    queries = sum(_two_sided(shape) for shape in shapes)
+    return power(_log(ratio), query_sd(shapes, orders, spread) / sqrt(queries), queries)
+
+
+def query_sd(shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> float:
+    """s: the standard deviation of what one query adds to ln R, the ratio of the mean exposures of the sides.
+
+    s² of a list is CV² n/(n−1) (1/n1 + 1/n0)/K + τ², for K random initial `orders` and `spread` τ, the standard
+    deviation over queries of the true ln R. In a ratio of means a list weighs as its v̄, so over lists of unequal
+    length s² is the mean of (v̄_q / mean v̄)² s²_q. Lists that lack a side count for nothing; ValueError when all do.
+    """
+    if orders < 1 or spread < 0:
+        raise ValueError(f"{orders} orders with a spread of {spread}")
+    lists = [shape for shape in shapes if _two_sided(shape)]
+    if not lists:
+        raise ValueError("no list has documents of both sides")
+    variances = np.array([_order_variance(*shape) / orders + spread**2 for shape in lists])
+    weights = np.array([_exposures(n).mean() for n, _, _ in lists])
+    return float(np.sqrt(np.mean((weights / weights.mean()) ** 2 * variances)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What is expected of the pairs of an audit, and which ratio is planned.
+
+    `icc`: ρ, the intraclass correlation of a query's pairs. `consistent`: c, the share of pairs whose answers do
+    not flip. The balanced ratio counts all pairs and also plans the position-adjusted odds (no position bias);
+    `WinRatio` is the paper's, of consistent pairs alone. Raises ValueError unless 0 ≤ ρ ≤ 1 and 0 < c ≤ 1.
+    """
+
+    icc: float = 0.05
+    consistent: float = 0.5
+    measure: Literal["BalancedRatio", "WinRatio"] = "BalancedRatio"
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.icc <= 1 and 0 < self.consistent <= 1):
+            raise ValueError(f"pairs with icc {self.icc} and consistent share {self.consistent}")
+
+    @property
+    def largest_log(self) -> float:
+        """The greatest |ln R| there is: a balanced ratio of (1+c)/(1−c), when all consistent pairs agree."""
+        if self.measure == "WinRatio" or self.consistent == 1:
+            return inf
+        return log((1 + self.consistent) / (1 - self.consistent))
+
+    def query_sd(self, ratio: float, pairs: int) -> float:
+        """s: the standard deviation of what one query of m `pairs` adds to ln R, so that its error is s/√Q.
+
+        With p = R/(1+R), s² is (1 + (m−1)ρ)/m times (c/4 − (p−½)²)/(p(1−p))² for the balanced ratio, and times
+        1/(c p(1−p)) for the paper's. Raises ValueError for no pairs and a ratio that c does not allow.
+        """
+        if pairs < 1 or abs(_log(ratio)) > self.largest_log:
+            raise ValueError(f"{pairs} pairs with a ratio of {ratio}, {self.consistent} of them consistent")
+        p = ratio / (1 + ratio)
+        variance = 1 / (self.consistent * p * (1 - p))
+        if self.measure == "BalancedRatio":
+            variance = (self.consistent / 4 - (p - 0.5) ** 2) / (p * (1 - p)) ** 2
+        return sqrt(variance * (1 + (pairs - 1) * self.icc) / pairs)
+
+
+def pairs_needed(ratio: float, queries: int, pairing: Pairing, target: float = 0.8) -> int | None:
+    """The fewest pairs per query with which the ratio is told from 1 with power `target`; None: never.
+
+    Pairs of one query are alike, so more of them cannot make up for queries. Raises ValueError below
+    `FEWEST_TESTED` queries.
+    """
+    effect, least = abs(_log(ratio)), _delta_needed(queries, target)
+    counts = range(1, MOST_PAIRS + 1)
+    found = bisect_left(
+        counts, least, key=lambda pairs: effect * sqrt(queries) / pairing.query_sd(ratio, pairs)
+    )
+    return counts[found] if found < len(counts) else None
+
+
+def smallest_pair_ratio(pairs: int, queries: int, pairing: Pairing, target: float = 0.8) -> float | None:
+    """The ratio below 1 that `pairs` per query tell from 1 with power `target`; its inverse is the one above 1.
+
+    None when not even the most extreme ratio is. Raises ValueError below `FEWEST_TESTED` queries.
+    """
+    from scipy.optimize import brentq
+
+    least = _delta_needed(queries, target)
+
+    def excess(effect: float) -> float:
+        return effect * sqrt(queries) / pairing.query_sd(exp(-effect), pairs) - least
+
+    most = min(MOST_LOG, pairing.largest_log * (1 - 1e-12))  # rounding must not leave the range
+    return exp(-brentq(excess, 0, most)) if excess(most) > 0 else None
+
+
+def sign_power(share: float, pairs: ArrayLike, level: float = 0.95) -> NDArray[np.float64]:
+    """Power of the exact two-sided binomial test that half of n consistent pairs are won, when `share` are.
+
+    For pairs that are independent, as in one query; shape of `pairs`. It is saw-toothed in n, since the test never
+    uses up its level. Raises ValueError for a share or level outside (0, 1) and for no pairs.
+    """
+    from scipy.special import bdtr, bdtrik
+
+    counts = np.asarray(pairs, dtype=np.int64)
+    if not (0 < share < 1 and 0 < level < 1 and (counts >= 1).all()):
+        raise ValueError(f"no power at level {level} for a share of {share}")
+    tail = (1 - level) / 2
+    most = np.floor(bdtrik(tail, counts, 0.5))  # k wins or fewer reject: P(X ≤ k) ≤ α/2 at ½
+    rejected = bdtr(most, counts, share) + bdtr(most, counts, 1 - share)
+    # Of too few pairs not even 0 wins reject, which the inverse does not know.
+    return np.where(0.5**counts <= tail, rejected, 0.0)
+
+
+def orders_needed(sd: float, tolerance: float) -> int:
+    """Initial orders that hold the noise of ln R within ± `tolerance`: ⌈(1.96 sd/tolerance)²⌉.
+
+    `sd`: standard deviation of ln R of the whole run with one order. Raises ValueError for a tolerance of 0.
+    """
+    if sd < 0 or tolerance <= 0:
+        raise ValueError(f"orders for a tolerance of {tolerance} with a standard deviation of {sd}")
+    return max(1, ceil((1.96 * sd / tolerance) ** 2))
+
+
+def position_cv2(n: int) -> float:
+    """CV² = var(v)/mean(v)² of the exposures of a list of n (population variance): how unequal its positions are."""
+    weights = _exposures(n)
+    return float(weights.var() / weights.mean() ** 2)
+
+
+def compression(n: int) -> float:
+    """κ = d ln R/dβ at β = 0 of a ranker that orders all n ≥ 2 documents at once with log pair odds β.
+
+    κ = n/(n−1) Σ_a v_a (1 − (H_n − H_{n−a})) / Σ v, whatever the sides' sizes. A Plackett–Luce ranking is a race of
+    exponential times; H_n − H_{n−a} = 1/n + … + 1/(n−a+1) is the expected time of the a-th to arrive.
+    """
+    if n < 2:
+        raise ValueError(f"no order among {n} documents")
+    weights = _exposures(n)
+    arrival = np.cumsum(1 / np.arange(n, 0, -1))
+    return float(n / (n - 1) * (weights @ (1 - arrival)) / weights.sum())
+
+
+def _order_variance(n: int, protected: int, unprotected: int) -> float:
+    """Variance of ln(E1/E0) under one random order: two samples drawn without replacement from the positions."""
+    return position_cv2(n) * n / (n - 1) * (1 / protected + 1 / unprotected)
+
+
+def _two_sided(shape: Shape) -> bool:
+    """Whether the list has documents of both sides. Raises ValueError for a shape that no list has."""
+    n, protected, unprotected = shape
+    if min(protected, unprotected) < 0 or protected + unprotected > n:
+        raise ValueError(f"no list of {n} has {protected} protected and {unprotected} unprotected documents")
+    return protected > 0 and unprotected > 0
+
+
+def _exposures(n: int) -> NDArray[np.float64]:
+    """v_a for a = 1..n; shape (n,)."""
+    if n < 1:
+        raise ValueError(f"a list of {n} documents")
+    weights: NDArray[np.float64] = 1 / np.log1p(np.arange(1, n + 1))
+    return weights
+
+
+def _delta_needed(queries: int, target: float) -> float:
+    """δ at which the t test of this many queries has the power `target`."""
+    from scipy.optimize import brentq
+
+    if queries < FEWEST_TESTED:
+        raise ValueError(f"no test is made of {queries} queries")
+    _check_target(target)
+    # The power passes every target before δ = 20, since t < 3 from 6 queries on.
+    return float(brentq(lambda delta: power(delta, 1, queries) - target, 0, 20))
+
+
+def _log(ratio: float) -> float:
+    if not 0 < ratio < float("inf"):
+        raise ValueError(f"a ratio of {ratio}")
+    return log(ratio)
+
+
+def _check_target(target: float) -> None:
+    if not 0.05 < target < 1:
+        raise ValueError(f"a power of {target}: at parity it is .05 already")

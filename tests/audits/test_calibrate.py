@@ -1,0 +1,180 @@
+"""Simulated audits measure what real ones measure, and recover what was planted; the benchmark's bands hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
+from llmfair.audits.calibrate import audits, calibrate, share
+from llmfair.audits.making import make_design
+from llmfair.audits.simulate import Kinds, kinds_of, simulate
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Judged
+from llmfair.metrics.exposure import excess_ratio
+from llmfair.metrics.values import Quotient
+from llmfair.records import Candidates, Document, Query, Ranking, Side
+from llmfair.settings import CalibrateSettings
+from llmfair.settings.designs import MOST_PLANTED
+from llmfair.stats.implied import BETAS
+from llmfair.stats.planted import random_lists
+
+P, U = Side.PROTECTED, Side.UNPROTECTED
+LISTED = Kinds("q", (2, 3, 1, 4, 2), (U, None, P, U, P), (0, 0, 0, 1, 2))
+
+
+def quotient(found: Any) -> list[float]:
+    return [
+        side
+        for ratio in (found.ratio, found.by, found.useful)
+        for side in (ratio.numerator, ratio.denominator)
+    ]
+
+
+@pytest.mark.parametrize("control", ["order", "none"])
+def test_a_simulated_audit_has_the_values_of_a_real_one(control: str) -> None:
+    """Without windows the final lists are the initial ones, which the generator gives again."""
+    orders, n = 3, LISTED.n
+    kinds = np.repeat(np.arange(5), LISTED.counts)
+    ids = [f"d{place:02d}" for place in range(n)]
+    rankings = []
+    for order in random_lists(LISTED.counts, orders, rng=np.random.default_rng(5)).tolist():
+        left = {kind: [d for d, k in zip(ids, kinds, strict=True) if k == kind] for kind in range(5)}
+        rankings.append(Ranking("q", tuple(left[kind].pop() for kind in order)))
+    documents = tuple(Document(doc_id, "", "", {}) for doc_id in ids)
+    relevance = {d: LISTED.grades[k] for d, k in zip(ids, kinds, strict=True) if LISTED.grades[k]}
+    sides = {d: LISTED.sides[k] for d, k in zip(ids, kinds, strict=True)}
+    candidates = Candidates(Query("q", ""), documents, relevance)
+    judged = Judged(candidates, tuple(rankings), sides, beside=tuple(rankings))
+    (real,) = excess_ratio.values(judged, None, control=control).values()
+
+    weights = LISTED.log_weights([0.0], 2.0)
+    simulated = simulate(LISTED, weights, [], 1, 1, orders, rng=np.random.default_rng(5))
+    found = simulated.value(0, 0, control_variate=control == "order")
+    assert isinstance(real, Quotient)
+    assert quotient(found) == pytest.approx(quotient(real), rel=1e-12)
+    assert len(found.ratio.controlled) == len(real.ratio.controlled) == (orders if control == "order" else 0)
+    for one, other in zip(found.ratio.controlled, real.ratio.controlled, strict=True):
+        assert (*one.final, *one.initial, one.mean) == pytest.approx(
+            (*other.final, *other.initial, other.mean)
+        )
+    counted = kinds_of(candidates, sides)
+    assert sorted(zip(counted.counts, map(str, counted.sides), counted.grades, strict=True)) == sorted(
+        zip(LISTED.counts, map(str, LISTED.sides), LISTED.grades, strict=True)
+    )
+
+
+def test_log_weights_and_repeats() -> None:
+    weights = LISTED.log_weights([0.0, -0.5], 2.0)
+    assert weights.tolist() == [[[0, 0, 0, 2, 4]], [[0, 0, -0.5, 2, 3.5]]]
+    assert LISTED.log_weights([0.0], 1e9).max() == 50
+    once, twice = (
+        simulate(LISTED, weights, [(0, 12)], 1, 400, 1, repeats, rng=np.random.default_rng(1))
+        for repeats in (1, 2)
+    )
+    assert once.final.shape == twice.final.shape == (2, 400, 1, 2)
+    assert (twice.final.var(axis=1) < 0.7 * once.final.var(axis=1)).all()
+
+
+def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -> None:
+    def found(betas: tuple[float, ...], limit: int, runs: int) -> list[Any]:
+        settings = CalibrateSettings.make(runs=runs, limit=limit)
+        design = make_design(settings)
+        lists = [kinds_of(design.dataset.candidates(query), design.sides) for query in design.queries]
+        first = lists[0].query_id
+        return [
+            quotient(audit[first])
+            for place, audit in audits(design, settings, lists, betas)
+            if betas[place] == 0.0
+        ]
+
+    few = found((0.0,), 1, 60)
+    assert len(few) == 60
+    assert found((-0.5, 0.0), 2, 110)[:60] == few
+
+
+def test_the_sample_recovers_what_is_planted() -> None:
+    ticks: list[None] = []
+    results = calibrate(CalibrateSettings.make(runs=100, planted="-0.5,0.5"), lambda: ticks.append(None))
+    rows = {row["planted"]: row for row in results["planted"]}
+    assert list(rows) == [-0.5, 0.0, 0.5] and len(ticks) == 300
+    for row in rows.values():
+        assert row["odds"] == pytest.approx(row["planted_odds"], rel=0.05)
+        assert 0.88 <= row["covered"] <= 1 and row["covered_n"] == 100
+        assert 0.88 <= row["excess_covered"] <= 1
+        assert row["within"] + row["outside"] + row["inconclusive"] == pytest.approx(1)
+    assert rows[0.0]["rejected"] <= 0.12 and rows[-0.5]["rejected"] > 0.8
+    assert (
+        rows[-0.5]["exposure_ratio"] < 0.9 < rows[0.0]["exposure_ratio"] < 1.1 < rows[0.5]["exposure_ratio"]
+    )
+    assert results["slope"] == pytest.approx(1, abs=0.06)
+    smallest = results["smallest"]
+    assert smallest["odds"][0] < smallest["ratios"][0] < 1 < smallest["ratios"][1] < smallest["odds"][1]
+
+
+@pytest.mark.parametrize("relevance", [0.0, 4.0])
+def test_so_it_does_whatever_relevance_weighs(relevance: float) -> None:
+    biased, none = calibrate(CalibrateSettings.make(runs=50, planted="-0.5", relevance=relevance))["planted"]
+    assert biased["log_odds"] == pytest.approx(-0.5, abs=0.08)
+    assert none["log_odds"] == pytest.approx(0, abs=0.05)
+
+
+def test_few_queries_have_neither_test_nor_interval() -> None:
+    results = calibrate(CalibrateSettings.make(runs=3, planted="0", limit=4))
+    (row,) = results["planted"]
+    assert row["covered"] is row["rejected"] is None
+    assert (row["covered_n"], row["rejected_n"], row["not_assessable"]) == (0, 0, 1)
+    assert row["undefined"] == {"too_few_queries": 3}
+    assert results["smallest"]["ratios"] == [None, None] and results["slope"] is None
+
+
+def test_a_share_and_its_error() -> None:
+    assert share([]) == (None, None)
+    value, error = share([True] * 96)
+    assert value == 1 and error == pytest.approx((0.98 * 0.02 / 100) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"planted": "a,b"}, "--planted 'a,b' is no list of log odds from -6 to 6."),
+        ({"planted": ""}, "--planted '' is no list"),
+        ({"planted": "7"}, "--planted '7' is no list"),
+        ({"planted": "nan"}, "--planted 'nan' is no list"),
+        ({"runs": 1}, "--runs is 1"),
+        ({"power": 1.0}, "--power is 1.0"),
+        ({"relevance": float("inf")}, "--relevance is inf"),
+        ({"initial": "given", "orders": 1}, "--initial is given"),
+    ],
+)
+def test_bad_settings(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        CalibrateSettings.make(**change)
+    assert message in error.value.message
+
+
+def test_odds_can_be_planted_as_far_as_the_curve_goes() -> None:
+    assert BETAS[-1] == MOST_PLANTED == -BETAS[0]
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda ranker: ranker.name)
+def test_a_miniature_of_the_benchmark(ranker: Ranker) -> None:
+    assert 0.85 <= coverage(ranker, queries=24, runs=80).value <= 1
+
+
+def test_a_miniature_of_the_benchmark_s_tests() -> None:
+    found = rejections(queries=24, runs=40)
+    assert found["naive"].value > 0.5
+    assert all(found[test].value <= 0.15 for test in ("t", "sign_flip", "permutation"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_coverage_and_size_at_full_length() -> None:
+    for ranker in RANKERS:
+        assert 0.93 <= coverage(ranker).value <= 0.97, ranker
+    found = rejections()
+    assert found["naive"].value > 0.5
+    assert all(found[test].value <= 0.07 for test in ("t", "sign_flip", "permutation")), found

@@ -1,0 +1,180 @@
+"""Simulated pairwise audits measure what real ones measure, and recover what was planted."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from math import exp, log
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.audits.calibrate_pairs import calibrate_pairwise, found_in_pairs
+from llmfair.audits.pairs import make_pair_design
+from llmfair.audits.simulate_pairs import marginal_odds, pair_audits, pairs_of, simulate_answers
+from llmfair.audits.stopping import judged_of
+from llmfair.audits.summary import Inference
+from llmfair.errors import UsageError
+from llmfair.metrics.base import measure_all
+from llmfair.metrics.names import parse_measure
+from llmfair.records import PairAnswer, Side
+from llmfair.settings import CalibratePairwiseSettings
+from tests.folders import balanced, write_folder
+from tests.shared import vectors
+
+MAKE = CalibratePairwiseSettings.make
+ANSWERS = (
+    PairAnswer(Side.PROTECTED),
+    PairAnswer(Side.UNPROTECTED),
+    PairAnswer(None, "tie"),
+    PairAnswer(None, "empty"),
+)
+MEASURE = parse_measure("AdjustedOdds")
+
+
+def test_the_truth_over_queries() -> None:
+    for row in vectors("planted_bias.json")["pairwise_expected"]:
+        if row["lapse"]:
+            continue
+        first, second = (row["cond_PP"] + row[f"cond_{flip}"] for flip in ("FF", "SS"))
+        truth = (log(first / (1 - first)) + log(second / (1 - second))) / 2
+        found = marginal_odds(row["beta"], row["gamma"], row["sigma_query"])
+        assert log(found) == pytest.approx(truth, abs=1e-6), row
+
+
+def test_the_truth_is_nearer_to_parity_than_the_typical_query() -> None:
+    assert marginal_odds(0.3, 2.0, 0.0) == pytest.approx(exp(0.3))
+    assert log(marginal_odds(-0.5, 0.5, 0.5)) == pytest.approx(-0.4737, abs=5e-5)
+    assert marginal_odds(0, 6, 3) == pytest.approx(1)
+    assert 1 < marginal_odds(0.3, 0.5, 1.0) < exp(0.3) < marginal_odds(0.3, 0.5, 0.0) + 1e-9
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
+    settings = MAKE(runs=2, pairs=20, repeats=repeats, malformed=0.1, kind="irrelevant")
+    design = make_pair_design(settings)
+    pairs = pairs_of(design, "irrelevant")
+    assert [len(of_it) for of_it in pairs.values()] == [20 * repeats] * 8
+    _, audit = next(pair_audits(pairs, "irrelevant", settings, (-0.3, 0.0)))
+    verdicts = []
+    for query_id, of_it in pairs.items():
+        answers = simulate_answers((-0.3, 0.0), len(of_it), settings, rng=rng_of(query_id, 0))[0, 0]
+        verdicts += [
+            replace(one, first=ANSWERS[first], second=ANSWERS[second])
+            for one, (first, second) in zip(of_it, answers.tolist(), strict=True)
+        ]
+    (real,) = measure_all((MEASURE,), {"irrelevant": list(judged_of(verdicts, repeats))})
+    inference, band = Inference(), (0.8, 1.25)
+    ours = found_in_pairs(audit, "irrelevant", MEASURE, inference, band)
+    theirs = found_in_pairs(dict(sorted(real.values.items())), "irrelevant", MEASURE, inference, band)  # type: ignore[arg-type]
+    assert (ours.odds.value, ours.odds.low) == pytest.approx((theirs.odds.value, theirs.odds.low))
+    assert ours.finding["p"] == pytest.approx(theirs.finding["p"])
+    assert ours.finding["consistent_share"] == pytest.approx(theirs.finding["consistent_share"])
+    for query_id, tally in audit.items():
+        other: Any = real.values[query_id]
+        assert (tally.readable, tally.consistent) == (other.readable, other.consistent)
+
+
+def rng_of(query_id: str, block: int) -> np.random.Generator:
+    return np.random.default_rng([0, zlib.crc32(query_id.encode()), 3000 + block, 1])
+
+
+def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -> None:
+    def found(betas: tuple[float, ...], limit: int, runs: int, kind: str) -> list[Any]:
+        settings = MAKE(runs=runs, limit=limit, pairs=5, kind=kind)
+        pairs = pairs_of(make_pair_design(settings), "relevant")
+        first = next(iter(pairs))
+        return [
+            audit[first].counts.tolist()
+            for place, audit in pair_audits(pairs, "relevant", settings, betas)
+            if betas[place] == 0.0
+        ]
+
+    few = found((0.0,), 1, 60, "relevant")
+    assert len(few) == 60
+    assert found((-0.5, 0.0), 2, 110, "irrelevant,relevant")[:60] == few
+
+
+def test_answers_have_the_planted_shares() -> None:
+    settings = MAKE(query_sd=0.0, malformed=0.2, position=0.5)
+    answers = simulate_answers((0.0, 1.0), 4000, settings, rng=np.random.default_rng(1))
+    assert answers.shape == (2, 50, 4000, 2)
+    assert (answers == 3).mean() == pytest.approx(0.2, abs=0.003)
+    for beta, of_it in zip((0.0, 1.0), answers, strict=True):
+        for order, place in ((0.5, 0), (-0.5, 1)):
+            readable = of_it[..., place][of_it[..., place] != 3]
+            assert (readable == 0).mean() == pytest.approx(1 / (1 + exp(-beta - order)), abs=0.005)
+
+
+def test_the_sample_recovers_what_is_planted() -> None:
+    ticks: list[None] = []
+    settings = MAKE(runs=100, planted="-0.5,0.5", kind="relevant", query_sd=0.5)
+    results = calibrate_pairwise(settings, lambda: ticks.append(None))
+    rows = {row["planted"]: row for row in results["planted"]}
+    assert list(rows) == [-0.5, 0.0, 0.5] and len(ticks) == 300
+    for row in rows.values():
+        assert row["log_odds"] == pytest.approx(log(row["marginal_odds"]), abs=4 * row["log_odds_error"])
+        assert 0.88 <= row["covered"] <= 1 and row["covered_n"] == 100
+        assert row["within"] + row["outside"] + row["inconclusive"] == pytest.approx(1)
+    assert rows[0.0]["rejected"] <= 0.12 and rows[-0.5]["rejected"] > 0.5
+    assert rows[-0.5]["planted_odds"] < rows[-0.5]["marginal_odds"] < 1
+    below, above = results["smallest"]["relevant"]["odds"]
+    assert 0.4 < below < 1 < above and below * above == pytest.approx(1)
+
+
+def test_answers_that_follow_the_position_are_not_assessed() -> None:
+    results = calibrate_pairwise(MAKE(runs=10, planted="0", position=6.0, kind="relevant"))
+    (row,) = results["planted"]
+    assert row["not_assessable"] == 1 and row["undefined"] == {"position_driven": 10}
+
+
+def test_few_queries_have_neither_test_nor_interval() -> None:
+    results = calibrate_pairwise(MAKE(runs=3, planted="0", limit=4, kind="irrelevant"))
+    (row,) = results["planted"]
+    assert row["covered"] is row["rejected"] is None
+    assert (row["covered_n"], row["rejected_n"], row["not_assessable"]) == (0, 0, 1)
+    assert row["undefined"] == {"too_few_queries": 3}
+    assert results["smallest"]["irrelevant"]["odds"] == [None, None]
+
+
+def test_nothing_readable_is_counted() -> None:
+    (row,) = calibrate_pairwise(MAKE(runs=4, planted="0", malformed=0.9999, pairs=2, kind="relevant"))[
+        "planted"
+    ]
+    assert row["odds"] is row["log_odds"] is row["consistent_share"] is None
+    assert row["undefined"] == {"no_valid_answer": 4} and row["not_assessable"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"planted": "7"}, "--planted '7' is no list of log odds from -6 to 6."),
+        ({"runs": 1}, "--runs is 1"),
+        ({"power": 0.01}, "--power is 0.01"),
+        ({"position": float("nan")}, "--position is nan"),
+        ({"position": 7.0}, "--position is 7.0"),
+        ({"query_sd": -1.0}, "--query-sd is -1.0"),
+        ({"malformed": 1.0}, "--malformed is 1.0"),
+        ({"sequential": True}, "calibrate simulates audits that ask all their pairs"),
+    ],
+)
+def test_bad_settings(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        MAKE(**change)
+    assert error.value.message.startswith(message) and error.value.hint
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("shared", [False, True])
+def test_coverage_and_size_at_full_length(shared: bool, tmp_path: Any) -> None:
+    """30 queries with items of their own, and with the same items in all."""
+    lists = balanced(30, 40, 40)
+    if shared:
+        lists = dict.fromkeys(lists, lists["q0"])
+    folder = write_folder(tmp_path / "lists", lists)
+    settings = MAKE(dataset=str(folder), runs=600, planted="0,0.3", kind="relevant", query_sd=0.5)
+    for row in calibrate_pairwise(settings)["planted"]:
+        assert 0.92 <= row["covered"] <= 0.985, row
+        assert row["planted"] or 0.015 <= row["rejected"] <= 0.08, row

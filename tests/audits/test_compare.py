@@ -1,0 +1,242 @@
+"""Two runs paired by query: hand-worked changes, planted differences found, and nothing found where none is."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmfair.audits.compare import compare
+from llmfair.audits.verdict_files import read_verdicts
+from llmfair.audits.verdicts import VERDICT_COLUMNS, verdict_rows
+from llmfair.errors import UsageError
+from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
+from llmfair.records import PairAnswer, Side, Verdict
+from llmfair.rundir import RunDir, csv_text
+from llmfair.stats.paired import change_by_query, change_of_pairs
+from llmfair.stats.pairs import Counted, estimate, t_test
+from tests.cli.command import llmfair
+from tests.folders import balanced, write_folder
+
+QUERIES = 24
+LISTWISE = ("listwise", "--variants", "neutral", "--no-control")
+PAIRWISE = ("pairwise", "--pairs", "12", "--noise-share", "0")
+BIASED = "fake:biased,malformed=0"
+
+
+def counted(*cells: tuple[int, ...]) -> Counted:
+    """Queries with so many pairs in PP, UU, FF, SS each; items of their own."""
+    counts = np.concatenate([np.repeat(np.eye(4), numbers, axis=0) for numbers in cells])
+    queries = np.repeat(np.arange(len(cells)), [sum(numbers) for numbers in cells])
+    return Counted(counts, queries[None])
+
+
+def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
+    if not Path("mine").is_dir():
+        write_folder(Path("mine"), balanced(QUERIES, 10, 10))
+    found = llmfair(*command, "-d", "mine", "-m", model, "-o", output, "-q")
+    assert found.code == 0, found.err
+    return RunDir(Path(output))
+
+
+def rows(compared: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["measure"], row["variant"]): row for row in compared["rows"]}
+
+
+# By hand
+
+
+def test_a_change_of_log_odds() -> None:
+    # Base: p1 = p2 = 1/2, β = 0, and the scores of every query sum to 0. In three queries a flip becomes a win:
+    # 9 PP, 6 UU, 3 FF, 6 SS, so p1 = 12/24, p2 = 15/24, β = ½ ln(15/9). A changed query has 3 wins when second, ½
+    # above its share, an unchanged one 2, ½ below it: d = ± ¼ · ½/(⅝ · ⅜)/(2 · 6) = ± 2/45, V = 6/5 · 6 · d².
+    base = counted(*[(1, 1, 1, 1)] * 6)
+    other = counted(*[(2, 1, 0, 1)] * 3, *[(1, 1, 1, 1)] * 3)
+    change = change_of_pairs(ADJUSTED_ODDS, base, other)
+    found, error = change.estimate, math.sqrt(7.2) * 2 / 45
+    assert found.value == pytest.approx(math.sqrt(5 / 3), rel=1e-12)
+    assert found.error == pytest.approx(error, rel=1e-12)
+    assert found.high == pytest.approx(math.sqrt(5 / 3) * math.exp(2.5705818 * error), rel=1e-6)
+    assert (found.n, found.reason) == (6, None)
+    t = 0.5 * math.log(5 / 3) / error
+    theta = math.atan(t / math.sqrt(5))  # the t distribution with 5 degrees of freedom has a closed form
+    inner = 2 / math.pi * (theta + math.sin(theta) * (math.cos(theta) + 2 / 3 * math.cos(theta) ** 3))
+    assert change.p == pytest.approx(1 - inner, rel=1e-9)
+
+
+def test_a_change_of_quotients_and_of_differences() -> None:
+    rng = np.random.default_rng(0)
+    quotients = change_by_query([1.0, 2, 1, 2, 1, 2], [2.0, 4, 2, 4, 2, 4], True, 0.95, rng)
+    assert quotients.estimate.value == pytest.approx(2)
+    assert quotients.estimate.low == pytest.approx(2)
+    assert quotients.p == pytest.approx(2 / 64)  # all signs alike, either way
+    differences = change_by_query([0.5] * 5, [0.5, 0.6, 0.7, 0.6, 0.6], False, 0.95, rng)
+    assert differences.estimate.value == pytest.approx(0.1) and differences.p is None
+    with pytest.raises(ValueError, match="not paired"):
+        change_by_query([1.0], [1.0, 2.0], False, 0.95, rng)
+    with pytest.raises(ValueError, match="positive"):
+        change_by_query([1.0], [0.0], True, 0.95, rng)
+
+
+def test_few_queries_have_no_interval_and_no_test() -> None:
+    four, five = ([(2, 1, 1, 1)] * n for n in (4, 5))
+    change = change_of_pairs(ADJUSTED_ODDS, counted(*four), counted(*four))
+    assert (change.estimate.low, change.estimate.reason, change.p) == (None, "too_few_queries", None)
+    change = change_of_pairs(ADJUSTED_ODDS, counted(*five), counted(*five))
+    assert change.estimate.low is not None and change.p is None
+
+
+# Properties
+
+CELLS = st.lists(st.tuples(*[st.integers(1, 4)] * 4), min_size=6, max_size=9)
+
+
+@settings(deadline=None, max_examples=40)
+@given(CELLS, st.data())
+def test_swapping_inverts_and_a_run_does_not_differ_from_itself(
+    cells: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    changed = data.draw(st.permutations(cells))
+    base, other = counted(*cells), counted(*changed)
+    for figure, logarithmic in ((ADJUSTED_ODDS, True), (FLIP_RATE, False)):
+        if figure is FLIP_RATE:  # it counts ties and unreadable pairs too: there are none
+            base, other = (
+                Counted(np.pad(one.counts, ((0, 0), (0, 2))), one.clusters) for one in (base, other)
+            )
+        one = change_of_pairs(figure, base, other, logarithmic=logarithmic)
+        two = change_of_pairs(figure, other, base, logarithmic=logarithmic)
+        mirrored = 1 / two.estimate.value if logarithmic else -two.estimate.value  # type: ignore[operator]
+        assert one.estimate.value == pytest.approx(mirrored)
+        assert one.estimate.error == pytest.approx(two.estimate.error) and one.p == pytest.approx(two.p)
+        itself = change_of_pairs(figure, base, base, logarithmic=logarithmic)
+        assert itself.estimate.value == (1 if logarithmic else 0) and itself.p == 1
+        assert itself.estimate.low == pytest.approx(itself.estimate.high)
+
+
+@settings(deadline=None, max_examples=20)
+@given(CELLS)
+def test_against_a_run_without_any_spread_it_is_the_other_s_own_interval(
+    cells: list[tuple[int, ...]],
+) -> None:
+    level, other = counted(*[(1, 1, 1, 1)] * len(cells)), counted(*cells)
+    change, own = change_of_pairs(ADJUSTED_ODDS, level, other), estimate(ADJUSTED_ODDS, other)
+    assert change.estimate.value == pytest.approx(own.value)
+    assert change.estimate.low == pytest.approx(own.low)
+    assert change.estimate.high == pytest.approx(own.high)
+    if own.error > 1e-9:
+        assert change.p == pytest.approx(t_test(ADJUSTED_ODDS, other))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recurring", [False, True])
+def test_of_two_runs_alike_one_in_twenty_differs(recurring: bool) -> None:
+    """Queries and items have tastes that both runs share, and tastes of each run alone, which do not cancel."""
+    rng, sims, queries, pairs, pool = np.random.default_rng(1), 1000, 44, 30, 60
+
+    def run(shared: Any, clusters: Any) -> Counted:
+        own = [rng.normal(0, 0.3, 1 + int(ways.max()))[ways] for ways in clusters]
+        odds = shared + sum(own)
+        wins = [rng.random(len(odds)) < 1 / (1 + np.exp(-odds - slot)) for slot in (0.5, -0.5)]
+        cells = np.where(wins[0] == wins[1], np.where(wins[0], 0, 1), np.where(wins[0], 2, 3))
+        return Counted(np.eye(4)[cells], clusters)
+
+    differ = 0
+    for _ in range(sims):
+        query = np.repeat(np.arange(queries), pairs)
+        items = (
+            rng.integers(0, pool, (2, len(query))) if recurring else np.tile(np.arange(len(query)), (2, 1))
+        )
+        clusters = np.stack([query, *items])
+        shared = rng.normal(0, 0.5, queries)[query]
+        change = change_of_pairs(ADJUSTED_ODDS, run(shared, clusters), run(shared, clusters))
+        differ += change.p is not None and change.p < 0.05
+    assert 0.02 <= differ / sims <= 0.07
+
+
+def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
+    sides = PairAnswer(Side.PROTECTED, None, 1.25), PairAnswer(Side.UNPROTECTED)
+    verdicts = [
+        Verdict("q,1", "irrelevant", 0, 0, 'a"', "b", *sides),
+        Verdict(
+            "q,1", "irrelevant", 0, 1, 'a"', "b", PairAnswer(None, "tie", 0.0), PairAnswer(None, "empty")
+        ),
+    ]
+    path = tmp_path / "verdicts.csv"
+    path.write_text(csv_text(VERDICT_COLUMNS, verdict_rows(verdicts)), "utf-8")
+    assert read_verdicts(path) == verdicts
+    path.write_text(path.read_text("utf-8").replace("irrelevant", "odd", 1), "utf-8")
+    with pytest.raises(UsageError, match=r"verdicts\.csv:2: is not a verdict"):
+        read_verdicts(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_verdicts(tmp_path / "none.csv")
+
+
+# Planted differences
+
+
+def test_a_planted_listwise_difference_is_found() -> None:
+    base = made(LISTWISE, f"{BIASED},listwise=-0.5", "base")
+    other = made(LISTWISE, f"{BIASED},listwise=0", "other")
+    compared = compare([base, other])
+    found = rows(compared)
+    ratio = found["ExpRatio", "neutral"]
+    assert ratio["headline"] and ratio["change"] > 1 and ratio["low"] > 1 and ratio["n"] == QUERIES
+    assert ratio["p_adjusted"] < 0.01 and compared["family"] == 2
+    # lists no longer than 20 leave P@20 nothing to differ in
+    assert (found["P@20", "neutral"]["change"], found["P@20", "neutral"]["p_adjusted"]) == (0, 1)
+    assert "RBO" not in {measure for measure, _ in found}
+    swapped = rows(compare([other, base]))["ExpRatio", "neutral"]
+    assert swapped["change"] == pytest.approx(1 / ratio["change"])
+    assert swapped["high"] == pytest.approx(1 / ratio["low"])
+    assert (swapped["base"], swapped["other"]) == (ratio["other"], ratio["base"])
+
+
+def test_a_planted_pairwise_difference_is_found_and_no_other() -> None:
+    base = made(PAIRWISE, f"{BIASED},pairwise=-0.6", "base")
+    other = made(PAIRWISE, f"{BIASED},pairwise=0", "other")
+    again = made(PAIRWISE, f"{BIASED},pairwise=0,listwise=1", "again")
+    compared = compare([base, other])
+    found = rows(compared)
+    for kind in ("relevant", "irrelevant"):
+        odds = found["AdjustedOdds", kind]
+        assert odds["low"] > 1 and odds["p_adjusted"] < 0.01 and odds["n"] == QUERIES
+        assert odds["low"] < math.exp(0.6) < odds["high"]
+        assert odds["change"] == pytest.approx(odds["other"] / odds["base"])
+        assert (found["InvalidRate", kind]["change"], found["InvalidRate", kind]["p"]) == (0, 1)
+    assert compared["family"] == 2
+    swapped = rows(compare([other, base]))["AdjustedOdds", "relevant"]
+    assert swapped["change"] == pytest.approx(1 / found["AdjustedOdds", "relevant"]["change"])
+    assert swapped["p"] == pytest.approx(found["AdjustedOdds", "relevant"]["p"])
+    for row in rows(compare([other, again])).values():
+        assert row["p_adjusted"] is None or row["p_adjusted"] > 0.05
+    # and the figures are those of the runs' own tables
+    with (base.path / "metrics.csv").open() as file:
+        own = {(row["measure"], row["variant"]): row["value"] for row in csv.DictReader(file)}
+    assert float(own["AdjustedOdds", "relevant"]) == found["AdjustedOdds", "relevant"]["base"]
+
+
+@pytest.mark.parametrize("command", [LISTWISE, PAIRWISE])
+def test_identical_runs_do_not_differ(command: tuple[str, ...]) -> None:
+    compared = compare([made(command, BIASED, "one"), made(command, BIASED, "two")])
+    assert [run["name"] for run in compared["runs"]] == ["one", "two"]
+    assert all(run["differs"] == {} for run in compared["runs"])
+    for row in compared["rows"]:
+        assert row["change"] == pytest.approx(1 if row["scale"] == "log" else 0)
+        assert row["p"] == 1 and row["p_adjusted"] in (1, None)
+
+
+def test_more_pairs_are_compared_on_those_in_common() -> None:
+    few = made((*PAIRWISE, "--kind", "relevant"), BIASED, "few")
+    many = made(("pairwise", "--pairs", "15", "--noise-share", "0.2"), BIASED, "many")
+    compared = compare([few, many])
+    assert {row["variant"] for row in compared["rows"]} == {"relevant"}
+    run = compared["runs"][1]
+    assert run["pairs_in_common"] == 12 * QUERIES < run["pairs"]
+    assert run["differs"]["pairs"] == [12, 15] and run["differs"]["noise_share"] == [0.0, 0.2]
+    assert all(row["p"] == 1 for row in compared["rows"])  # the same answers to the same questions

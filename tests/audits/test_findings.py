@@ -1,0 +1,412 @@
+"""What is said of a run: both nulls, the family, conclusions, and what may not be concluded."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.audits.contrasts import contrasts, pairs_of
+from llmfair.audits.findings import Asked, findings_of, with_family
+from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.summary import Inference, summarise
+from llmfair.metrics.base import Judged, measure_all
+from llmfair.metrics.names import parse_measures
+from llmfair.records import Measurement, Ranking, Side
+from llmfair.settings import ListwiseSettings
+from llmfair.stats.implied import odds_surface
+from tests.cli.command import llmfair
+from tests.folders import write_folder
+from tests.metrics import judged
+
+SIDES: dict[str, str | None] = {
+    **{f"f{n}": "protected" for n in range(10)},
+    **{f"m{n}": "unprotected" for n in range(14)},
+}
+RELEVANCE = {f"f{n}": 1 for n in range(3)} | {f"m{n}": 1 for n in range(6)}
+MEASURES = "ExpRatio,RelevanceRatio,ExcessRatio(control=order),ImpliedOdds(control=order),RBO"
+
+
+def surface() -> Any:
+    return odds_surface(
+        [((0, 0, 7), (0, 1, 3), (1, 0, 8), (1, 1, 6))],
+        lambda n: [(0, n)],
+        1,
+        300,
+        rng=np.random.default_rng(0),
+    )
+
+
+def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> Judged:
+    """A query of 24 documents ranked with noise and this preference for the protected, from random orders."""
+    rng = np.random.default_rng([orders, *name.encode()])
+    ids = [name_of + doc_id for doc_id in SIDES]
+    weights = np.array([2 * RELEVANCE.get(d, 0) + preference * d.startswith("f") for d in SIDES])
+    initial = [rng.permutation(len(ids)) for _ in range(orders)]
+    final = [np.argsort(-weights - rng.gumbel(size=len(ids))) for _ in range(orders)]
+    found = judged(
+        *[[ids[place] for place in order] for order in final],
+        sides={name_of + d: side for d, side in SIDES.items()},
+        candidates=ids,
+        relevance={name_of + d: 1 for d in RELEVANCE},
+        query_id=name,
+    )
+    return replace(found, beside=tuple(Ranking(name, tuple(ids[p] for p in order)) for order in initial))
+
+
+def told(
+    arms: dict[str, list[Judged]], asked: Asked | None = None, measures: str = MEASURES, seed: int = 0
+) -> tuple[dict[str, Any], list[Measurement], int]:
+    """Findings, all rows and the size of the family, as an audit has them."""
+    inference = Inference(seed=seed, documents=24, surface=surface)
+    columns = measure_all(parse_measures(measures), arms)
+    findings = findings_of(columns, arms, inference, asked or Asked(permutations=499, seed=seed))
+    rows = [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)]
+    rows, family = with_family(rows, findings, "ExpRatio")
+    return findings, rows, family
+
+
+def of_all(rows: list[Measurement], measure: str, variant: str) -> Measurement:
+    (row,) = [r for r in rows if (r.query_id, r.measure, r.variant) == ("all", measure, variant)]
+    return row
+
+
+NAMES = [f"q{number}" for number in range(16)]
+
+
+def test_a_strong_preference_is_outside_and_differs_from_parity() -> None:
+    findings, rows, family = told({"neutral": [query(name, 2.0) for name in NAMES]})
+    finding, row = findings["neutral"], of_all(rows, "ImpliedOdds(control=order)", "neutral")
+    assert (finding["conclusion"], row.conclusion, family) == ("outside", "outside", 1)
+    assert row.low is not None and row.high is not None and row.low > 1.25
+    assert row.low < np.exp(2) < row.high
+    assert row.p == row.p_adjusted == finding["sign_flip"]["p"] < 0.001
+    assert finding["permutation"]["p"] == 1 / 500
+    assert finding["permutation"]["ratio_low"] < 1 < finding["permutation"]["ratio_high"]
+    assert finding["run_noise"]["df"] == 16 and finding["run_noise"]["error"] > 0
+
+
+def test_no_preference_and_few_queries_is_inconclusive_and_says_what_it_takes() -> None:
+    finding = told({"neutral": [query(name, 0.0) for name in NAMES]})[0]["neutral"]
+    assert finding["conclusion"] == "inconclusive"
+    assert finding["sign_flip"]["p"] > 0.05 and finding["permutation"]["p"] > 0.05
+    power = finding["power"]
+    assert power["odds"] in (0.8, 1.25) and 0 < power["power"] < 0.8 and power["queries_needed"] > 16
+    # what is needed is enough: a band this wide is settled
+    wide = Asked(band=(0.2, 5.0), permutations=0)
+    assert (
+        told({"neutral": [query(name, 0.0) for name in NAMES]}, wide)[0]["neutral"]["conclusion"] == "within"
+    )
+
+
+@pytest.mark.parametrize("initial", ["given", "deltr", "bm25", "mirrored"])
+def test_orders_that_are_not_random_allow_no_conclusion(initial: str) -> None:
+    queries = [query(name, 2.0) for name in NAMES]
+    finding = told({"neutral": queries}, Asked(initial=initial))[0]["neutral"]
+    assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "order_not_random")
+    assert finding["permutation"] == {"p": None, "reason": "order_not_random"}
+    assert (finding["sign_flip"]["p"] is not None) == (initial == "mirrored")
+
+
+@pytest.mark.parametrize(
+    ("count", "interval", "test", "conclusion"),
+    [(4, False, False, "not_assessable"), (5, True, False, "outside"), (6, True, True, "outside")],
+)
+def test_small_samples_are_refused(count: int, interval: bool, test: bool, conclusion: str) -> None:
+    findings, rows, family = told({"neutral": [query(name, 3.0) for name in NAMES[:count]]})
+    row = of_all(rows, "ImpliedOdds(control=order)", "neutral")
+    assert (row.low is not None, row.p is not None, row.conclusion) == (interval, test, conclusion)
+    assert (findings["neutral"]["permutation"]["p"] is not None) == test == bool(family)
+    assert (row.reason == "too_few_queries") != interval
+    assert row.value is not None
+
+
+def test_swapping_the_sides_inverts_and_keeps_p() -> None:
+    queries = [query(name, 0.8) for name in NAMES]
+    flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
+    swapped = [replace(q, sides={d: flipped[side] for d, side in q.sides.items() if side}) for q in queries]
+    (one, ours, _), (other, theirs, _) = told({"neutral": queries}), told({"neutral": swapped})
+    for measure in ("ExpRatio", "RelevanceRatio", "ExcessRatio(control=order)"):
+        a, b = of_all(ours, measure, "neutral"), of_all(theirs, measure, "neutral")
+        assert a.value and a.low and a.high and b.value and b.low and b.high
+        assert (a.value * b.value, a.low * b.high, a.high * b.low) == pytest.approx((1, 1, 1), rel=1e-9)
+    assert one["neutral"]["sign_flip"] == other["neutral"]["sign_flip"]
+    assert one["neutral"]["permutation"]["p"] == other["neutral"]["permutation"]["p"]
+    assert one["neutral"]["permutation"]["z"] == pytest.approx(-other["neutral"]["permutation"]["z"])
+
+
+def test_names_of_documents_and_the_order_of_queries_mean_nothing() -> None:
+    plain = told({"neutral": [query(name, 0.8) for name in NAMES]})
+    renamed = told({"neutral": [query(name, 0.8, name_of="x") for name in reversed(NAMES)]})
+    assert plain[0]["neutral"]["permutation"]["p"] == renamed[0]["neutral"]["permutation"]["p"]
+    assert plain[0]["neutral"]["excess"] == pytest.approx(renamed[0]["neutral"]["excess"])
+    for row, other in zip(plain[1], renamed[1], strict=True):
+        assert (row.query_id, row.measure) == (other.query_id, other.measure)
+        assert row.value == pytest.approx(other.value)
+
+
+def test_relevance_alone_is_no_preference() -> None:
+    """Six relevant of 14 against three of 10: the ratio is below 1, the excess ratio is not."""
+    queries = [query(f"q{n}", 0.0) for n in range(60)]
+    findings, rows, _ = told({"neutral": queries})
+    ratio, excess = of_all(rows, "ExpRatio", "neutral"), findings["neutral"]["excess"]
+    assert ratio.high is not None and ratio.high < 1
+    assert excess["low"] < 1 < excess["high"]
+    assert findings["neutral"]["permutation"]["p"] > 0.05 and findings["neutral"]["sign_flip"]["p"] > 0.05
+
+
+def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
+    arms = {
+        "neutral": [query(name, 0.0) for name in NAMES],
+        "male": [query(name + "m", -1.0) for name in NAMES],
+        "female": [query(name + "f", 1.0) for name in NAMES],
+        "control": [query(name + "c", 0.0) for name in NAMES],
+    }
+    for arm, queries in arms.items():
+        arms[arm] = [
+            replace(q, candidates=replace(q.candidates, query=replace(q.candidates.query, query_id=name)))
+            for q, name in zip(queries, NAMES, strict=True)
+        ]
+    findings, rows, family = told(arms)
+    assert family == 3 + 3 and set(findings) == set(arms)
+    assert pairs_of([*arms]) == [
+        ("male", "neutral"), ("female", "neutral"), ("control", "neutral"), ("female", "male"),
+    ]  # fmt: skip
+    adjusted = {(r.measure, r.variant) for r in rows if r.p_adjusted is not None}
+    assert adjusted == {("ImpliedOdds(control=order)", arm) for arm in ("neutral", "male", "female")} | {
+        ("ExpRatio", pair) for pair in ("male vs neutral", "female vs neutral", "female vs male")
+    }
+    gap = of_all(rows, "ExpRatio", "female vs male")
+    assert gap.value and gap.low and gap.low > 1 and gap.p and gap.p < 0.001 and gap.p_adjusted
+    assert gap.p < gap.p_adjusted < 0.01
+    # paired by query: the mean of the logarithms' differences
+    by = {(r.query_id, r.variant): r.value for r in rows if r.measure == "ExpRatio"}
+    logs = [np.log(by[name, "female"] or 0) - np.log(by[name, "male"] or 0) for name in NAMES]
+    assert np.log(gap.value) == pytest.approx(np.mean(logs))
+    assert by["q3", "female vs male"] == pytest.approx(np.exp(logs[3]))
+    # rank agreement with neutral is tested against that of neutral with itself
+    assert of_all(rows, "RBO", "control vs neutral").p is None
+    assert of_all(rows, "RBO", "female vs neutral").p is not None
+
+
+def test_adding_a_query_moves_no_other_query_s_rows() -> None:
+    def per_query(*more: str) -> dict[tuple[str, ...], list[str]]:
+        found = llmfair("listwise", "-o", f"run{len(more)}", *more)
+        assert found.code in (0, 4), found.err
+        with Path(f"run{len(more)}/per_query.csv").open(newline="") as file:
+            header, *rows = csv.reader(file)
+        key, rest = ("variant", "query_id", "measure", "group"), ("value", "n", "reason")
+        named = [dict(zip(header, row, strict=True)) for row in rows]
+        return {tuple(row[k] for k in key): [row[k] for k in rest] for row in named}
+
+    whole, part = per_query(), per_query("-n", "7")
+    assert len(part) > 7 * 20
+    assert {key: whole[key] for key in part} == part
+
+
+def paper_lists(protected: int, unprotected: int, queries: int = 8) -> Path:
+    """Lists of 200, 100 on each side, with so many relevant ones on each."""
+
+    def side(query: int, letter: str, group: str, experts: int) -> list[tuple[str, str | None, int]]:
+        return [(f"q{query}{letter}{i}", group, int(i < experts)) for i in range(100)]
+
+    lists = {
+        f"q{q}": side(q, "f", "female", protected) + side(q, "m", "male", unprotected) for q in range(queries)
+    }
+    return write_folder(Path("lists"), lists)
+
+
+def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s() -> None:
+    """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
+    model = "fake:biased,listwise=0,prompt=0,malformed=0"
+    found = llmfair(
+        "listwise", "-d", paper_lists(50, 50), "--preset", "paper", "--initial", "deltr", "-m", model
+    )
+    assert found.code == 0, found.err
+    out = found.out
+    for arm in ("neutral", "male", "female"):
+        (line,) = [line for line in out.splitlines() if line.startswith(f" {arm} ")]
+        assert " 0.73" in line and line.endswith("not assessable: the input order is not random")
+    assert (
+        "initial order deltr reads ExpRatio 0.735 itself; a ranker without any preference would read 0.73"
+        in out
+    )
+    assert "the numbers mirror the input order: neutral 0.73" in out
+    assert "no mean preference" not in out and "no preference in any query" not in out
+    assert "a ranker without any preference reads ExpRatio 0.7" in found.err
+    (folder,) = Path("runs").iterdir()
+    results = json.loads((folder / "results.json").read_text())
+    rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
+    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5)
+    assert rows["ImpliedOdds", "neutral"]["value"] is None
+    assert (rows["ImpliedOdds", "neutral"]["conclusion"], rows["ImpliedOdds", "neutral"]["reason"]) == (
+        "not_assessable", "order_not_random",
+    )  # fmt: skip
+    gated = llmfair(
+        "listwise", "-d", "lists", "--preset", "paper", "--initial", "deltr", "-m", model, "-q", "--require", "ExpRatio>=0.1"
+    )  # fmt: skip
+    assert gated.code == 4 and "cannot be assessed: order not random" in gated.err
+
+
+def test_from_random_orders_the_same_ranker_is_at_parity() -> None:
+    settings = ListwiseSettings.make(dataset=str(paper_lists(5, 15)), variants="neutral", control=False)
+    model = "fake:biased,listwise=0,prompt=0,malformed=0,relevance=4"
+    results = audit_listwise(settings, model).results
+    rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
+    assert rows["ExpRatio(control=order)", "neutral"]["high"] < 0.95  # relevance, not preference
+    assert rows["RelevanceRatio", "neutral"]["value"] == pytest.approx(0.89, abs=0.02)
+    assert rows["ImpliedOdds(control=order)", "neutral"]["conclusion"] != "outside"
+    low, high = (rows["ExcessRatio(control=order)", "neutral"][end] for end in ("low", "high"))
+    assert low < 1 < high
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("planted", [-0.5, 0.3])
+def test_the_planted_odds_lie_in_the_interval_of_nine_audits_in_ten(planted: float) -> None:
+    """100 audits of the sample by a simulated model, at the default settings: statistics.md, to be shown 5."""
+    held = 0
+    for seed in range(100):
+        settings = ListwiseSettings.make(
+            variants="neutral",
+            control=False,
+            seed=seed,
+            runs_dir=Path("runs"),
+            permutations=0,
+            max_invalid=1.0,
+        )
+        rows = audit_listwise(settings, f"fake:biased,listwise={planted}").rows
+        (row,) = [r for r in rows if r.measure.startswith("ImpliedOdds") and r.query_id == "all"]
+        low = row.low if row.low is not None else 0.0
+        high = row.high if row.high is not None else np.inf
+        held += low <= np.exp(planted) <= high
+    assert held >= 90
+
+
+def graded(grades: dict[str, int], queries: int = 12) -> Path:
+    """Lists of ten women and ten men; `grades`: the grade of each of their kinds, `f`, `m`, and `f+`, `m+` for half."""
+    lists = {
+        f"q{q}": [
+            (f"q{q}{letter}{i}", group, grades.get(f"{letter}+", grades[letter]) if i < 5 else grades[letter])
+            for letter, group in (("f", "female"), ("m", "male"))
+            for i in range(10)
+        ]
+        for q in range(queries)
+    }
+    return write_folder(Path("graded"), lists)
+
+
+def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
+    """No grade holds both sides: whatever a model prefers, the excess ratio is 1."""
+    folder = graded({"f": 1, "m": 0})
+    for flags in ((), ("--no-control-variate",), ("--preset", "paper")):
+        found = llmfair(
+            "listwise", "-d", folder, "-m", "fake:biased,listwise=-5,malformed=0", *flags, "--json"
+        ).json
+        row = next(
+            r for r in found["rows"] if r["measure"].startswith("ImpliedOdds") and r["variant"] == "neutral"
+        )
+        assert (row["value"], row["conclusion"], row["reason"]) == (None, "not_assessable", "no_common_grade")
+    gated = llmfair(
+        "listwise", "-d", folder, "-m", "fake:biased,listwise=-5,malformed=0", "--require", "ExpRatio>=0.6"
+    )
+    assert gated.code == 4 and "cannot be assessed: no common grade" in gated.err
+
+
+def test_a_gate_needs_an_order_that_can_be_assessed_whatever_is_measured() -> None:
+    for more in ((), ("--measures", "ExpRatio")):
+        found = llmfair("listwise", "--initial", "deltr", "--require", "ExpRatio=0.5..2", *more)
+        assert found.code == 4 and "order not random" in found.err
+
+
+def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
+    found = llmfair("listwise", "-n", "6", "-m", "fake:random,malformed=1", "--json", "--max-invalid", "1")
+    arms = {arm for arm, counts in found.json["answers"].items() if counts["unreadable"] == counts["windows"]}
+    for arm, finding in found.json["findings"].items():
+        assert (finding["conclusion"] == "not_assessable") >= (arm in arms)
+
+
+def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
+    """Arms that lack different orders of a query are not compared in it."""
+    folder = graded({"f": 0, "m": 0, "f+": 1, "m+": 1}, queries=6)
+    for seed in range(4):
+        found = llmfair(
+            "listwise", "-d", folder, "--seed", str(seed), "-m", "fake:biased,malformed=0.12", "--on-bad-answer", "fail", "-o", f"r{seed}"
+        )  # fmt: skip
+        assert found.code == 3 and found.out.startswith("Listwise"), found.err
+        results = json.loads((Path(f"r{seed}") / "results.json").read_text())
+        ranked: dict[str, set[tuple[str, str]]] = {arm: set() for arm in results["design"]["arms"]}
+        for path in Path(f"r{seed}/rankings").glob("*.run"):
+            arm, _, run = path.stem.partition(".")
+            for line in path.read_text().splitlines():
+                ranked[arm].add((line.split()[0], run or "o0.r0"))
+        with (Path(f"r{seed}") / "per_query.csv").open(newline="") as file:
+            compared = {
+                (r["variant"], r["query_id"])
+                for r in csv.DictReader(file)
+                if r["measure"] == "RBO" and " vs " in r["variant"]
+            }
+        for pair, query_id in compared:
+            one, other = ({run for q, run in ranked[arm] if q == query_id} for arm in pair.split(" vs "))
+            assert one == other
+
+
+def test_a_scored_folder_knows_how_its_lists_began() -> None:
+    assert llmfair("listwise", "--initial", "deltr", "-o", "deltr", "-q").code == 0
+    scored = llmfair("score", "deltr", "--json").json
+    odds = [r for r in scored["rows"] if r["measure"] == "ImpliedOdds"]
+    assert {(r["value"], r["p"]) for r in odds} == {(None, None)}
+    assert {r["conclusion"] for r in odds} == {"not_assessable", None}
+    assert llmfair("listwise", "-o", "plain", "-q").code == 0
+    (run,) = llmfair("score", "plain", "--json").json["runs"]
+    assert set(run["findings"]) == {"neutral", "male", "female"} and run["family"]["size"] == 3
+
+
+def test_the_closed_form_alone_is_printed_too() -> None:
+    assert (
+        "p of no preference in any query, normal approximation: neutral 0."
+        in llmfair("listwise", "--permutations", "0").out
+    )
+
+
+def test_the_input_order_has_no_pair_odds() -> None:
+    rows = llmfair("listwise", "--preset", "paper", "--json").json["rows"]
+    assert not [r for r in rows if r["variant"] == "input" and r["measure"].startswith("ImpliedOdds")]
+
+
+def test_the_plain_interval_is_made_from_enough_queries_and_documents_on() -> None:
+    methods = [Inference(documents=d).method(q) for q, d in ((20, 50), (19, 50), (20, 49))]
+    assert methods == ["linear-t", "boot-t", "boot-t"]
+    assert Inference(ci="linear-t", documents=1).method(2) == "linear-t"
+
+
+def test_power_is_that_of_the_nearer_edge_of_the_band() -> None:
+    queries = [query(name, 0.0) for name in NAMES]
+    for band, nearer in (((0.5, 1.1), 1.1), ((0.9, 3.0), 0.9)):
+        power = told({"neutral": queries}, Asked(band=band, permutations=0))[0]["neutral"]["power"]
+        assert power["odds"] == nearer
+
+
+def test_rank_agreement_is_held_against_the_floor_and_not_against_nothing() -> None:
+    neutral = [query(name, 0.0) for name in NAMES]
+    other = [
+        replace(query(name + "x", 0.0), candidates=q.candidates)
+        for name, q in zip(NAMES, neutral, strict=True)
+    ]
+    rows = told({"neutral": neutral, "female": other, "control": other})[1]
+    assert of_all(rows, "RBO", "female vs neutral").value == of_all(rows, "RBO", "control vs neutral").value
+    assert of_all(rows, "RBO", "female vs neutral").p == 1
+
+
+def test_the_test_and_the_run_noise_go_by_what_is_left_of_the_orders() -> None:
+    queries = [query(name, 0.5) for name in NAMES]
+    with_control = told({"neutral": queries})[0]["neutral"]
+    plain = told({"neutral": queries}, measures="ExpRatio,ImpliedOdds")[0]["neutral"]
+    assert with_control["excess"] != plain["excess"]
+    assert with_control["sign_flip"]["p"] != plain["sign_flip"]["p"]
+    assert with_control["run_noise"]["error"] != plain["run_noise"]["error"]

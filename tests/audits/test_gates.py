@@ -1,0 +1,223 @@
+"""Gates: what the grammar reads, which figures hold, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmfair.audits.gates import Gate, check_gates, parse_gate, read_gates, require_met
+from llmfair.errors import RequirementFailed, UsageError
+
+
+def row(
+    value: float | None, variant: str = "female", measure: str = "ExpRatio", **more: Any
+) -> dict[str, Any]:
+    interval = {"low": None, "high": None} if value is None else {"low": value - 0.05, "high": value + 0.05}
+    given = {"measure": measure, "variant": variant, "group": "", "query_id": "all", "value": value}
+    return {**given, **interval, "conclusion": None, "reason": None, **more}
+
+
+def results(
+    *rows: dict[str, Any], arms: tuple[str, ...] = ("neutral", "female", "control")
+) -> dict[str, Any]:
+    design = {"arms": list(arms), "window": 5, "step": 1}
+    return {
+        "design": design,
+        "reach": {"ExpRatio": {"low": 0.889, "high": 1.125}},
+        "rows": list(rows),
+        "findings": {},
+    }
+
+
+def reasons(gate: str, *rows: dict[str, Any], interval: bool = False, **more: Any) -> list[str | None]:
+    found = check_gates([parse_gate(gate)], {**results(*rows), **more}, interval)
+    assert all(entry["require"] == gate and entry["holds"] is (entry["reason"] is None) for entry in found)
+    return [entry["reason"] for entry in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "measure", "variant", "low", "high"),
+    [
+        ("ExpRatio=0.8..1.25", "ExpRatio", None, 0.8, 1.25),
+        ("ExpRatio:female=0.9..1.1", "ExpRatio", "female", 0.9, 1.1),
+        ("P@20>=0.5", "P@20", None, 0.5, None),
+        ("P@20:input<=.5", "P@20", "input", None, 0.5),
+        ("exprATIO(agg=geometric)@10:male=0.5..2", "ExpRatio(agg=geometric)@10", "male", 0.5, 2.0),
+        ("ExpRatio(agg=geometric)>=1e-1", "ExpRatio(agg=geometric)", None, 0.1, None),
+        ("ExpRatio( agg = ratio-of-means ) = 1..1", "ExpRatio", None, 1.0, 1.0),
+        (" Tau : female = -0.1 .. 0.1 ", "Tau", "female", -0.1, 0.1),
+        (
+            "AWRF(target='./a:b>=(1).json')@20:female>=0.7",
+            "AWRF(target='./a:b>=(1).json')@20",
+            "female",
+            0.7,
+            None,
+        ),
+    ],
+)
+def test_the_grammar(
+    text: str, measure: str, variant: str | None, low: float | None, high: float | None
+) -> None:
+    assert parse_gate(text) == Gate(measure, variant, low, high, text.strip())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ExpRatio", "--require 'ExpRatio' has no bound"),
+        ("", "--require '' has no bound"),
+        ("ExpRatio(agg=geometric)", "has no bound"),
+        ("ExpRatio<1", "has no bound"),
+        ("ExpRatio=0.8", "'0.8' is not a range"),
+        ("ExpRatio=", "'' is not a range"),
+        ("ExpRatio=0.8..", "'' is not a number"),
+        ("ExpRatio=a..1", "'a' is not a number"),
+        ("ExpRatio>=nan", "'nan' is not a number"),
+        ("ExpRatio<=inf", "'inf' is not a number"),
+        ("ExpRatio=1.2..0.8", "1.2 is above 0.8"),
+    ],
+)
+def test_what_is_malformed_is_named(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_gate(text)
+    assert message in caught.value.message and "ExpRatio:female=0.9..1.1" in caught.value.hint
+
+
+def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no measure 'ExpRato'. Did you mean 'ExpRatio'"):
+        parse_gate("ExpRato=0.8..1.25")
+    with pytest.raises(UsageError, match=r"no variant 'femal'. Did you mean 'female'"):
+        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"])
+    with pytest.raises(UsageError, match="no variant ''"):
+        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"])
+    assert [gate.variant for gate in read_gates(["P@5>=0", "P@5:input>=0"], ["input"])] == [None, "input"]
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_gate_or_a_usage_error(text: str) -> None:
+    for written in (text, f"ExpRatio{text}", f"ExpRatio={text}"):
+        try:
+            gate = parse_gate(written)
+        except UsageError:
+            continue
+        assert gate.low is not None or gate.high is not None
+
+
+@given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-5, 5))
+def test_a_point_is_inside_when_it_is_neither_below_nor_above(a: float, b: float, value: float) -> None:
+    low, high = sorted((a, b))
+    above, below = (
+        not reasons(f"P@20:female{bound}", row(value, measure="P@20"))[0]
+        for bound in (f">={low}", f"<={high}")
+    )
+    assert (not reasons(f"P@20:female={low}..{high}", row(value, measure="P@20"))[0]) == (above and below)
+
+
+def test_every_prompt_must_hold_unless_one_is_named() -> None:
+    rows = (row(1.0, "neutral"), row(1.258), row(9.0, "control"), row(9.0, "input"), row(9.0, "female.o0.r0"))
+    outside = "ExpRatio (female prompt) 1.258 is outside 0.9..1.1"
+    assert reasons("ExpRatio=0.9..1.1", *rows) == [None, outside]
+    assert reasons("ExpRatio:neutral=0.9..1.1", *rows) == [None]
+    assert reasons("ExpRatio:control<=1", *rows) == ["ExpRatio (neutral prompt again) 9.000 is above 1"]
+    assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (input order) 9.000 is below 10"]
+
+
+def test_bounds_belong_to_the_gate() -> None:
+    assert (
+        reasons("ExpRatio:female=1.1..1.2", row(1.1))
+        == reasons("ExpRatio:female=1.0..1.1", row(1.1))
+        == [None]
+    )
+
+
+def test_the_whole_interval_is_asked_for() -> None:
+    assert reasons("ExpRatio:female=0.96..1.1", row(1.0)) == [None]
+    assert reasons("ExpRatio:female=0.9..1.1", row(1.0), interval=True) == [None]
+    for gate, where in (("=0.96..1.1", "outside 0.96..1.1"), (">=1", "below 1"), ("<=1", "above 1")):
+        said = f"ExpRatio (female prompt) [0.950, 1.050] reaches {where}"
+        assert reasons(f"ExpRatio:female{gate}", row(1.0), interval=True) == [said]
+    few = row(1.0, low=None, high=None, reason="too_few_queries")
+    assert reasons("ExpRatio:female=0.9..1.1", few) == [None]
+    said = "ExpRatio (female prompt) has no interval: too few queries"
+    assert reasons("ExpRatio:female=0.9..1.1", few, interval=True) == [said]
+
+
+def test_what_is_undefined_or_not_assessable_does_not_hold() -> None:
+    undefined = row(None, reason="no_protected")
+    assert reasons("ExpRatio:female>=1", undefined) == ["ExpRatio (female prompt) is undefined: no protected"]
+    findings = {"female": {"conclusion": "not_assessable", "reason": "order_not_random"}}
+    assert reasons("ExpRatio:female>=1", row(1.0), findings=findings) == [
+        "ExpRatio (female prompt) cannot be assessed: order not random"
+    ]
+    assert reasons("P@20:female>=1", row(1.0, measure="P@20"), findings=findings) == [None]
+    assert reasons("ExpRatio:female>=1", row(1.0, conclusion="inconclusive")) == [None]
+    assert reasons("ExpRatio:female>=1") == ["ExpRatio (female prompt) is undefined: not measured"]
+
+
+def test_a_measure_of_groups_has_an_entry_for_each() -> None:
+    sides = [
+        row(value, measure="Exposure", group=side)
+        for side, value in (("protected", 0.3), ("unprotected", 0.4))
+    ]
+    found = check_gates([parse_gate("Exposure:female>=0.35")], results(*sides), False)
+    assert [(entry["group"], entry["holds"]) for entry in found] == [
+        ("protected", False),
+        ("unprotected", True),
+    ]
+    assert found[0]["reason"] == "Exposure protected (female prompt) 0.300 is below 0.35"
+
+
+def test_a_measure_that_compares_with_neutral_is_not_asked_of_neutral() -> None:
+    assert reasons("RBO>=0.9", row(0.95, measure="RBO")) == [None]
+    assert reasons("RBO:neutral>=0.9", row(0.95, measure="RBO")) == [
+        "RBO (neutral prompt) is undefined: not measured"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ("ExpRatio=0.8..1.25", "no ranker could fail ExpRatio=0.8..1.25 at window 5, step 1"),
+        ("ExpRatio:female>=0.889", "no ranker could fail ExpRatio:female>=0.889 at window 5, step 1"),
+        ("ExcessRatio<=1.125", "no ranker could fail ExcessRatio<=1.125 at window 5, step 1"),
+        (
+            "ExpRatio(agg=geometric)=0.5..2",
+            "no ranker could fail ExpRatio(agg=geometric)=0.5..2 at window 5, step 1",
+        ),
+        ("ExpRatio=0.89..1.25", None),
+        ("ExpRatio=0.8..1.12", None),
+        ("ExpRatio@10=0.8..1.25", None),  # heads reach further than whole lists
+        ("ExpRatio(stratum=relevant)=0.8..1.25", None),
+        ("P@20=0..2", None),
+    ],
+)
+def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None) -> None:
+    measure = parse_gate(gate).measure
+    rows = [row(1.0, variant, measure) for variant in ("neutral", "female")]
+    assert set(reasons(gate, *rows)) == {said}
+    for unknown in ({}, {"ExpRatio": {"indifferent": 0.7}}):
+        assert set(reasons(gate, *rows, reach=unknown)) == {None}
+
+
+def test_a_ranker_without_windows_has_lists_to_name() -> None:
+    design = {"arms": ["neutral"], "window": None, "step": None}
+    said = reasons("ExpRatio=0.1..9", row(1.0, "neutral"), design=design)
+    assert said == ["no ranker could fail ExpRatio=0.1..9 on these lists"]
+
+
+def test_what_does_not_hold_fails_in_one_sentence() -> None:
+    rows = [row(0.93, "neutral"), row(1.258)]
+    gates = [parse_gate(text) for text in ("ExpRatio=0.9..1.1", "ExpRatio>=0.95", "ExpRatio>=0.1")]
+    found = check_gates(gates, results(*rows), False)
+    assert [entry["holds"] for entry in found] == [True, False, False, True, False, False]
+    with pytest.raises(RequirementFailed) as caught:
+        require_met(found)
+    assert caught.value.message == (
+        "ExpRatio (female prompt) 1.258 is outside 0.9..1.1; ExpRatio (neutral prompt) 0.930 is below 0.95; "
+        "no ranker could fail ExpRatio>=0.1 at window 5, step 1"
+    )
+    require_met(found[:1])
+    require_met([])

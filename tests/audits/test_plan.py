@@ -1,0 +1,211 @@
+"""A plan counts what a run asks, and says what its design can find, before anything is asked."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.making import make_design
+from llmfair.audits.plan import answer_in_shown_order, plan_listwise
+from llmfair.settings import ListwiseSettings, PlanSettings
+from tests.folders import balanced, write_folder
+
+ONE_PASS: dict[str, Any] = {"passes": 1, "orders": 1, "control": False}
+
+
+def folder(queries: int, protected: int, unprotected: int) -> str:
+    path = Path(f"{queries}-{protected}-{unprotected}")
+    return str(path if path.is_dir() else write_folder(path, balanced(queries, protected, unprotected)))
+
+
+def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[str, Any]:
+    """What a plan of lists of that shape finds."""
+    settings = PlanSettings.make(dataset=folder(queries, protected, unprotected), **given)
+    findable: dict[str, Any] = plan_listwise(settings)["findable"]
+    return findable
+
+
+@pytest.mark.parametrize(
+    ("queries", "paper", "default", "one_pass"),
+    [
+        (44, 25_872, 30_096, 2_508),
+        (50, 29_400, 34_200, 2_850),
+        (57, 33_516, 38_988, 3_249),
+        pytest.param(151, 88_788, 103_284, 8_607, marks=pytest.mark.slow),
+    ],
+)
+def test_requests_for_lists_of_200(queries: int, paper: int, default: int, one_pass: int) -> None:
+    dataset = folder(queries, 100, 100)
+    planned = [
+        plan_listwise(ListwiseSettings.make("paper", dataset=dataset)),
+        plan_listwise(ListwiseSettings.make(dataset=dataset)),
+        plan_listwise(ListwiseSettings.make(dataset=dataset, **ONE_PASS)),
+    ]
+    assert [plan["calls"] for plan in planned] == [paper, default, one_pass]
+    assert [plan["chains"] for plan in planned] == [3 * queries, 12 * queries, 3 * queries]
+    assert [plan["longest_chain"] for plan in planned] == [196, 57, 19]
+    assert not Path("runs").exists()
+
+
+def test_tokens_of_the_paper_s_151_queries() -> None:
+    """About 17 million under the paper's settings and 34 by default, with titles of 14.5 characters."""
+    lists = balanced(15, 100, 100)
+    titles = {doc_id: f"{doc_id:.>14}"[:15] for rows in lists.values() for doc_id, _, _ in rows}
+    dataset = str(write_folder(Path("titled"), lists, titles))
+    for preset, millions in (("paper", 17), (None, 34)):
+        planned = plan_listwise(ListwiseSettings.make(preset, dataset=dataset))
+        assert planned["prompt_tokens"] / 1e6 / 15 * 151 == pytest.approx(millions, rel=0.05)
+
+
+def test_a_run_asks_what_was_planned() -> None:
+    lists = balanced(2, 6, 5) | {"short": balanced(1, 4, 3)["q0"], "long": balanced(3, 12, 9)["q2"]}
+    dataset = str(write_folder(Path("uneven"), lists, {"q0f0": "A very much longer title than the others"}))
+    designs: list[dict[str, Any]] = [
+        {},
+        {"window": 7, "step": 3, "windows": "rankgpt", "repeats": 2},
+        {"window": 4, "step": 2, "passes": 2, "depth": 9, "orders": 2, "variants": "neutral,female"},
+    ]
+    for number, design in enumerate(designs):
+        settings = ListwiseSettings.make(dataset=dataset, output=Path(f"run{number}"), **design)
+        planned = plan_listwise(settings)
+        audit_listwise(settings, "fake:biased,malformed=0")
+        manifest = json.loads(Path(f"run{number}/manifest.json").read_text())
+        # a chain that asks the very same chat again, as passes over a short list may, is answered by its journal
+        assert planned["calls"] == manifest["answered"] >= manifest["calls"]
+        answered = map(json.loads, Path(f"run{number}/journal.jsonl").read_text().splitlines()[1:])
+        lengths = [sum(len(content) for _, content in line["chat"]) for line in answered]
+        assert planned["prompt_tokens"] == pytest.approx(planned["calls"] * fmean(lengths) / 4, rel=0.02)
+
+
+def test_one_chain_a_query_stands_for_all() -> None:
+    settings = ListwiseSettings.make()
+    planned, characters, answers = plan_listwise(settings), 0, 0
+    for program in make_design(settings).programs():
+        steps = program.start()
+        chats = next(steps)
+        try:
+            while True:
+                characters += sum(len(message.content) for chat in chats for message in chat.messages)
+                completions = [answer_in_shown_order(chat) for chat in chats]
+                answers += sum(len(completion.text) for completion in completions)
+                chats = steps.send(completions)
+        except StopIteration:
+            continue
+    assert planned["prompt_tokens"] == pytest.approx(characters / 4, rel=0.01)
+    assert planned["completion_tokens"] == answers // 4
+
+
+def test_models_are_counted_one_after_the_other_and_rankers_not_at_all() -> None:
+    one = plan_listwise(ListwiseSettings.make())
+    two = plan_listwise(ListwiseSettings.make(model=("fake:biased", "bm25", "fake:oracle")))
+    for key in ("calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call"):
+        assert two[key] == 2 * one[key] > 0
+    alone = plan_listwise(PlanSettings.make(model=("bm25",)))
+    assert (alone["calls"], alone["prompt_tokens"], alone["other_windows"]) == (0, 0, None)
+    assert alone["findable"]["reason"] == "no_model_asked"
+
+
+def test_a_ratio_means_other_odds_in_every_setting() -> None:
+    """Section 9 of the statistics: .97 means odds .85 on full lists, .73 at 5/1, .90 at 20/10 × 3."""
+    for design, odds in (
+        ({"window": 200, "step": 100, "passes": 1}, 0.85),
+        ({"window": 5, "step": 1, "passes": 1}, 0.73),
+        ({}, 0.90),
+    ):
+        plan = found(44, 100, 100, ratio=0.97, orders=1, **design)
+        assert plan["effect"]["odds"] == pytest.approx(odds, abs=0.01)
+        assert plan["queries_needed"] == 43
+        assert plan["power"] > 0.8
+        assert plan["smallest"][0]["ratio"] == pytest.approx(0.971, abs=0.0005)
+    assert found(44, 100, 100, ratio=0.97, orders=1, tau=0.1)["queries_needed"] == 127
+
+
+def test_the_smallest_pair_odds_found_by_44_queries() -> None:
+    for preset, odds in ((None, 0.945), ("paper", 0.73)):
+        settings = PlanSettings.make(preset, dataset=folder(44, 100, 100))
+        below, above = plan_listwise(settings)["findable"]["smallest"]
+        assert below["odds"] == pytest.approx(odds, abs=0.01)
+        assert above["odds"] == pytest.approx(1 / odds, abs=0.04)
+        assert below["ratio"] * above["ratio"] == pytest.approx(1)
+
+
+def test_the_effect_to_be_found_is_pair_odds_of_four_fifths() -> None:
+    plan = found(20, 10, 10)
+    assert plan["effect"]["useful_odds"] == pytest.approx(0.8)
+    assert found(20, 10, 10, ratio=plan["effect"]["ratio"]) == plan
+
+
+def test_more_orders_more_queries_and_less_spread_find_more() -> None:
+    designs = [
+        found(12, 10, 10, ratio=0.9, orders=1, tau=0.1), found(12, 10, 10, ratio=0.9, orders=1),
+        found(12, 10, 10, ratio=0.9, orders=4), found(24, 10, 10, ratio=0.9, orders=4),
+    ]  # fmt: skip
+    for worse, better in pairwise(designs):
+        assert worse["error"] > better["error"] and worse["power"] < better["power"]
+        assert worse["smallest"][0]["ratio"] < better["smallest"][0]["ratio"]
+    # s²= τ² + CV² n²/((n−1) n1 n0)/K with CV² = .2593 at n = 20
+    assert designs[0]["sd"] ** 2 == pytest.approx(0.1**2 + 0.2593 * 20**2 / (19 * 10 * 10), rel=1e-3)
+    assert designs[1]["sd"] ** 2 == pytest.approx(4 * designs[2]["sd"] ** 2)
+
+
+def test_what_cannot_be_found() -> None:
+    beyond = found(8, 20, 20, ratio=0.5, window=5, step=1, passes=1)
+    assert (beyond["reason"], beyond["power"], beyond["queries_needed"]) == ("out_of_reach", None, None)
+    assert beyond["effect"]["odds"] is None
+    few = found(5, 20, 20, ratio=0.9)
+    assert (few["reason"], few["power"], few["smallest"]) == (None, None, ())
+    assert few["queries_needed"] > 5
+    assert found(8, 20, 20, ratio=0.99999)["queries_needed"] is None
+    given = found(8, 20, 20, initial="given", orders=1)
+    assert (given["reason"], given["effect"], given["sd"]) == ("order_not_random", None, None)
+    dataset = str(
+        write_folder(Path("apart"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})
+    )
+    apart = plan_listwise(PlanSettings.make(dataset=dataset))["findable"]
+    assert (apart["reason"], apart["queries"]) == ("no_list_of_both_sides", 0)
+
+
+def test_lists_that_lack_a_side_count_for_nothing() -> None:
+    lists = balanced(8, 10, 10) | {"lone": [("m", "male", 1), ("n", "male", 0)]}
+    dataset = str(write_folder(Path("lopsided"), lists))
+    plan = plan_listwise(PlanSettings.make(dataset=dataset))
+    assert (plan["queries"], plan["findable"]["queries"]) == (9, 8)
+    assert plan["findable"]["sd"] == pytest.approx(found(8, 10, 10)["sd"])
+
+
+def test_windows_that_reach_further_are_named() -> None:
+    dataset = folder(6, 100, 100)
+    other = plan_listwise(ListwiseSettings.make("paper", dataset=dataset))["other_windows"]
+    assert (other["window"], other["step"], other["passes"]) == (20, 10, 3)
+    assert (other["calls"], other["fewer_calls"], other["further_reach"]) == (6 * 3 * 57, True, True)
+    assert other["reach"] == pytest.approx({"low": 0.734, "high": 1.361}, abs=0.01)
+    one_pass = plan_listwise(ListwiseSettings.make(dataset=dataset, **ONE_PASS))["other_windows"]
+    assert (one_pass["fewer_calls"], one_pass["further_reach"]) == (False, True)
+    assert plan_listwise(ListwiseSettings.make(dataset=dataset))["other_windows"] is None
+    # a window over the whole list reaches everything in one call
+    whole = ListwiseSettings.make(dataset=dataset, window=200, step=100, passes=1)
+    assert plan_listwise(whole)["other_windows"] is None
+
+
+def test_cost_and_time() -> None:
+    settings = PlanSettings.make(price_in=2.5, price_out=10.0, latency=0.5, workers=4)
+    plan = plan_listwise(settings)
+    assert plan["cost"] == (plan["prompt_tokens"] * 2.5 + plan["completion_tokens"] * 10) / 1e6 > 0
+    assert plan["seconds"] == plan["calls"] / 4 / 2 == 108
+    free = plan_listwise(PlanSettings.make())
+    assert (free["cost"], free["seconds"]) == (None, free["seconds_at_1s_a_call"])
+
+
+def test_a_plan_and_its_run_share_a_folder() -> None:
+    dataset, model = folder(2, 12, 12), "fake:biased,malformed=0"
+    before = plan_listwise(PlanSettings.make(dataset=dataset, model=(model,), ratio=0.9))
+    audit_listwise(ListwiseSettings.make(dataset=dataset), model)
+    after = plan_listwise(PlanSettings.make(dataset=dataset, model=(model,), tau=0.2))
+    assert (before["answered"], after["answered"]) == (0, after["calls"])
+    assert before["folder"] == after["folder"]

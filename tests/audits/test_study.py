@@ -1,0 +1,144 @@
+"""The windows study: which runs it is made of, and what its rows hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.making import make_design
+from llmfair.audits.running import no_watch
+from llmfair.audits.study import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
+from llmfair.errors import Incomplete, RunConflict, UsageError
+from llmfair.settings import ListwiseSettings, StudySettings
+
+SMALL: dict[str, Any] = {"limit": 2, "orders": 1, "settings": "10/5,20/10"}
+
+
+def tried(**given: Any) -> list[Tried]:
+    return list(study_windows(StudySettings.make(**SMALL | given), lambda setting: no_watch))
+
+
+def test_the_settings_of_table_2() -> None:
+    """Wang et al. 2024, Table 2: the neutral prompt alone, one pass."""
+    settings = listwise_settings(StudySettings.make())
+    assert list(settings) == ["5/1", "10/5", "10/3", "20/10"]
+    assert {(s.passes, s.variants, s.control, s.output) for s in settings.values()} == {
+        (1, "neutral", False, None)
+    }
+
+
+def test_passes_belong_to_a_setting_or_to_all() -> None:
+    settings = listwise_settings(StudySettings.make(settings=" 5/1, 20/10x3 ,5/1x2,20/10×1", passes=2))
+    assert {name: (s.window, s.step, s.passes) for name, s in settings.items()} == {
+        "5/1x2": (5, 1, 2),
+        "20/10x3": (20, 10, 3),
+        "20/10": (20, 10, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("", "'' in --settings is not a window"),
+        ("5/1,10", "'10' in --settings is not a window"),
+        ("5/1;10/5", "'5/1;10/5' in --settings is not a window"),
+        ("5/1,20/10x", "'20/10x' in --settings is not a window"),
+        ("5/-1", "'5/-1' in --settings is not a window"),
+        ("٥/١", "'٥/١' in --settings is not a window"),
+        ("5/1,5/7", "'5/7' in --settings: --step 7 is larger than --window 5"),
+        ("1/1", "'1/1' in --settings: --window is 1"),
+        ("5/1x0", "'5/1x0' in --settings: --passes is 0"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        listwise_settings(StudySettings.make(settings=settings))
+    assert "5/1,10/5" in caught.value.hint
+
+
+def test_each_setting_is_the_run_that_listwise_makes() -> None:
+    study = StudySettings.make(settings="5/2x2", seed=3, output=Path("study"))
+    listwise = ListwiseSettings.make(window=5, step=2, passes=2, seed=3, variants="neutral", control=False)
+    (asked,) = listwise_settings(study).values()
+    assert asked == listwise
+    assert make_design(asked).identity() == make_design(listwise).identity()
+
+
+def test_windows_said_elsewhere_give_way() -> None:
+    """A file that sets windows for other commands must not break this one; nor does the preset's 5/1."""
+    study = StudySettings.make("paper", window=7)
+    assert (study.orders, study.control_variate, study.passes) == (1, False, 1)
+    assert list(listwise_settings(study)) == ["5/1", "10/5", "10/3", "20/10"]
+
+
+@pytest.mark.parametrize(
+    ("models", "message"), [(("fake:oracle", "fake:biased"), "one model"), (("bm25",), "bm25 has no windows")]
+)
+def test_a_study_is_of_one_model_with_windows(models: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tried(model=models)
+
+
+def test_rows_are_those_of_the_runs() -> None:
+    runs = tried(variants="neutral,female", control=True)
+    study = study_of(runs)
+    assert [(row["setting"], row["variant"]) for row in study["rows"]] == [
+        (setting, arm) for setting in ("10/5", "20/10") for arm in ("neutral", "female", "control", "input")
+    ]
+    for run in runs:
+        assert run.results is not None and run.error is None
+        rows = [row for row in study["rows"] if row["setting"] == run.setting]
+        assert sum(row["calls"] for row in rows) == run.results["design"]["calls"] == run.calls
+        assert sum(row["answers"]["windows"] for row in rows) == run.calls
+        for row in rows[:-1]:
+            assert row["reach"] == run.results["reach"]
+            assert row["finding"] == run.results["findings"][row["variant"]]
+        of_female = {r["measure"]: r["value"] for r in run.results["rows"] if r["variant"] == "female"}
+        assert {name: figure["value"] for name, figure in rows[1]["figures"].items()} == of_female
+    first, second = (row["figures"]["P@20"] for row in study["rows"] if row["variant"] == "input")
+    assert first == second, "every setting starts from the same orders"
+    assert (study["status"], study["failed"], len(study["runs"])) == ("complete", [], 2)
+
+
+def test_lines_have_one_figure_each_and_reach_where_it_bounds_one() -> None:
+    study = study_of(tried())
+    lines = [dict(zip(LINE, line, strict=True)) for line in study_lines(study)]
+    assert len(lines) == sum(len(row["figures"]) for row in study["rows"])
+    for line in lines:
+        bounded = line["variant"] != "input" and line["measure"] in (
+            "P@20", "ExpRatio", "ExpRatio(control=order)"
+        )  # fmt: skip
+        assert (line["reach_high"] is not None) == bounded
+        assert (line["reach_low"] is not None) == (bounded and line["measure"] != "P@20")
+
+
+def test_the_budget_is_that_of_the_whole_study() -> None:
+    stopped = tried(max_calls=3)
+    assert [run.calls for run in stopped] == [3, 0]
+    assert all(isinstance(run.error, Incomplete) for run in stopped)
+    assert stopped[0].results is not None and stopped[1].folder is None
+    assert study_of(stopped)["status"] == "incomplete"
+    plenty = tried()
+    assert [run.error for run in plenty] == [None, None]
+    assert sum(run.calls for run in (*stopped, *plenty)) == study_calls(plenty)
+
+
+def study_calls(runs: list[Tried]) -> int:
+    return sum(row["calls"] for row in study_of(runs)["rows"])
+
+
+def test_one_failing_setting_stops_no_other() -> None:
+    first, _ = tried()
+    assert first.folder is not None
+    (first.folder / "journal.jsonl").write_text("garbage\n")
+    failed, done = tried()
+    assert isinstance(failed.error, RunConflict) and failed.results is None
+    assert done.error is None and done.calls == 0
+    assert [row["setting"] for row in study_of([failed, done])["rows"]] == ["20/10", "20/10"]
+
+
+def test_what_is_wrong_with_all_settings_is_said_once() -> None:
+    with pytest.raises(UsageError, match="no dataset 'sampel'"):
+        tried(dataset="sampel")

@@ -1,0 +1,296 @@
+"""Simulated models choose between two items as planted, and the figures that the plant implies are met."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from llmfair.backends.base import Backend, BackendOptions
+from llmfair.backends.fake import Fake, damage_pair, fake
+from llmfair.backends.openai import OpenAI
+from llmfair.dispatch import chat_sampling
+from llmfair.errors import UsageError
+from llmfair.journal import request_key
+from llmfair.prompts import load_prompt
+from llmfair.rankers.choices import LABELS, read_choice
+from llmfair.rankers.pairwise import PairwiseRanker
+from llmfair.records import (
+    Candidates,
+    Cell,
+    Chat,
+    Completion,
+    Document,
+    Message,
+    PairAnswer,
+    Permutation,
+    Probe,
+    Query,
+    Request,
+    Sampling,
+    Side,
+    Text,
+    Verdict,
+)
+from tests.cli.kills import MOCKLLM
+from tests.shared import SHARED
+
+RANKER = PairwiseRanker(load_prompt("pairwise"))
+LETTER = PairwiseRanker(load_prompt("pairwise"), form="letter")
+OFF = "malformed=0,position=0,query_sd=0,pairwise=0"
+
+
+def model(name: str, seed: int = 0) -> Fake:
+    return fake(name, BackendOptions(seed=seed))
+
+
+def probe_of(query_id: str = "q", number: int = 0, draw: int = 0, grades: tuple[int, int] = (1, 1)) -> Probe:
+    documents = (Document("p", "Ada"), Document("u", "Charles"))
+    relevance = dict(zip("pu", grades, strict=True))
+    candidates = Candidates(Query(query_id, "computing"), documents, relevance)
+    return Probe("p", "pairwise", candidates, "relevant", "neutral", order=number, draw=draw)
+
+
+async def answers(backend: Backend, chats: Sequence[Chat]) -> list[Completion]:
+    found = []
+    for chat in chats:
+        sampling = chat_sampling(chat, Sampling())
+        key = request_key(backend.identity, chat, sampling, about=backend.reads_about)
+        found.append(await backend.complete(Request(chat, sampling, key, "p")))
+    return found
+
+
+def verdict_of(backend: Backend, probe: Probe, ranker: PairwiseRanker = RANKER) -> Verdict:
+    steps = ranker.steps(probe)
+    try:
+        chats = next(steps)
+        while True:
+            chats = steps.send(asyncio.run(answers(backend, chats)))
+    except StopIteration as end:
+        verdict: Verdict = end.value
+        return verdict
+
+
+# The figures that a plant implies (pairwise.md 12)
+
+
+class Row(NamedTuple):
+    """Expected shares of readable pairs and what follows from them; `malformed` is the share of damaged answers."""
+
+    model: str
+    shares: tuple[float, float, float, float]
+    win_ratio: float
+    balanced: float
+    beta: float
+    gamma: float
+    kappa: float
+    malformed: float = 0.0
+
+
+ROWS = [
+    Row("pairwise=0.2", (0.3023, 0.2027, 0.2475, 0.2475), 1.4918, 1.2214, 0.2, 0, 0),
+    Row("pairwise=0.2,position=2", (0.1277, 0.0856, 0.7725, 0.0142), 1.4918, 1.0879, 0.2, 2, 0),
+    Row("pairwise=0.5,position=0.5", (0.3655, 0.1345, 0.3655, 0.1345), 2.7183, 1.6010, 0.5, 0.5, 0),
+    Row("pairwise=-0.5,position=0.5,malformed=0.05", (0.1345, 0.3655, 0.3655, 0.1345), 0.3679, 0.6246, -0.5, 0.5, 0, 0.05),
+    Row("pairwise=-0.5,position=0.5,query_sd=0.5", (0.1511, 0.3716, 0.3490, 0.1284), 0.4065, 0.6386, -0.4737, 0.4737, 0.0454),
+    Row("position=0.5,lapse=0.1,malformed=0.05,query_sd=0.5", (0.2492, 0.2492, 0.3552, 0.1464), 1, 1, 0, 0.4237, 0.0388, 0.05),
+    Row("position=8", (0.0003, 0.0003, 0.9993, 0.0000), 1, 1, 0, 8, 0),
+]  # fmt: skip
+READABLE = (Cell.PP, Cell.UU, Cell.FF, Cell.SS)
+SIDES = ([Side.PROTECTED, Side.UNPROTECTED], [Side.UNPROTECTED, Side.PROTECTED])
+
+
+async def cells(backend: Fake, pairs: int) -> Counter[Cell]:
+    """Cells of pairs of one query each, so that pairs are independent; only what a simulated model reads is made."""
+    found, expects, sampling = Counter[Cell](), Permutation(2), Sampling()
+    for number in range(pairs):
+        read = []
+        for sides in SIDES:
+            about = {"task": "pairwise", "query_id": f"q{number}", "sides": sides}
+            request = Request(Chat((), expects, about=about), sampling, f"{number} {sides[0]}", "p")
+            choice = read_choice(await backend.complete(request), "order")
+            read.append(PairAnswer(None if choice.item is None else sides[choice.item], choice.problem))
+        found[Verdict("q", "relevant", number, 0, "p", "u", *read).cell] += 1
+    return found
+
+
+def given(row: Row) -> str:
+    """The row's model with everything else off."""
+    off = {"pairwise": "0", "position": "0", "query_sd": "0", "malformed": "0"}
+    on = dict(assignment.split("=") for assignment in row.model.split(","))
+    return "biased," + ",".join(f"{key}={value}" for key, value in {**off, **on}.items())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.model for row in ROWS])
+def test_every_figure_is_met(row: Row) -> None:
+    """Within four standard errors, and what printing to four places may add."""
+    pairs, bad = 20_000, row.malformed
+    counts = asyncio.run(cells(model(given(row), seed=3), pairs))
+    readable = sum(counts[cell] for cell in READABLE)
+    expected = {Cell.M1: 2 * bad * (1 - bad), Cell.M2: bad**2, Cell.T: 0.0}
+    for cell, share in expected.items():
+        assert abs(counts[cell] / pairs - share) <= 4 * math.sqrt(share * (1 - share) / pairs)
+    for cell, share in zip(READABLE, row.shares, strict=True):
+        assert abs(counts[cell] / readable - share) <= 4 * math.sqrt(share * (1 - share) / readable) + 1e-4
+
+    pp, uu, ff, ss = (counts[cell] / readable for cell in READABLE)
+    r_pp, r_uu, r_ff, r_ss = row.shares
+    p, p1, p2 = r_pp + (r_ff + r_ss) / 2, r_pp + r_ff, r_pp + r_ss
+    bounds = [
+        4 * math.sqrt(variance / readable) + 1e-4
+        for variance in (
+            1 / r_pp + 1 / r_uu,
+            (r_pp + (r_ff + r_ss) / 4 - p**2) / (p * (1 - p)) ** 2,
+            (1 / (p1 * (1 - p1)) + 1 / (p2 * (1 - p2))) / 2,  # twice that of independent answers
+            1.0,  # kappa is a share in the end
+        )
+    ]
+    logits = [math.log(share / (1 - share)) for share in (pp + ff, pp + ss)]
+    chance = (pp + ff) * (pp + ss) + (uu + ss) * (uu + ff)
+    assert abs(math.log(pp / uu / row.win_ratio)) <= bounds[0]
+    assert abs(math.log((2 * pp + ff + ss) / (2 * uu + ff + ss) / row.balanced)) <= bounds[1]
+    assert abs((logits[0] + logits[1]) / 2 - row.beta) <= bounds[2]
+    assert abs((logits[0] - logits[1]) / 2 - row.gamma) <= bounds[2]
+    assert abs((pp + uu - chance) / (1 - chance) - row.kappa) <= bounds[3]
+
+
+def changed(name: str, pairs: int) -> float:
+    """The share of answers that change when the same question is asked twice."""
+    backend = model(name)
+    verdicts = [[verdict_of(backend, probe_of(f"q{n}", n, draw)) for draw in (0, 1)] for n in range(pairs)]
+    differ = [
+        [one.first.winner != other.first.winner, one.second.winner != other.second.winner]
+        for one, other in verdicts
+    ]
+    return sum(map(sum, differ)) / (2 * pairs)
+
+
+def test_asked_twice_some_answers_change() -> None:
+    pairs, p1, p2 = 1000, 1 / (1 + math.exp(-1)), 0.5
+    expected = p1 * (1 - p1) + p2 * (1 - p2)
+    found = changed(f"biased,{OFF},pairwise=0.5,position=0.5", pairs)
+    assert abs(found - expected) <= 4 * math.sqrt(expected * (1 - expected) / (2 * pairs))
+    assert changed(f"biased,{OFF},pairwise=50", 50) == 0
+
+
+# The models
+
+
+def test_a_query_has_one_effect_for_all_its_pairs() -> None:
+    name = f"biased,{OFF},query_sd=1000"
+
+    def won(seed: int) -> list[str]:
+        found = []
+        for query in range(20):
+            outcomes = {verdict_of(model(name, seed), probe_of(f"q{query}", n)).outcome for n in range(3)}
+            (outcome,) = outcomes
+            found.append(str(outcome))
+        return found
+
+    one, other = won(0), won(1)
+    assert set(one) == {"protected", "unprotected"} and one != other and one == won(0)
+
+
+def test_the_oracle_prefers_relevance_then_the_item_shown_first() -> None:
+    oracle = model("oracle,malformed=0")
+    for grades, cell in [((2, 1), Cell.PP), ((0, 1), Cell.UU), ((1, 1), Cell.FF)]:
+        assert verdict_of(oracle, probe_of(grades=grades)).cell is cell
+        assert verdict_of(oracle, probe_of(grades=grades), LETTER).cell is cell
+
+
+def test_the_random_model_chooses_by_chance() -> None:
+    backend = model("random,malformed=0")
+    found = Counter(verdict_of(backend, probe_of(number=n, grades=(3, 0))).cell for n in range(400))
+    assert all(abs(found[cell] / 400 - 0.25) <= 4 * math.sqrt(0.25 * 0.75 / 400) for cell in READABLE)
+
+
+def test_both_forms_are_answered_in_their_own_words() -> None:
+    backend = model(f"biased,{OFF},pairwise=50")
+    for ranker, texts in ((RANKER, ["[1] > [2]", "[2] > [1]"]), (LETTER, ["A", "B"])):
+        assert [c.text for c in asyncio.run(answers(backend, ranker.chats(probe_of())))] == texts
+        assert verdict_of(backend, probe_of(), ranker).cell is Cell.PP
+
+
+@pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
+def test_no_damaged_answer_names_a_winner(ranker: PairwiseRanker) -> None:
+    rng = np.random.default_rng(0)
+    labels = ("[1]", "[2]") if ranker is RANKER else LABELS["letter"]
+    choices = [read_choice(Completion(*damage_pair(labels, rng)), ranker.form) for _ in range(200)]
+    assert all(choice.unreadable for choice in choices)
+    problems = {str(choice.problem) for choice in choices}
+    assert problems >= {"duplicate", "contradictory", "no_order", "truncated", "empty", "refused"}
+    assert ("out_of_range" in problems) == (ranker is RANKER)
+    assert verdict_of(model("oracle,malformed=1"), probe_of(), ranker).cell is Cell.M2
+
+
+def test_a_run_over_lists_keeps_its_name() -> None:
+    identity = "fake biased listwise=-0.5,malformed=0.01,noise=1,order=0,prompt=1,relevance=2 seed=0"
+    assert model("biased").identity == model("biased,pairwise=-0.3").identity == identity
+    assert "pairwise=-0.5," in model("biased,pairwise=-0.5").identity
+    assert "pairwise" not in model("random").identity + model("oracle").identity
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("biased,lapse=1.5", "lapse=1.5 is not a share of 1"),
+        ("biased,query_sd=-1", "query_sd=-1 is negative"),
+        ("biased,latency=-1", "latency=-1 is negative"),
+        ("biased,positon=1", "no parameter 'positon'. Did you mean 'position'?"),
+        ("oracle,pairwise=1", "fake:oracle has no parameter 'pairwise'"),
+    ],
+)
+def test_parameters_that_cannot_be(name: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        model(name)
+    assert message in raised.value.message
+
+
+def test_text_is_not_its_trade() -> None:
+    chat = Chat((Message("user", "Write."),), Text())
+    with pytest.raises(UsageError, match="answers ranking questions only"):
+        asyncio.run(answers(model("biased"), [chat]))
+
+
+# Through HTTP
+
+
+def test_a_mock_server_damages_answers_and_all_are_read_as_they_should(tmp_path: Path) -> None:
+    if not (SHARED / "mockllm").is_dir():
+        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
+    expected = dict.fromkeys(("missing", "commas", "newlines", "counted", "think", "superscript"), Cell.SS)
+    expected |= dict.fromkeys(
+        ("duplicate", "out_of_range", "zero_based", "prose", "truncated", "empty", "null"), Cell.M2
+    )
+    problems = {"zero_based": "out_of_range", "prose": "no_order", "null": "empty"}
+    assert len(expected) == 13
+    with MOCKLLM.running(tmp_path / "log", "--policy", "reverse", "--rate-malformed", "1") as port:
+        url = f"http://127.0.0.1:{port}"
+
+        async def ask(ranker: PairwiseRanker) -> list[Completion]:
+            backend = OpenAI("any", BackendOptions(base_url=f"{url}/v1"))
+            await backend.open()
+            try:
+                return await answers(backend, ranker.chats(probe_of()))
+            finally:
+                await backend.close()
+
+        for kind, cell in expected.items():
+            body = json.dumps({"malformed_kinds": [kind]}).encode()
+            patch = urllib.request.Request(f"{url}/mock/config", data=body, method="PATCH")
+            with urllib.request.urlopen(patch, timeout=5):
+                pass
+            choices = [read_choice(completion, "order") for completion in asyncio.run(ask(RANKER))]
+            if cell is Cell.SS:
+                assert [choice.item for choice in choices] == [1, 1], kind
+            else:
+                assert [str(choice.problem) for choice in choices] == [problems.get(kind, kind)] * 2
+        assert [read_choice(completion, "letter").item for completion in asyncio.run(ask(LETTER))] == [1, 1]

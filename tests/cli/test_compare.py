@@ -1,0 +1,135 @@
+"""`llmfair compare` on the command line: its table, its formats, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llmfair.report.compare import compare_table
+from tests.cli.command import llmfair
+
+LISTWISE = ("listwise", "-q", "--variants", "neutral", "--no-control", "--orders", "1")
+PAIRWISE = ("pairwise", "-q", "--pairs", "6", "--noise-share", "0")
+
+
+def run(*arguments: str, output: str) -> str:
+    found = llmfair(*arguments, "-o", output)
+    assert found.code == 0, found.err
+    return output
+
+
+def test_the_table_its_sentences_and_its_notes() -> None:
+    base = run(*LISTWISE, "-m", "fake:biased,listwise=-4", output="base")
+    other = run(*LISTWISE, "-m", "fake:biased,listwise=0", "--step", "20", output="other")
+    found = llmfair("compare", base, other)
+    assert found.code == 0 and not found.err
+    title, _, header, *_ = found.out.splitlines()
+    assert title == "Compare listwise · sample · gender (protected: female) · 8 queries"
+    assert "base fake:biased,listwise=-4  fake:biased,listwise=0" in header and "p (Holm)" in header
+    assert "ExpRatio, neutral: closer to parity: |ln| " in found.out
+    assert "p 0.016 (8 queries, paired)" in found.out  # 2 of 256 sign vectors, twice
+    assert "p adjusted (Holm) over 2 headline comparisons" in found.out
+    assert "fake:biased,listwise=0 also differs in step: 10 → 20" in found.out
+    assert "only 8 queries" in found.out
+    assert "fair" not in found.out.replace("llmfair", "")
+
+
+def test_json_tsv_and_markdown() -> None:
+    base, other = (run(*PAIRWISE, "-m", f"fake:biased,pairwise={p}", output=f"p{p}") for p in (-1, 0))
+    compared = llmfair("compare", base, other, "--json").json
+    assert (compared["schema"], compared["task"], compared["family"]) == (1, "pairwise", 2)
+    assert llmfair("compare", base, other, "--format", "json").json == compared
+    header, *lines = llmfair("compare", base, other, "--format", "tsv").out.splitlines()
+    assert header.split("\t")[:4] == ["run", "variant", "measure", "scale"]
+    assert len(lines) == len(compared["rows"]) == 10
+    shown = llmfair("compare", base, other, "--format", "md", "--measures", "AdjustedOdds").out
+    assert "| position-adjusted odds | relevant |" in shown and "BalancedRatio" not in shown
+
+
+def test_several_runs_below_a_folder_by_their_names() -> None:
+    for strength in (0, 1, 2):
+        model = f"fake:biased,listwise={strength}"
+        run(*LISTWISE, "-m", model, output=f"runs/list-{strength}")
+    compared = llmfair("compare", "list-0", "list-1", "list-2", "--json").json
+    assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
+    assert compared["family"] == 4
+    assert "list-1" not in llmfair("compare", "list-0", "list-1", "list-2").out
+
+
+def test_flips_that_rise_while_odds_come_closer() -> None:
+    base = run(*PAIRWISE, "-m", "fake:biased,pairwise=-2,position=0", output="base")
+    other = run(*PAIRWISE, "-m", "fake:biased,pairwise=-0.2,position=3", output="other")
+    found = llmfair("compare", base, other)
+    assert (
+        "FlipRate, relevant: more answers now depend on the order: parity may have been bought with indecision"
+        in found.out
+    )
+    swapped = llmfair("compare", other, base)
+    assert "more answers now" not in swapped.out and "bought" not in swapped.out
+    compared = llmfair("compare", base, other, "--json").json
+    for row in compared["rows"]:  # odds that did not come closer were not bought with anything
+        if row["measure"] == "AdjustedOdds":
+            row["other"] = row["base"]
+    notes = compare_table(compared).notes
+    assert "FlipRate, relevant: more answers now depend on the order" in notes
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "sentence", "hint"),
+    [
+        (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "pairwise with pairwise"),
+        (LISTWISE, (*LISTWISE, "-n", "4"), "asked about different lists (sample, 8 queries, ", "--limit"),
+        (PAIRWISE, (*PAIRWISE, "--form", "letter"), "asked in different forms (order; letter).", "--form"),
+        (
+            (*PAIRWISE, "--kind", "relevant"),
+            (*PAIRWISE, "--kind", "irrelevant"),
+            "have no pair in common.",
+            "--kind",
+        ),
+        (
+            LISTWISE,
+            ("listwise", "-q", "--variants", "male", "--no-control", "--orders", "1"),
+            "have no prompt in common.",
+            "--variants",
+        ),
+    ],
+)
+def test_runs_that_did_not_ask_the_same(
+    one: tuple[str, ...], two: tuple[str, ...], sentence: str, hint: str
+) -> None:
+    found = llmfair("compare", run(*one, output="one"), run(*two, output="two"))
+    assert found.code == 2 and not found.out
+    error, way_out = found.err.splitlines()
+    assert error.startswith("Error: one and two ") and sentence in error and hint in way_out
+
+
+def test_other_refusals() -> None:
+    one = run(*LISTWISE, output="one")
+    found = llmfair("compare", one)
+    assert found.code == 2 and "two runs or more" in found.err
+    found = llmfair("compare", one, "two")
+    assert found.code == 2 and "no run 'two' in runs." in found.err
+    found = llmfair("compare", one, one, "--measures", "KL@20")
+    assert found.code == 2 and "KL@20 has no values that can be paired" in found.err and "P@20" in found.err
+    assert llmfair("listwise", "-q", "--max-calls", "5", "-o", "broken").code == 3
+    found = llmfair("compare", one, "broken", "--json")
+    assert found.code == 2 and found.json["error"]["message"] == "broken is incomplete."
+    assert "completes it" in found.json["error"]["hint"]
+    manifest = json.loads(Path("one/manifest.json").read_text())
+    manifest["settings"]["attribute"]["protected"] = ["male"]
+    Path("two").mkdir()
+    for name in ("results.json", "per_query.csv"):
+        Path("two", name).write_text(Path("one", name).read_text())
+    Path("two/manifest.json").write_text(json.dumps(manifest))
+    found = llmfair("compare", one, "two")
+    assert "audit different attributes (gender, female against male; gender, male against male)." in found.err
+
+
+def test_help_names_its_variables() -> None:
+    found = llmfair("compare", "--help")
+    assert found.code == 0
+    for name in ("LLMFAIR_MEASURES", "LLMFAIR_RUNS_DIR", "LLMFAIR_FORMAT", "LLMFAIR_JSON"):
+        assert name in found.out
+    assert found.out.count(" llmfair compare ") >= 2

@@ -1,0 +1,100 @@
+"""`--require`: the exit code, the sentence, and everything written before either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import llmfair, only_run
+from tests.folders import balanced, write_folder
+
+SMALL = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "-m", "fake:biased,malformed=0")
+FILES = {
+    "manifest.json", "journal.jsonl", "failures.csv", "rankings", "candidates.jsonl", "qrels.txt", "groups.tsv",
+    "metrics.csv", "per_query.csv", "results.json",
+}  # fmt: skip
+
+
+def test_a_gate_that_is_met_says_nothing() -> None:
+    plain = llmfair(*SMALL)
+    met = llmfair(*SMALL, "--require", "P@20:neutral>=0.1", "--require", "nDCG@20<=1")
+    assert met.code == 0, met.err
+    assert met.out == plain.out, "the same run, which a gate does not change"
+    written = json.loads((only_run() / "results.json").read_text())["requirements"]
+    assert [(entry["require"], entry["variant"]) for entry in written] == [
+        ("P@20:neutral>=0.1", "neutral"),
+        *(("nDCG@20<=1", variant) for variant in ("neutral", "male", "female")),
+    ]
+    assert all(entry["holds"] and entry["reason"] is None for entry in written)
+
+
+def test_a_gate_that_is_not_met_fails_after_everything_is_written() -> None:
+    found = llmfair(*SMALL, "-q", "--require", "ExpRatio:male=0.9..1.1")
+    assert found.code == 4
+    assert "neutral" in found.out, "the result is shown all the same"
+    results = json.loads((only_run() / "results.json").read_text())
+    (entry,) = results["requirements"]
+    assert f"ExpRatio (male prompt) {entry['value']:.3f} is outside 0.9..1.1\n" in found.err
+    assert {path.name for path in only_run().iterdir()} >= FILES
+    assert json.loads((only_run() / "manifest.json").read_text())["status"] == "complete"
+    assert llmfair("runs", "check", only_run()).code == 0, "results.json follows from answers and gates"
+    assert llmfair(*SMALL).code == 0, "the same run without the gate"
+
+
+def test_json_holds_results_and_error_in_one_document() -> None:
+    found = llmfair(*SMALL, "--require", "P@20:female>=0.999", "--json")
+    assert found.code == found.json["exit_code"] == 4
+    assert found.json["error"]["class"] == "RequirementFailed" and found.json["rows"]
+    (entry,) = found.json["requirements"]
+    assert found.json["error"]["message"] == entry["reason"]
+    assert entry["measure"] == "P@20" and not entry["holds"] and entry["value"] < 0.999
+
+
+def test_the_whole_interval_can_be_asked_for() -> None:
+    measured = llmfair(*SMALL, "--measures", "P@20", "--json").json["rows"]
+    (row,) = [row for row in measured if (row["variant"], row["query_id"]) == ("female", "all")]
+    gate = ("--measures", "P@20", "--require", f"P@20:female>={(row['low'] + row['value']) / 2}")
+    assert llmfair(*SMALL, *gate).code == 0
+    found = llmfair(*SMALL, *gate, "--require-interval")
+    assert found.code == 4
+    assert f"P@20 (female prompt) [{row['low']:.3f}, {row['high']:.3f}] reaches below" in found.err
+
+
+def test_what_is_required_is_measured() -> None:
+    found = llmfair(*SMALL, "--measures", "P@20", "--require", "P@5>=0", "--require", "P@20>=0", "--json")
+    assert found.code == 0
+    assert found.json["measures"] == ["P@20", "P@5"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        ("ExpRatio", "--require 'ExpRatio' has no bound."),
+        ("ExpRatio=0.8", "'0.8' is not a range."),
+        ("ExpRato=0.8..1.25", "no measure 'ExpRato'. Did you mean 'ExpRatio'?"),
+        ("ExpRatio:femal=0.8..1.25", "no variant 'femal'. Did you mean 'female'?"),
+    ],
+)
+def test_a_malformed_gate_is_refused_before_anything_is_asked(gate: str, message: str) -> None:
+    for dry in ((), ("--dry-run",)):
+        found = llmfair(*SMALL, "--require", gate, *dry)
+        assert found.code == 2 and message in found.err
+        assert not Path("runs").exists()
+
+
+def test_the_paper_s_windows_cannot_fail_a_wide_gate() -> None:
+    folder = write_folder(Path("mine"), balanced(6, 100, 100))
+    gate = "ExpRatio=0.8..1.25"
+    found = llmfair("listwise", "-d", folder, "--preset", "paper", "--require", gate)
+    assert found.code == 4
+    assert f"Error: no ranker could fail {gate} at window 5, step 1\n" in found.err
+    reach = json.loads((only_run() / "results.json").read_text())["reach"]["ExpRatio"]
+    assert reach == pytest.approx({"low": 0.889, "high": 1.125}, abs=0.002)
+
+
+def test_a_gate_may_stand_in_the_configuration_file() -> None:
+    Path("llmfair.toml").write_text('[listwise]\nrequire = ["P@20>=0.999"]\n')
+    assert llmfair(*SMALL).code == 4
+    assert llmfair(*SMALL, "--require", "P@20>=0").code == 0

@@ -1,0 +1,160 @@
+"""`llmfair study windows` end to end, offline: its table, its files, and the runs it shares with `llmfair listwise`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import llmfair, process
+
+STUDY = ("study", "windows", "-n", "2", "--orders", "1", "--settings", "10/5,20/10")
+
+
+def calls() -> dict[int, int]:
+    """Calls that each run's last invocation made, by window."""
+    manifests = [json.loads(path.read_text()) for path in Path("runs").glob("*/manifest.json")]
+    return {manifest["settings"]["window"]: manifest["calls"] for manifest in manifests}
+
+
+def test_one_row_a_setting_and_nothing_asked_twice() -> None:
+    first = llmfair(*STUDY)
+    assert first.code == 0, first.err
+    title, _, header, *rows = first.out.splitlines()
+    assert "2 queries × 40 · 1 random order · 20 calls" in title
+    assert [name in header for name in ("P@20", "ExpRatio", "implied pair odds", "attainable ExpRatio")]
+    assert [row.split()[:2] for row in rows[:3]] == [["10/5", "14"], ["20/10", "6"], ["input", "order"]]
+    assert "0.673 … 1.489" in rows[0]
+    assert "fair" not in first.out.replace("llmfair", "")
+    assert calls() == {10: 14, 20: 6}
+    again = llmfair(*STUDY)
+    assert (again.code, again.out) == (0, first.out)
+    assert calls() == {10: 0, 20: 0}
+
+
+def test_answers_are_shared_with_listwise_in_both_directions() -> None:
+    listwise = (
+        "listwise",
+        "-n",
+        "2",
+        "--orders",
+        "1",
+        "--passes",
+        "1",
+        "--variants",
+        "neutral",
+        "--no-control",
+    )
+    assert llmfair(*listwise, "--window", "20", "--step", "10").code == 0
+    assert llmfair(*STUDY).code == 0
+    assert calls() == {10: 14, 20: 0}
+    assert llmfair(*listwise, "--window", "10", "--step", "5").code == 0
+    assert calls() == {10: 0, 20: 0}
+
+
+def test_several_prompts_have_a_row_each() -> None:
+    found = llmfair(*STUDY, "--variants", "neutral,male", "--control")
+    rows = [line.split()[:3] for line in found.out.splitlines() if line.startswith((" 10/5", " 20/10"))]
+    assert rows == [
+        [setting, arm, number]
+        for setting, number in (("10/5", "14"), ("20/10", "6"))
+        for arm, number in (("neutral", number), ("male", number), ("neutral", "again"))
+    ]
+
+
+def test_formats_and_files() -> None:
+    found = llmfair(*STUDY, "--json", "-o", "out")
+    assert found.code == 0, found.err
+    study = found.json
+    assert (study["schema"], study["status"], study["task"]) == (1, "complete", "study windows")
+    assert [row["setting"] for row in study["rows"]] == ["10/5", "10/5", "20/10", "20/10"]
+    assert all((Path(run) / "results.json").is_file() for run in study["runs"])
+    assert json.loads(Path("out/study.json").read_text()) == study
+    with Path("out/study.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    printed = llmfair(*STUDY, "--format", "tsv").out.splitlines()
+    assert [line.split("\t") for line in printed] == [
+        list(lines[0]),
+        *(list(line.values()) for line in lines),
+    ]
+    assert "| 10/5 | 14 |" in llmfair(*STUDY, "--format", "md").out
+    assert not list(Path().glob("study.*")) and sorted(
+        path.name for path in Path("runs").iterdir()
+    ) == sorted(Path(run).name for run in study["runs"])
+
+
+def test_a_dry_run_asks_nothing_and_knows_what_is_answered() -> None:
+    planned = llmfair(*STUDY, "--dry-run", "--json").json
+    assert [(one["setting"], one["calls"], one["answered"]) for one in planned["settings"]] == [
+        ("10/5", 14, 0),
+        ("20/10", 6, 0),
+    ]
+    assert planned["calls"] == 20 and not Path("runs").exists()
+    assert llmfair(*STUDY, "--settings", "20/10").code == 0
+    table = llmfair(*STUDY, "--dry-run").out
+    assert [line.split()[:3] for line in table.splitlines()[3:5]] == [
+        ["10/5", "14", "0"],
+        ["20/10", "6", "6"],
+    ]
+    assert "Nothing was asked." in table and calls() == {20: 6}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--settings", "10/5,5/7"), "'5/7' in --settings"),
+        (("--settings", "wide"), "'wide' in --settings"),
+        (("--window", "5"), "--window names one setting"),
+        (("--step", "10"), "--step names one setting"),
+        (("-m", "fake:oracle", "-m", "fake:random"), "a study has one model"),
+        (("-m", "bm25"), "bm25 has no windows"),
+        (("-m", "fake:nope"), "no simulated model 'fake:nope'"),
+        (("-o", "file/below"), "cannot write file/below"),
+    ],
+)
+def test_bad_input_spends_nothing(flags: tuple[str, ...], message: str) -> None:
+    Path("file").write_text("")
+    found = llmfair(*STUDY, *flags)
+    assert found.code == 2 and found.out == "" and not Path("runs").exists()
+    assert found.err.startswith("Error: ") and message in found.err and "\n  " in found.err
+    assert llmfair(*STUDY, *flags, "--json").json["exit_code"] == 2
+
+
+def test_the_gravest_error_decides_and_every_one_is_said() -> None:
+    model = ("-m", "fake:biased,malformed=0.5")
+    found = llmfair(*STUDY, *model, "--json")
+    assert found.code == found.json["exit_code"] == 4
+    assert [one["setting"] for one in found.json["failed"]] == ["10/5", "20/10"] and found.json["rows"]
+    assert found.err.count("Error: ") == 2
+    assert llmfair(*STUDY, *model, "--max-invalid", "1").code == 0
+    stopped = llmfair(*STUDY, "--max-calls", "10")
+    assert stopped.code == 3 and "0 of 2 chains" not in stopped.out and "1 of 2 chains" in stopped.out
+    assert llmfair(*STUDY).code == 0
+
+
+def test_a_file_sets_what_a_study_asks() -> None:
+    Path("llmfair.toml").write_text('seed = 5\nwindow = 7\n[study]\nsettings = "20/10"\npasses = 2\n')
+    (planned,) = llmfair("study", "windows", "--dry-run", "--json").json["settings"]
+    assert (planned["setting"], planned["window"], planned["passes"]) == ("20/10x2", 20, 2)
+
+
+def test_ctrl_c_says_how_to_go_on() -> None:
+    slow = (*STUDY, "-m", "fake:biased,latency=0.2", "--no-progress", "--json")
+    running = process(*slow)
+    while not any(path.read_text().count("\n") > 1 for path in Path("runs").glob("*/journal.jsonl")):
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130 == json.loads(out)["exit_code"]
+    assert "Stopped in setting 10/5 at" in err and "The same command continues." in err
+    assert llmfair(*slow).code == 0
+
+
+def test_help_explains_itself() -> None:
+    found = llmfair("study", "windows", "--help")
+    assert found.code == 0 and "LLMFAIR_SETTINGS" in found.out and "Table 2" in found.out

@@ -1,0 +1,254 @@
+"""Which of two items an answer ranks first: every rule of the reader, and what it must never take for an answer."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import random
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
+from llmfair.records import Cell, Completion, Finish, Outcome, PairAnswer, Side, Verdict
+from tests.pace import within
+from tests.shared import SHARED, vectors
+
+
+def reading(text: str, form: Form) -> str:
+    """The label read as first, or the problem."""
+    choice = read_text(text, form)
+    return str(choice.problem) if choice.item is None else LABELS[form][choice.item]
+
+
+ORDER = {
+    "2": [
+        "[2] > [1]", "2, 1", "1. [2]\n2. [1]", "[2]", "2", " (2). ", "{2}!", "[ 2 ]", "Passage [2]", "passage 2.", "Answer: 2",
+        "Answer: Document 2.", "**[2] > [1]**", "`[2] > [1]`", '"2"', "[²] > [¹]", "２ ＞ １", "<think>1?</think>[2] > [1]",
+        "<think>[1] > [2]</think>\n\n[2] > [1]", "[2]>[1]", "Passage 2 > Passage 1", "[2] > [1]. So the order is [2] > [1]",
+        "Here are the 2 passages: [2] > [1]", "1. [2] > [1]", "2 1", "[2]; [1]", "[2], [1].", "[2, 1]", "[2]\n[1]", "[2]\n\n[1]\n",
+        "1. Passage 2\n2. Passage 1", "Ranking: 2, 1", "The answer is 2, 1", "[2], [1]\n\nThe second names the topic.",
+        "I would say: [2]", "The answer is **[2]**.", "Of the two I choose this one:\n\n2", "The Answer Is item 2!", "Item 2",
+        "[2] > [1]\n\nThe first passage names 1. a place 2. a year",
+    ],
+    "tie": ["[1] = [2]", "2=1", "Passage 1 = Passage 2", "[1] = [2], or [2] = [1]"],
+    "duplicate": ["[1] > [1]", "2 > 2", "1, 1", "[2] > [1] > [2]", "[1] = [1]", "[1] > [2] and [2] > [2]"],
+    "out_of_range": ["[1] > [0]", "[0] > [1]", "3", "[2] > [1] > [3]", "2, 1, 3", "[1] = [3]", "Answer: [7]", "The answer is 12.", "99999999999999999999 > 1"],
+    "contradictory": ["[2] > [1], or perhaps [1] > [2]", "[1] > [2]\n[2] > [1]"],
+    "truncated": ["<think>[2] > [1]", "<think>a</think><think>2"],
+    "empty": ["", " \n", "**", "<think>2</think>", "' '"],
+    "no_order": [
+        "A > B", "Passage [1] is less relevant than passage [2].", "[2] is better", "2 and 1", "Both 1, 2 are relevant.",
+        "Comparing 1, 2 I see no difference", "[1], [2] are both relevant", "1.5", "2nd", "x2", "-2", "[2", "both",
+        "I'm sorry, I can't help with that.", "Passage2", "2 < 1", "1-2", "Passages 1 and 2 are equal", "1. [2]", "٢",
+    ],
+}  # fmt: skip
+LETTER = {
+    "B": [
+        "B", " B ", "passage b", "**Passage B**", "Answer: B", "b.", "[B]", "(b)", "PASSAGE B!", "Document B", "Answer: Passage B.", "Ｂ",
+        "I think a dog is relevant: B", "The answer is Passage B", "The answer is B.", "“B”", "B > A", "b > a", "B, A", "Passage B\nPassage A",
+        "<think>A?</think>Passage B", "1. B\n2. A",
+    ],
+    "tie": ["A = B", "Passage A = Passage B"],
+    "duplicate": ["A > A", "Passage B, B"],
+    "out_of_range": ["Passage C", "x", "I", "Answer: Ω", "A > B > C", "The answer is C"],
+    "contradictory": ["A > B. No, B > A"],
+    "no_order": [
+        "1", "Passage A is better than Passage B", "Neither", "Both are relevant", "I choose: passage b", "the answer is a", "A-level",
+        "[2] > [1]", "Passages A, B are both relevant", "AB", "B is the one. A is not", "Passage 1", "B\n\nIt names a town.",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "expected"),
+    [
+        (text, form, expected)
+        for form, table in (("order", ORDER), ("letter", LETTER))
+        for expected, texts in table.items()
+        for text in texts
+    ],
+)
+def test_every_rule(text: str, form: Form, expected: str) -> None:
+    assert reading(text, form) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "form"), [("responses", "letter"), ("identifier_responses", "order")], ids=["letter", "order"]
+)
+def test_the_reference_replies(key: str, form: Form) -> None:
+    cases = vectors("pairwise_replies.json")[key]
+    assert len(cases) >= 12
+    for case in cases:
+        expected = case["llmfair"]["first"] or case["llmfair"]["reason"]
+        assert reading(case["response"], form) == expected, case["response"]
+
+
+def test_the_reference_pairs() -> None:
+    """Two replies of one pair come to the reference's cell and verdict; the item first at first is protected."""
+
+    def answer(reply: str, sides: tuple[Side, Side]) -> PairAnswer:
+        choice = read_text(reply, "letter")
+        return PairAnswer(None if choice.item is None else sides[choice.item], choice.problem)
+
+    for case in vectors("pairwise_replies.json")["pairs"]:
+        first = answer(case["first_order"], (Side.PROTECTED, Side.UNPROTECTED))
+        second = answer(case["swapped_order"], (Side.UNPROTECTED, Side.PROTECTED))
+        verdict = Verdict("q", "relevant", 0, 0, "p", "u", first, second)
+        assert verdict.cell is Cell(case["llmfair_cell"])
+        assert verdict.outcome is Outcome(case["llmfair_verdict"].lower())
+
+
+@pytest.mark.parametrize(
+    ("finish", "problem"),
+    [
+        (Finish.LENGTH, "truncated"),
+        (Finish.UNFINISHED_THINKING, "truncated"),
+        (Finish.FILTERED, "filtered"),
+        (Finish.REFUSED, "refused"),
+        (Finish.EMPTY, "empty"),
+    ],
+)
+def test_only_an_answer_that_ended_by_itself_is_read(finish: Finish, problem: str) -> None:
+    assert read_choice(Completion("[2] > [1]", finish), "order") == Choice(None, Problem(problem))
+    assert read_choice(Completion("[2] > [1]", Finish.STOP), "order") == Choice(1)
+
+
+def test_a_tie_can_be_read() -> None:
+    assert [problem for problem in Problem if not Choice(None, problem).unreadable] == [Problem.TIE]
+    assert not Choice(0).unreadable
+
+
+PIECES = [
+    "[1]",
+    "[2]",
+    "1",
+    "2",
+    "3",
+    " > ",
+    " = ",
+    ", ",
+    ": ",
+    "\n",
+    ". ",
+    " ",
+    "<think>",
+    "</think>",
+    "answer is ",
+    "Passage ",
+    "A",
+    "b",
+    "²",
+    "- ",
+]
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> str:
+    return draw(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=12).map("".join)))
+
+
+def swapped(text: str, form: Form) -> str:
+    text = "".join(unicodedata.normalize("NFKC", character) for character in text)
+    if form == "order":
+        return text.translate(str.maketrans("12", "21"))
+    turned = {"a": "b", "b": "a", "A": "B", "B": "A"}
+    return re.sub(r"(?<![^\W_])[abAB](?![^\W_])", lambda letter: turned[letter[0]], text)
+
+
+@settings(deadline=None)
+@given(replies(), st.sampled_from(["order", "letter"]))
+def test_any_text_gives_a_label_or_a_reason_and_swapping_the_labels_swaps_the_reading(
+    text: str, form: Form
+) -> None:
+    choice = read_text(text, form)
+    assert (choice.item in (0, 1)) == (choice.problem is None)
+    if choice.item is not None:
+        assert read_text(swapped(text, form), form) == Choice(1 - choice.item)
+
+
+def test_damaged_answers_land_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (SHARED / "mockllm").is_dir():
+        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
+    monkeypatch.syspath_prepend(str(SHARED / "mockllm"))
+    damage = importlib.import_module("mockllm.answers").damage
+    problems = {kind: kind for kind in ("duplicate", "out_of_range", "truncated", "empty")}
+    problems |= {"zero_based": "out_of_range", "prose": "no_order", "null": "empty"}
+    meant = ("missing", "commas", "newlines", "counted", "think", "superscript")
+    assert len(problems) + len(meant) == 13
+    for seed in range(20):
+        rng = random.Random(seed)
+        for ranking in ([0, 1], [1, 0]):
+            for kind in (*problems, *meant):
+                damaged = damage(ranking, kind, rng)
+                finish = Finish(damaged.finish_reason) if damaged.text else Finish.EMPTY
+                choice = read_choice(Completion(damaged.text or "", finish), "order")
+                expected = Choice(ranking[0]) if kind in meant else Choice(None, Problem(problems[kind]))
+                assert choice == expected, (kind, damaged)
+
+
+@pytest.mark.parametrize("form", ["order", "letter"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" + "\u0301\u0316" * 100_000,
+        "[" * 500_000,
+        "[1 " * 150_000,
+        "9" * 500_000,
+        "1" + " " * 500_000 + "x",
+        "1 A\n" * 100_000 + "1 A x",
+        "\n" * 500_000 + "x",
+        ":" * 500_000,
+        ":\n" * 200_000,
+        "passage " * 60_000 + "x",
+        "1 > A > " * 60_000,
+        "1 = A = " * 60_000,
+        "1. " * 150_000,
+        "answer is " * 50_000,
+        "</think>" * 60_000,
+    ],
+    ids=lambda text: f"{text[:9]!r}",
+)
+def test_huge_answers_take_linear_time(text: str, form: Form) -> None:
+    within(2, lambda: read_text(text, form))  # a quadratic reader needs minutes
+
+
+# Margins
+
+
+def margin(logprobs: dict[str, float], finish: Finish = Finish.STOP) -> Choice:
+    return read_margin(Completion("A", finish, logprobs=logprobs), LABELS["letter"])
+
+
+def test_the_likelier_label_wins_by_its_margin() -> None:
+    first = margin({"A": math.log(0.6), "B": math.log(0.3)})
+    assert first.item == 0 and not first.censored and not first.unreadable
+    assert first.margin == pytest.approx(math.log(2))
+    assert first.mass == pytest.approx(0.9)
+    second = margin({"A": -3.0, "B": -1.0})
+    assert (second.item, second.margin) == (1, -2.0)
+    assert margin({"A": -3.0, "B": -1.0}, Finish.LENGTH) == second, "one token is enough for a margin"
+
+
+def test_equal_labels_are_a_tie() -> None:
+    tied = margin({"A": -1.0, "B": -1.0})
+    assert tied == Choice(None, Problem.TIE, margin=0.0, mass=2 * math.exp(-1))
+    assert margin({"A": -999.0, "B": -999.0}).problem is Problem.TIE, "however unlikely both are"
+
+
+@pytest.mark.parametrize("absent", [{}, {"B": -math.inf}])
+def test_a_label_that_is_not_among_the_alternatives_is_censored(absent: dict[str, float]) -> None:
+    assert margin({"A": 0.0, **absent}) == Choice(0, mass=1.0, censored=True)
+
+
+@pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}])
+def test_without_both_labels_there_is_no_order(absent: dict[str, float]) -> None:
+    assert margin(absent) == Choice(None, Problem.NO_ORDER, mass=0.0)
+    assert read_margin(Completion("A", Finish.STOP), ("A", "B")).problem is Problem.NO_ORDER
+
+
+def test_a_refusal_has_no_margin() -> None:
+    assert margin({"A": -1.0, "B": -2.0}, Finish.REFUSED) == Choice(None, Problem.REFUSED)

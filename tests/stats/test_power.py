@@ -1,0 +1,340 @@
+"""What a design can find: power of its t test, and the queries, ratios and orders that follow from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from math import exp, log, sqrt
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmfair.stats.power import (
+    FEWEST_TESTED,
+    Pairing,
+    Shape,
+    compression,
+    orders_needed,
+    pairs_needed,
+    position_cv2,
+    power,
+    power_of,
+    queries_needed,
+    query_sd,
+    sign_power,
+    smallest_pair_ratio,
+    smallest_ratio,
+)
+from tests.shared import vectors
+
+EQUAL, QUARTER, TENTH, SHORT = (200, 100, 100), (200, 50, 150), (200, 21, 179), (20, 10, 10)
+
+
+def test_power_of_the_reference() -> None:
+    cases = [case for case in vectors("stats")["cases"] if "cohens_d" in case["input"]]
+    assert cases
+    for case in cases:
+        queries = case["expected"]["n_paired"]
+        error, level = 1 / sqrt(queries), 1 - case["input"]["alpha"]
+        assert power(case["input"]["cohens_d"], error, queries, level) == pytest.approx(
+            case["input"]["power"], abs=1e-8
+        )
+
+
+def test_power_of_simulated_t_tests() -> None:
+    draws = np.random.default_rng(3).normal(0.8, 1, (40_000, 10))
+    statistics = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / sqrt(10))
+    rejected = (abs(statistics) > 2.262157).mean()  # t_{.975} on 9 degrees of freedom
+    assert power(0.8, 1 / sqrt(10), 10) == pytest.approx(rejected, abs=0.01)
+
+
+@given(st.floats(0, 15), st.floats(6, 1e6))
+def test_power_is_a_probability_that_rises_with_the_effect(delta: float, queries: float) -> None:
+    smaller, larger = power(delta, 1, queries), power(delta * 1.1 + 0.01, 1, queries)
+    assert 0.05 - 1e-9 <= smaller <= larger + 1e-9 <= 1 + 2e-9
+
+
+def test_no_effect_is_found_at_the_level_of_the_test() -> None:
+    assert power(0, 1, 44) == pytest.approx(0.05)
+    assert power(0, 1, 44, level=0.99) == pytest.approx(0.01)
+    assert power(1e9, 1, 44) == 1
+
+
+@pytest.mark.parametrize("arguments", [(1, 0, 44), (1, float("nan"), 44), (1, 1, 1), (1, 1, 44, 95)])
+def test_what_has_no_power_is_refused(arguments: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="no power"):
+        power(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spread", "queries"),
+    [
+        (EQUAL, 0, (6, 17, 43)),
+        (QUARTER, 0, (7, 21, 56)),
+        (TENTH, 0, (12, 40, 109)),
+        (SHORT, 0, (41, 165, 464)),
+        (EQUAL, 0.1, (13, 46, 127)),
+        (QUARTER, 0.1, (14, 51, 141)),
+        (TENTH, 0.1, (19, 70, 194)),
+    ],
+)
+def test_queries_of_the_table(shape: Shape, spread: float, queries: tuple[int, ...]) -> None:
+    sd = query_sd([shape], spread=spread)
+    assert tuple(queries_needed(ratio, sd) for ratio in (0.9, 0.95, 0.97)) == queries
+
+
+@pytest.mark.parametrize(
+    ("shape", "ratio"), [(EQUAL, 0.971), (QUARTER, 0.966), (TENTH, 0.953), (SHORT, 0.904)]
+)
+def test_smallest_ratio_of_44_queries(shape: Shape, ratio: float) -> None:
+    found = smallest_ratio(query_sd([shape]), 44)
+    assert found == pytest.approx(ratio, abs=0.0005)
+    assert power_of(found, [shape] * 44) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "queries", "sd"),
+    [
+        (EQUAL, 44, 0.0104),
+        (QUARTER, 44, 0.0120),
+        (TENTH, 44, 0.0170),
+        (EQUAL, 1, 0.0690),
+        ((200, 40, 160), 1, 0.0862),
+    ],
+)
+def test_noise_of_one_random_order(shape: Shape, queries: int, sd: float) -> None:
+    assert query_sd([shape] * queries) / sqrt(queries) == pytest.approx(sd, abs=5e-5)
+
+
+def test_orders_divide_the_noise_and_leave_the_spread() -> None:
+    alone = query_sd([EQUAL])
+    assert query_sd([EQUAL], orders=4) == pytest.approx(alone / 2)
+    assert query_sd([EQUAL], orders=4, spread=0.1) == pytest.approx(sqrt(alone**2 / 4 + 0.01))
+
+
+def test_noise_of_lists_of_unequal_length_and_of_documents_without_side() -> None:
+    lists: list[Shape] = [(20, 6, 10), (60, 10, 40), (200, 30, 150)]
+    queries, draws, rng = 30, 4000, np.random.default_rng(11)
+    sides = np.zeros((draws, 2))
+    for n, protected, unprotected in lists:
+        weights = 1 / np.log(np.arange(2, n + 2))
+        for _ in range(queries // len(lists)):
+            order = rng.permuted(np.tile(weights, (draws, 1)), axis=1)
+            sides[:, 0] += order[:, :protected].mean(axis=1)
+            sides[:, 1] += order[:, protected : protected + unprotected].mean(axis=1)
+    simulated = np.log(sides[:, 0] / sides[:, 1]).std() * sqrt(queries)
+    assert query_sd(lists) == pytest.approx(simulated, rel=0.04)
+
+
+def test_lists_without_a_side_count_for_nothing() -> None:
+    lists: list[Shape] = [EQUAL] * 20 + [(200, 0, 200), (50, 50, 0)]
+    assert query_sd(lists) == pytest.approx(query_sd([EQUAL]))
+    assert power_of(0.95, lists) == power_of(0.95, [EQUAL] * 20)
+    with pytest.raises(ValueError, match="both sides"):
+        query_sd([(200, 0, 200)])
+    with pytest.raises(ValueError, match="no list of 20"):
+        query_sd([(20, 15, 10)])
+    with pytest.raises(ValueError, match="orders"):
+        query_sd([EQUAL], orders=0)
+
+
+@given(st.floats(0.5, 0.99), st.floats(0.02, 2), st.floats(0.1, 0.99))
+def test_queries_needed_are_the_fewest_and_the_same_above_parity(
+    ratio: float, sd: float, target: float
+) -> None:
+    needed = queries_needed(ratio, sd, target)
+    assert needed is not None
+    assert power(log(ratio), sd / sqrt(needed), needed) >= target
+    if needed > FEWEST_TESTED:
+        assert power(log(ratio), sd / sqrt(needed - 1), needed - 1) < target
+    assert queries_needed(exp(-log(ratio)), sd, target) == pytest.approx(needed, abs=1)
+
+
+@given(st.floats(0.02, 2), st.integers(FEWEST_TESTED, 5000), st.floats(0.06, 0.999))
+def test_smallest_ratio_reaches_its_power(sd: float, queries: int, target: float) -> None:
+    found = smallest_ratio(sd, queries, target)
+    assert power(log(found), sd / sqrt(queries), queries) == pytest.approx(target, abs=1e-6)
+    assert smallest_ratio(sd, queries + 1, target) > found
+
+
+def test_some_ratios_need_more_queries_than_there_are() -> None:
+    assert queries_needed(1, 0.1) is None
+    assert queries_needed(0.9999, 0.1) is None
+    assert queries_needed(1e-9, 0.1) == FEWEST_TESTED
+
+
+@pytest.mark.parametrize(("sd", "tolerance", "orders"), [(0.0104, 0.01, 5), (0.0104, 0.03, 1), (0, 0.01, 1)])
+def test_orders_for_a_tolerance(sd: float, tolerance: float, orders: int) -> None:
+    # (1.96 · .0104/.01)² = 4.155
+    assert orders_needed(sd, tolerance) == orders
+
+
+def test_impossible_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match="ratio of 0"):
+        queries_needed(0, 0.1)
+    with pytest.raises(ValueError, match="power of 1"):
+        queries_needed(0.9, 0.1, 1)
+    with pytest.raises(ValueError, match="no test"):
+        smallest_ratio(0.1, 5)
+    with pytest.raises(ValueError, match="tolerance"):
+        orders_needed(0.1, 0)
+    with pytest.raises(ValueError, match="0 documents"):
+        position_cv2(0)
+    with pytest.raises(ValueError, match="no order"):
+        compression(1)
+
+
+def test_exposure_constants_of_the_reference() -> None:
+    rows = vectors("planted_bias")["exposure_constants"]
+    assert rows
+    for row in rows:
+        assert position_cv2(row["N"]) == pytest.approx(row["cv2_v"], rel=1e-9)
+        assert compression(row["N"]) == pytest.approx(row["kappa"], rel=1e-9)
+
+
+def test_exposure_constants_by_hand() -> None:
+    # two documents, one a side, p = 1/(1 + e^−β): R = (p v1 + (1−p) v2)/((1−p) v1 + p v2), dp/dβ = ¼ at 0
+    first, second = 1 / log(2), 1 / log(3)
+    assert position_cv2(2) == pytest.approx(((first - second) / (first + second)) ** 2)
+    assert compression(2) == pytest.approx((first - second) / (first + second))
+    assert (round(position_cv2(20), 4), round(position_cv2(50), 4)) == (0.2593, 0.2835)
+    # on full lists of 200 a ratio of .97 means pair odds of .85
+    assert exp(log(0.97) / compression(200)) == pytest.approx(0.85, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("icc", "pairs", "paper", "smallest", "queries"),
+    [
+        (0.00, (8, 34, 142), (31, 135), (0.872, 0.917, 0.941, 0.973), (73, 17, 6)),
+        (0.02, (9, 101, None), (76, None), (0.852, 0.886, 0.900, 0.913), (100, 45, 34)),
+        (0.05, (12, None, None), (None, None), (0.826, 0.852, 0.862, 0.870), (140, 87, 76)),
+        (0.10, (27, None, None), (None, None), (0.792, 0.811, 0.817, 0.823), (207, 157, 146)),
+    ],
+)
+def test_pairwise_designs_of_the_table(
+    icc: float,
+    pairs: tuple[int | None, ...],
+    paper: tuple[int | None, ...],
+    smallest: tuple[float, ...],
+    queries: tuple[int, ...],
+) -> None:
+    balanced, wins = Pairing(icc), Pairing(icc, measure="WinRatio")
+    assert tuple(pairs_needed(ratio, 44, balanced) for ratio in (0.8, 0.9, 0.95)) == pairs
+    assert tuple(pairs_needed(ratio, 44, wins) for ratio in (0.8, 0.9)) == paper
+    found = [smallest_pair_ratio(count, 44, balanced) for count in (20, 50, 100, 500)]
+    assert found == pytest.approx(smallest, abs=0.0005)
+    assert tuple(queries_needed(0.9, balanced.query_sd(0.9, count)) for count in (20, 100, 500)) == queries
+
+
+@pytest.mark.parametrize(("consistent", "share"), [(0.3, 0.6), (0.8, 1.6)])
+def test_consistent_answers_cost_pairs(consistent: float, share: float) -> None:
+    usual = pairs_needed(0.9, 44, Pairing(icc=0))
+    found = pairs_needed(0.9, 44, Pairing(0, consistent))
+    assert usual is not None and found is not None
+    assert found / usual == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize("measure", ["BalancedRatio", "WinRatio"])
+def test_error_of_a_pairwise_ratio_is_what_simulated_pairs_show(
+    measure: Literal["BalancedRatio", "WinRatio"],
+) -> None:
+    # PP .35, UU .15, flips .5: balanced ratio .6/.4, WinRatio .35/.15
+    ratio = {"BalancedRatio": 1.5, "WinRatio": 0.35 / 0.15}[measure]
+    counts = np.random.default_rng(8).multinomial(880, [0.35, 0.15, 0.5], 20_000)
+    half = counts[:, 2] / 2 if measure == "BalancedRatio" else 0
+    simulated = np.log((counts[:, 0] + half) / (counts[:, 1] + half))
+    sd = Pairing(icc=0, measure=measure).query_sd(ratio, 20)
+    assert simulated.std() == pytest.approx(sd / sqrt(44), rel=0.02)
+    assert simulated.mean() == pytest.approx(log(ratio), abs=0.005)
+
+
+def test_pairs_of_a_query_that_are_alike_count_as_fewer() -> None:
+    independent, alike = Pairing(icc=0), Pairing(icc=0.05)
+    assert alike.query_sd(0.9, 1) == pytest.approx(independent.query_sd(0.9, 1))
+    # design effect 1 + 19 · .05 = 1.95
+    assert alike.query_sd(0.9, 20) == pytest.approx(independent.query_sd(0.9, 20) * sqrt(1.95))
+
+
+@settings(deadline=None)
+@given(
+    st.floats(0.4, 0.95),
+    st.integers(6, 300),
+    st.floats(0, 0.2),
+    st.sampled_from([Pairing(), Pairing(0.01, 0.8), Pairing(0.1, 0.6, "WinRatio")]),
+)
+def test_pairs_needed_are_the_fewest_and_the_same_above_parity(
+    ratio: float, queries: int, icc: float, pairing: Pairing
+) -> None:
+    pairing = replace(pairing, icc=icc)
+    needed = pairs_needed(ratio, queries, pairing)
+
+    def reached(pairs: int) -> float:
+        return power(log(ratio), pairing.query_sd(ratio, pairs) / sqrt(queries), queries)
+
+    if needed is None:
+        assert reached(10**6) < 0.8
+    else:
+        assert reached(needed) >= 0.8 - 1e-9
+        assert needed == 1 or reached(needed - 1) < 0.8
+    above = pairs_needed(1 / ratio, queries, pairing)
+    assert above == needed or abs((above or 0) - (needed or 0)) <= 1
+
+
+@settings(deadline=None)
+@given(st.integers(1, 1000), st.integers(6, 300), st.floats(0, 1), st.floats(0.05, 1))
+def test_smallest_pair_ratio_reaches_its_power(
+    pairs: int, queries: int, icc: float, consistent: float
+) -> None:
+    pairing = Pairing(icc, consistent)
+    found = smallest_pair_ratio(pairs, queries, pairing)
+    if found is not None:
+        error = pairing.query_sd(found, pairs) / sqrt(queries)
+        assert power(log(found), error, queries) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_what_pairs_cannot_show() -> None:
+    assert smallest_pair_ratio(1, 6, Pairing(icc=1, consistent=0.1)) is None
+    # half of the answers flip: all others for one side make 3 to 1
+    assert Pairing(consistent=0.5).query_sd(2.999, 20) > 0
+    with pytest.raises(ValueError, match="consistent"):
+        Pairing(consistent=0.5).query_sd(3.001, 20)
+    with pytest.raises(ValueError, match="0 pairs"):
+        Pairing().query_sd(0.9, 0)
+    with pytest.raises(ValueError, match="icc"):
+        Pairing(icc=-0.1)
+    with pytest.raises(ValueError, match="no test"):
+        pairs_needed(0.9, 5, Pairing())
+    with pytest.raises(ValueError, match="no test"):
+        smallest_pair_ratio(20, 5, Pairing())
+
+
+def test_sign_test_of_the_reference() -> None:
+    rows = [case for case in vectors("stats")["cases"] if case["id"].startswith("power_sign")]
+    assert rows
+    for row in rows:
+        asked, expected = row["input"], row["expected"]
+        pairs = np.arange(1, 6000)
+        share = asked["true_protected_share_among_consistent_pairs"]
+        found = sign_power(share, pairs, 1 - asked["alpha"])
+        first = int(np.argmax(found >= asked["power"]))
+        assert pairs[first] == expected["first_n_reaching_power"]
+        assert found[first] == pytest.approx(expected["power_at_that_n"], abs=1e-8)
+        last_short = int(np.flatnonzero(found < asked["power"])[-1])
+        assert pairs[last_short + 1] == expected["smallest_n_from_which_power_never_drops_below"]
+
+
+def test_sign_test_by_hand() -> None:
+    # 5 wins of 5 have p 2/32 = .0625; 6 of 6 have 2/64, and of 8 also 7, with p 18/256 = .07, do not reject
+    assert sign_power(0.5, [1, 5, 6, 8]) == pytest.approx([0, 0, 2 / 64, 2 / 256])
+    assert sign_power(0.9, 6) == pytest.approx(0.9**6 + 0.1**6)
+    with pytest.raises(ValueError, match="share of 1"):
+        sign_power(1, 6)
+
+
+def test_planning_imports_no_scipy_until_asked() -> None:
+    program = "import sys, llmfair.stats.power; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

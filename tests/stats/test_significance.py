@@ -1,0 +1,295 @@
+"""Sign flips, Holm's adjustment and the stratified permutation test."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from llmfair.stats.significance import Labelled, Permutation, holm, means, null_of, permutation, sign_flip
+from tests.pace import within
+
+GENERATOR = np.random.default_rng(0)
+
+
+def query(exposures: list[float], sides: str, strata: str) -> Labelled:
+    """Documents with these exposures; sides p protected, u unprotected; strata one digit each."""
+    return Labelled(
+        np.array(exposures, float),
+        np.array([side == "p" for side in sides]),
+        np.array([int(stratum) for stratum in strata]),
+    )
+
+
+def shuffled(queries: list[Labelled], seed: int = 1, draws: int = 999) -> Permutation:
+    return permutation(
+        queries, [np.random.default_rng([seed, place]) for place in range(len(queries))], draws
+    )
+
+
+# Hand-worked
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [
+        ([1, 1, 1, 1, 1, 1], 2 / 64),
+        ([1, 1, 1, 1, 1, -1], 14 / 64),  # |Σ| ≥ 4: all alike, or one unlike
+        ([3, 1, 1], 2 / 8),
+        ([2, -1, -1], 1),
+        ([0.1, 0.2, -0.3], 1),
+        ([0, 0], 1),
+        ([5], 1),
+    ],
+)
+def test_sign_flips_by_hand(values: list[float], p: float) -> None:
+    assert sign_flip(values, rng=GENERATOR) == p
+
+
+def test_beyond_14_queries_signs_are_drawn() -> None:
+    assert sign_flip([1] * 14, rng=GENERATOR) == 2 / 2**14
+    assert sign_flip([1] * 20, rng=np.random.default_rng(1)) == 1 / 10_000
+    # P(|Binomial(15, ½) − 7.5| ≥ 2.5) = .3017578
+    drawn = sign_flip([1] * 10 + [-1] * 5, rng=np.random.default_rng(1))
+    assert drawn == pytest.approx(0.3017578, abs=4 * 0.0046)
+    assert drawn == sign_flip([1] * 10 + [-1] * 5, rng=np.random.default_rng(1))
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1, 1]
+    assert holm([0.02, None, 0.01]) == pytest.approx([0.02, None, 0.02])
+    assert holm([None]) == [None]
+    assert holm([]) == []
+
+
+def test_closed_form_by_hand() -> None:
+    # Stratum 0: 6, 2, 1 with one protected: mean 3, s² = 7; stratum 1: 4, 0 with one protected: mean 2, s² = 8.
+    one = query([6, 2, 1, 4, 0], "puuup", "00011")
+    null = null_of(one)
+    assert means(one) == pytest.approx((3, 7 / 3))
+    assert (null.protected, null.unprotected) == pytest.approx((5 / 2, (2 * 3 + 2) / 3))
+    assert null.variance == pytest.approx((1 / 2 + 1 / 3) ** 2 * (2 / 3 * 7 + 1 / 2 * 8))
+    found = permutation([one], [GENERATOR], draws=0)
+    assert found.statistic == pytest.approx(3 - 7 / 3 - (5 / 2 - 8 / 3))
+    assert found.z == pytest.approx(found.statistic / null.variance**0.5)
+    assert (found.p, found.ratio_low, found.ratio_high, found.draws) == (None, None, None, 0)
+
+
+def test_normal_p_of_a_published_quantile() -> None:
+    # E1 − E0 = 1 with variance (1 + 1)² · 1 · 1/2 · s² = 1, s² = 1/2
+    found = permutation([query([1, 0], "pu", "00")], [GENERATOR], draws=0)
+    assert (found.z, found.p_z) == pytest.approx((1, 0.3173105), abs=1e-7)
+
+
+def test_all_shuffles_of_two_queries_are_met() -> None:
+    # Each query's difference is ±1, so |T| reaches 2 in half of the shuffles; R is 1/2, 1 or 2.
+    two = [query([2, 1], "pu", "00"), query([1, 2], "up", "00")]
+    found = shuffled(two, draws=9999)
+    assert found.statistic == 2
+    assert found.p == pytest.approx(0.5, abs=4 * 0.005)
+    assert (found.ratio_low, found.ratio_high) == (1 / 2, 2)
+
+
+def test_what_no_shuffle_can_change_has_p_1() -> None:
+    apart, alike = query([3.1, 2.7, 1.9], "ppu", "001"), query([0.1] * 4, "ppuu", "0101")
+    for found in (shuffled([apart]), shuffled([alike]), shuffled([apart, alike])):
+        assert (found.z, found.p_z, found.p) == (0, 1, 1)
+
+
+def test_null_range_of_the_exposure_ratio() -> None:
+    rng = np.random.default_rng(5)
+    queries = random_queries(rng, 10, 50)
+    found = shuffled(queries, draws=4999)
+    nulls = list(map(null_of, queries))
+    centre = sum(null.protected for null in nulls) / sum(null.unprotected for null in nulls)
+    half = 1.96 * sum(null.variance for null in nulls) ** 0.5 / sum(null.unprotected for null in nulls)
+    assert (found.ratio_low, found.ratio_high) == pytest.approx((centre - half, centre + half), abs=0.01)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("values", [[], [1, float("nan")], [float("inf")], [[1.0, 2.0]]])
+def test_sign_flips_need_finite_numbers(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        sign_flip(values, rng=GENERATOR)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="draws"):
+        sign_flip([1.0], rng=GENERATOR, draws=0)
+    for p_values in ([0.1, 1.1], [float("nan")], [-0.1]):
+        with pytest.raises(ValueError, match="p value"):
+            holm(p_values)
+    for sides in ("pp", "uu", ""):
+        with pytest.raises(ValueError, match="protected and unprotected"):
+            query([1] * len(sides), sides, "0" * len(sides))
+    with pytest.raises(ValueError, match="one exposure"):
+        query([1, 2], "pu", "0")
+    with pytest.raises(ValueError, match="finite"):
+        query([1, float("nan")], "pu", "00")
+    with pytest.raises(ValueError, match="protected and unprotected"):
+        Labelled(np.ones(2), np.array([0, 1]), np.zeros(2, int))
+    one = query([1, 2], "pu", "00")
+    with pytest.raises(ValueError, match="0 queries"):
+        permutation([], [])
+    with pytest.raises(ValueError, match="-1 draws"):
+        permutation([one], [GENERATOR], draws=-1)
+    with pytest.raises(ValueError, match="zip"):
+        permutation([one, one], [GENERATOR])
+
+
+# Properties
+
+# Rounded: equal statistics and unequal ones stay apart by more than rounding.
+FIGURES = st.floats(-1e3, 1e3).map(lambda figure: round(figure, 3))
+EXPOSURES = st.integers(100, 1500).map(lambda figure: figure / 1000)
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> Labelled:
+    """A query of up to 9 documents in up to 3 strata, equal exposures included."""
+    size = draw(st.integers(2, 9))
+    chosen = draw(st.integers(1, size - 1))
+    sides = draw(st.permutations("p" * chosen + "u" * (size - chosen)))
+    exposures = draw(st.lists(EXPOSURES, min_size=size, max_size=size))
+    return query(exposures, "".join(sides), draw(st.text("012", min_size=size, max_size=size)))
+
+
+QUERIES = st.lists(labelled(), min_size=1, max_size=4)
+
+
+def swapped(one: Labelled) -> Labelled:
+    return Labelled(one.exposures, ~one.protected, one.strata)
+
+
+@given(st.lists(FIGURES, min_size=1, max_size=17), st.floats(1e-3, 1e6))
+def test_sign_flips_know_neither_direction_nor_unit(values: list[float], unit: float) -> None:
+    def p(values: NDArray[np.float64]) -> float:
+        return sign_flip(values, rng=np.random.default_rng(2), draws=99)
+
+    array = np.array(values)
+    assert 0 < p(array) <= 1
+    assert p(-array) == p(array) == p(unit * array)
+    if len(values) <= 14:
+        assert p(array[::-1]) == p(array)
+
+
+@given(st.lists(st.none() | st.floats(0, 1), max_size=12))
+def test_holm_raises_p_values_and_keeps_their_order(p_values: list[float | None]) -> None:
+    adjusted = holm(p_values)
+    assert [p is None for p in adjusted] == [p is None for p in p_values]
+    pairs = sorted(
+        (raw, own) for raw, own in zip(p_values, adjusted, strict=True) if raw is not None and own is not None
+    )
+    assert all(raw <= own <= 1 for raw, own in pairs)
+    assert [own for _, own in pairs] == sorted(own for _, own in pairs)
+    assert holm(p_values[::-1]) == adjusted[::-1]
+    assert holm([p for p in p_values if p is not None]) == [p for p in adjusted if p is not None]
+
+
+@given(labelled())
+@settings(deadline=None)
+def test_closed_form_is_that_of_all_assignments(one: Labelled) -> None:
+    strata = [np.flatnonzero(one.strata == stratum) for stratum in np.unique(one.strata)]
+    sides = []
+    for chosen in product(*(combinations(members, int(one.protected[members].sum())) for members in strata)):
+        labels = np.isin(np.arange(len(one.strata)), np.concatenate([np.array(part, int) for part in chosen]))
+        sides.append((one.exposures[labels].mean(), one.exposures[~labels].mean()))
+    null, every = null_of(one), np.array(sides)
+    assert (null.protected, null.unprotected) == pytest.approx(tuple(every.mean(axis=0)))
+    assert null.variance == pytest.approx(np.var(every[:, 0] - every[:, 1]), abs=1e-12)
+
+
+@given(labelled())
+def test_closed_form_ignores_the_order_of_documents(one: Labelled) -> None:
+    places = np.random.default_rng(3).permutation(len(one.strata))
+    other = Labelled(one.exposures[places], one.protected[places], 7 - one.strata[places])
+    before, after = null_of(one), null_of(other)
+    assert (after.protected, after.unprotected, after.variance) == pytest.approx(
+        (before.protected, before.unprotected, before.variance), abs=1e-12
+    )
+    assert means(other) == pytest.approx(means(one))
+
+
+@given(QUERIES)
+@settings(deadline=None)
+def test_swapping_the_sides_keeps_p(queries: list[Labelled]) -> None:
+    found, opposite = shuffled(queries, draws=99), shuffled([swapped(one) for one in queries], draws=99)
+    assert found.p is not None
+    assert 0 < found.p <= 1
+    assert opposite.p == found.p
+    assert (opposite.statistic, opposite.z) == pytest.approx((-found.statistic, -found.z), abs=1e-9)
+    assert opposite.p_z == pytest.approx(found.p_z)
+
+
+@given(QUERIES)
+@settings(deadline=None)
+def test_another_query_leaves_the_draws_of_the_others_alone(queries: list[Labelled]) -> None:
+    inert = query([1, 1], "pu", "01")
+    alone, together = shuffled(queries, draws=99), shuffled([*queries, inert], draws=99)
+    assert together.p == alone.p
+    assert together.statistic == pytest.approx(alone.statistic)
+    rngs = [np.random.default_rng([5, place]) for place in range(len(queries) + 1)]
+    again = [np.random.default_rng([5, place]) for place in range(len(queries))]
+    permutation([*queries, query([1, 2, 3], "puu", "000")], rngs, 9)
+    permutation(queries, again, 9)
+    assert [rng.random() for rng in rngs[:-1]] == [rng.random() for rng in again]
+
+
+# Simulated
+
+
+def random_queries(
+    rng: np.random.Generator, count: int, documents: int, relevance_weight: float = 0.0
+) -> list[Labelled]:
+    """A group-blind Plackett–Luce ranker; of the protected half 5 % are relevant, of the others 15 %."""
+    protected = np.arange(documents) % 2 == 0
+    found = []
+    for _ in range(count):
+        relevant = rng.random(documents) < np.where(protected, 0.05, 0.15)
+        tastes = relevance_weight * relevant + rng.gumbel(size=documents)
+        ranks = np.argsort(np.argsort(-tastes)) + 1
+        found.append(Labelled(1 / np.log1p(ranks), protected, relevant.astype(int)))
+    return found
+
+
+def test_subsets_are_uniform() -> None:
+    # Two of the three documents of stratum 0 are protected; stratum 1 is one unprotected document.
+    one = query([1, 2, 4, 8], "pupu", "0001")
+    rng = np.random.default_rng(8)
+    hits = np.array([permutation([one], [rng], 1).ratio_low for _ in range(1500)], float)
+    values, counts = np.unique(hits.round(9), return_counts=True)
+    expected = [(1 + 2) / (4 + 8), (1 + 4) / (2 + 8), (2 + 4) / (1 + 8)]
+    assert values == pytest.approx(expected)
+    assert counts == pytest.approx(500, abs=4 * 18.3)
+
+
+def test_44_queries_of_200_documents_take_less_than_a_second() -> None:
+    queries = random_queries(np.random.default_rng(4), 44, 200)
+    within(1, lambda: shuffled(queries, draws=9999))
+
+
+@pytest.mark.slow
+def test_sizes_under_unequal_relevance() -> None:
+    rng, sims = np.random.default_rng(11), 1000
+    stratified = closed = marginal = flips = 0
+    for _ in range(sims):
+        queries = random_queries(rng, 44, 200, relevance_weight=4)
+        found = permutation(queries, rng.spawn(44), draws=199)
+        assert found.p is not None
+        stratified += found.p <= 0.05
+        closed += found.p_z <= 0.05
+        one_stratum = [Labelled(one.exposures, one.protected, np.zeros(200, int)) for one in queries]
+        marginal += permutation(one_stratum, rng.spawn(44), draws=0).p_z <= 0.05
+        excess = [permutation([one], [rng], draws=0).statistic for one in queries]
+        flips += sign_flip(excess, rng=rng, draws=199) <= 0.05
+    assert 0.03 <= stratified / sims <= 0.07
+    assert 0.03 <= closed / sims <= 0.07
+    assert 0.03 <= flips / sims <= 0.07
+    assert marginal / sims > 0.9
