@@ -1,33 +1,45 @@
 """Drives ranking programs against a backend: many at once, each as far as its answers allow.
 
-Programs know nothing of time; here every chat they yield becomes a request, answered by the run's journal or by
-the backend. One event loop per process, in a thread of its own, so that HTTP sessions and engines live on the
-loop that made them and a notebook's own loop is left alone. Everything above is synchronous.
+Programs know nothing of time; here every chat they yield becomes a request, answered by the run's journal, by the
+cache that runs share, or by the backend. One event loop per process, in a thread of its own, so that HTTP sessions
+and engines live on the loop that made them and a notebook's own loop is left alone. Everything above is synchronous.
 """
 
 from __future__ import annotations
 
 import asyncio
 import queue
-import random
-import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from llmfair.adaptive import Adaptive
 from llmfair.backends.base import Backend, RateLimited, Transient
+from llmfair.budgets import Budget, characters
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.journal import Journal, request_key
-from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling, Steps
+from llmfair.pacing import Bucket
+from llmfair.records import (
+    Chat,
+    Completion,
+    Expects,
+    Failure,
+    Finish,
+    Labels,
+    Permutation,
+    Request,
+    Sampling,
+    Steps,
+)
+from llmfair.retries import LONGEST_WAIT, Retries
 from llmfair.slots import Slots
 
+if TYPE_CHECKING:
+    from llmfair.cache import Cache
+
 GRACE_SECONDS = 5.0
-FIRST_WAIT = 0.1
-LONGEST_WAIT = 60.0
-RETRIES_BEFORE_SUCCESS = 3
 FAILURES_IN_A_ROW = 5
 THINKING_CHECK = 20
 
@@ -42,30 +54,49 @@ class Program:
 
 @dataclass(frozen=True)
 class Limits:
-    """How hard the backend may be asked. Times in seconds; `max_calls` counts this invocation's calls."""
+    """How hard the backend may be asked, and what that may cost.
+
+    `workers` requests at most are in flight; `adaptive` looks for how many a server takes, where the backend is one.
+    `rpm`, `tpm`: requests and tokens a minute. Times in seconds. `max_calls`, `max_cost` and the prices, per million
+    tokens, are of this invocation.
+    """
 
     workers: int = 64
     retries: int = 8
     max_wait: float = 1800.0
     max_calls: int | None = None
+    adaptive: bool = True
+    rpm: float | None = None
+    tpm: float | None = None
+    max_cost: float | None = None
+    price_in: float | None = None
+    price_out: float | None = None
 
 
 @dataclass
 class Progress:
-    """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere."""
+    """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
+
+    `limit`: places in flight at the moment. `cost`: of this invocation, None without prices. `tell` says a sentence
+    that a person who waits for hours should see.
+    """
 
     calls: int = 0
     answered: int = 0
     replayed: int = 0
+    cached: int = 0
     retries: int = 0
     in_flight: int = 0
+    limit: int = 0
     unreadable: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float | None = None
     waiting_until: float = 0.0
     bug: Exception | None = None
     models: set[str] = field(default_factory=set)
     fingerprints: set[str] = field(default_factory=set)
+    tell: Callable[[str], None] = lambda text: None
 
 
 class Stopped(Exception):
@@ -79,6 +110,7 @@ def dispatch(
     sampling: Sampling,
     limits: Limits = Limits(),
     progress: Progress | None = None,
+    cache: Cache | None = None,
 ) -> Generator[tuple[str, Any | Failure], None, None]:
     """Runs the programs and yields `(probe_id, result or Failure)` as they finish.
 
@@ -90,7 +122,7 @@ def dispatch(
     """
     progress = progress if progress is not None else Progress()
     finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
-    driver = _Driver(backend, journal, sampling, limits, progress, finished)
+    driver = _Driver(backend, journal, cache, sampling, limits, progress, finished)
     loop = _loop()
     done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
     try:
@@ -151,6 +183,7 @@ class _Driver:
         self,
         backend: Backend,
         journal: Journal,
+        cache: Cache | None,
         sampling: Sampling,
         limits: Limits,
         progress: Progress,
@@ -158,14 +191,18 @@ class _Driver:
     ) -> None:
         self.backend = backend
         self.journal = journal
+        self.cache = cache
         self.sampling = sampling
         self.limits = limits
         self.progress = progress
         self.finished = finished
-        self.slots = Slots(limits.workers)
+        self.slots = _slots(limits)
+        adapts = limits.adaptive and "adaptive" in backend.capabilities
+        self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
+        self.retries = Retries(limits.retries, limits.max_wait)
+        self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
+        self.samplings: dict[tuple[Expects, int], Sampling] = {}
         self.asked: dict[str, asyncio.Future[Completion]] = {}
-        self.latencies: deque[float] = deque(maxlen=101)
-        self.last_success = time.monotonic()
         self.answers = 0
         self.unspoken = 0
         self.cause: LlmfairError | None = None
@@ -259,6 +296,7 @@ class _Driver:
                 cause = Incomplete(cause.message, cause.hint)
             self.cause = cause
         self.stopping.set()
+        self.adaptive = None
         self.slots.release_all()
 
     def interrupt(self) -> None:
@@ -282,18 +320,25 @@ class _Driver:
     # One chat
 
     async def _answer(self, probe_id: str, chat: Chat) -> Completion:
-        """Looks the answer up in the journal, else asks; the same chat in flight twice is asked once."""
-        sampling = chat_sampling(chat, self.sampling)
+        """Looks the answer up in journal and cache, else asks; the same chat in flight twice is asked once."""
+        sampling = self._sampling(chat)
         key = request_key(self.backend.identity, chat, sampling, about=self.backend.reads_about)
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
             self._note(known)
+            await asyncio.sleep(0)  # chains that never wait for a server must not keep the others waiting
             return known
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
+        request = Request(chat, sampling, key, probe_id)
+        if (cached := self._cached(request)) is not None:
+            await asyncio.sleep(0)  # chains that never wait for a server must not keep the others waiting
+            return cached
         future = self.asked[key] = asyncio.get_running_loop().create_future()
         try:
-            completion = await self._ask(Request(chat, sampling, key, probe_id))
+            completion = await self._ask(request)
+            if self.cache is not None:
+                self.cache.put(key, completion)
             future.set_result(completion)
             return completion
         except BaseException as error:
@@ -303,29 +348,42 @@ class _Driver:
         finally:
             del self.asked[key]
 
+    def _sampling(self, chat: Chat) -> Sampling:
+        """`chat_sampling`, made once for all chats of one shape and draw."""
+        shape = (chat.expects, chat.draw)
+        if (known := self.samplings.get(shape)) is None:
+            known = self.samplings[shape] = chat_sampling(chat, self.sampling)
+        return known
+
+    def _cached(self, request: Request) -> Completion | None:
+        """The answer other runs were given, filed as this run's own evidence first; it counts as no call."""
+        if self.cache is None or (known := self.cache.get(request.key)) is None:
+            return None
+        self.journal.put(request, known, attempts=0, source="cache")
+        self.progress.cached += 1
+        self._note(known)
+        return known
+
     async def _ask(self, request: Request) -> Completion:
         """Asks until there is an answer: waits after a failure, then goes to the head of the queue."""
         attempts = failures = 0
+        tokens = 0 if self.limits.tpm is None else characters(request) // 4 + request.sampling.max_tokens
         while True:
-            await self.slots.enter(first=attempts > 0)
+            await self.slots.enter(tokens, first=attempts > 0)
+            sent = time.monotonic()
             try:
-                if self.stopping.is_set():
-                    raise Stopped
-                self._spend()
                 attempts += 1
-                self.progress.in_flight += 1
-                try:
-                    started = time.monotonic()
-                    completion = await self.backend.complete(request)
-                    self.latencies.append(time.monotonic() - started)
-                finally:
-                    self.progress.in_flight -= 1
+                completion = await self._attempt(request)
+                self.slots.settle(tokens - _used(completion, tokens))
                 self.journal.put(request, completion, attempts)
             except (RateLimited, Transient) as failure:
-                if isinstance(failure, Transient):
-                    failures += 1
-                wait = self._wait_after(failure, attempts, failures)
+                failures += isinstance(failure, Transient)
+                wait = self.retries.wait_after(failure, attempts, failures)
+                self._failed(failure, sent)
             else:
+                self.retries.succeeded(sent)
+                if self.adaptive is not None:
+                    self.adaptive.answered(sent)
                 self._note(completion)
                 self._answered(completion)
                 return completion
@@ -334,41 +392,45 @@ class _Driver:
             self.progress.retries += 1
             await self._sleep(wait)
 
-    def _spend(self) -> None:
-        """Counts a call against the budget. Raises Stopped when it is spent."""
-        if self.limits.max_calls is not None and self.progress.calls >= self.limits.max_calls:
-            self.stop(
-                Incomplete(
-                    f"the budget of {self.limits.max_calls} calls is spent.", "the same command continues"
-                )
-            )
+    async def _attempt(self, request: Request) -> Completion:
+        """One call within the budget. Raises Stopped when the run is stopping or the budget is spent."""
+        if self.stopping.is_set():
             raise Stopped
-        self.progress.calls += 1
+        budget, progress, completion = self.budget, self.progress, None
+        try:
+            reserved = await budget.call(request)
+        except Incomplete as spent:
+            self.stop(spent)
+            raise Stopped from None
+        try:
+            if self.stopping.is_set():
+                budget.calls -= 1
+                raise Stopped
+            progress.calls = budget.calls
+            progress.in_flight += 1
+            progress.limit = int(self.slots.limit)
+            try:
+                completion = await self.backend.complete(request)
+                return completion
+            finally:
+                progress.in_flight -= 1
+        finally:
+            budget.settle(reserved, request, completion)
+            progress.cost = budget.spent if budget.priced else None
 
-    def _wait_after(self, failure: RateLimited | Transient, attempts: int, failures: int) -> float:
-        """Seconds to wait before the next attempt. Raises Unavailable when there should be none."""
+    def _failed(self, failure: RateLimited | Transient, sent: float) -> None:
+        """What a passing failure says to requests that were not part of it."""
         if isinstance(failure, Transient):
-            if failures > (
-                self.limits.retries if self.answers else min(RETRIES_BEFORE_SUCCESS, self.limits.retries)
-            ):
-                raise Unavailable(
-                    f"no answer after {attempts} attempts: {failure.cause}.",
-                    "check the server; the same command continues",
-                )
-        elif time.monotonic() - self.last_success > self.limits.max_wait:
-            raise Unavailable(
-                f"rate limited for {self.limits.max_wait:.0f} s without one answer.",
-                "try later; the same command continues",
-            )
-        asked = failure.retry_after or 0.0 if isinstance(failure, RateLimited) else 0.0
-        if asked:
+            if self.adaptive is not None:
+                self.adaptive.failed(sent)
+            return
+        if failure.retry_after:
             # The server speaks for itself, so nothing else is sent to it either (but not forever).
-            self.progress.waiting_until = max(self.progress.waiting_until, time.time() + asked)
-            self.slots.hold(min(asked, LONGEST_WAIT))
-        # Waits start near the latency: a chain can do nothing else meanwhile (listwise.md 9).
-        base = statistics.median(self.latencies) / 4 if self.latencies else FIRST_WAIT
-        growing = min(base * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
-        return max(asked, growing)
+            until = time.time() + failure.retry_after
+            self.progress.waiting_until = max(self.progress.waiting_until, until)
+            self.slots.hold(min(failure.retry_after, LONGEST_WAIT))
+        if self.adaptive is not None:
+            self.adaptive.refused(sent, failure.retry_after, self.retries.latency())
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -391,7 +453,6 @@ class _Driver:
         """Counts a success; stops a run whose model spends every answer on thinking."""
         self.answers += 1
         self.in_a_row = 0
-        self.last_success = time.monotonic()
         if self.answers > THINKING_CHECK:
             return
         thought = completion.finish is Finish.UNFINISHED_THINKING or (
@@ -407,3 +468,15 @@ class _Driver:
                     "--template-arg enable_thinking=false",
                 )
             )
+
+
+def _slots(limits: Limits) -> Slots:
+    """The queue that keeps the limits set by hand."""
+    requests = [] if limits.rpm is None else [Bucket(limits.rpm / 60)]
+    return Slots(limits.workers, requests, None if limits.tpm is None else Bucket(limits.tpm / 60))
+
+
+def _used(completion: Completion, reserved: int) -> int:
+    """The tokens of an answer as the server counts them, or as many as were reserved."""
+    sent, answered = completion.prompt_tokens, completion.completion_tokens
+    return reserved if sent is None or answered is None else sent + answered

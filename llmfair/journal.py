@@ -11,8 +11,9 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutati
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
+_APART = ("adapter", "constrain", "margins")
+_DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 _COMPLETION_FIELDS = (
     "prompt_tokens",
     "completion_tokens",
@@ -38,29 +43,31 @@ def request_key(
     identity: str,
     chat: Chat,
     sampling: Sampling,
-    adapter: str | None = None,
-    constrain: bool = False,
-    margins: bool = False,
     about: bool = False,
 ) -> str:
     """What an answer is filed under: 32 hex of SHA-256 over all that can change it, and nothing else.
 
     `about`: what the chat is about counts too, for simulated models, which read nothing else.
     """
-    content = [
-        FORMAT,
-        identity,
-        adapter,
-        [[message.role, message.content] for message in chat.messages],
-        asdict(sampling),
-        _shape(chat) if constrain else type(chat.expects).__name__,
-        constrain,
-        margins,
+    drawn = {name: getattr(sampling, name) for name in _DRAWN}
+    shape = _shape(chat) if sampling.constrain or sampling.margins else type(chat.expects).__name__
+    before = [FORMAT, identity, sampling.adapter]
+    after = [
+        drawn,
+        shape,
+        sampling.constrain,
+        sampling.margins,
         chat.draw,
         dict(chat.about) if about else None,
     ]
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    canonical = f"{_encode(before)[:-1]},{_encode_messages(chat)},{_encode_sorted(after)[1:]}"
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _encode_messages(chat: Chat) -> str:
+    """`[[role, text], …]` as JSON; pieced together, since every request needs it twice and this takes a third."""
+    pairs = [f'["{message.role}",{encode_basestring(message.content)}]' for message in chat.messages]
+    return f"[{','.join(pairs)}]"
 
 
 def _shape(chat: Chat) -> list[Any]:
@@ -91,7 +98,7 @@ class Journal:
         if self._size:
             self._load(identity)
         else:
-            self._write({"journal": FORMAT, "run": run, "identity": identity})
+            self._write(_encode({"journal": FORMAT, "run": run, "identity": identity}))
 
     def __len__(self) -> int:
         """The number of answers on disk."""
@@ -109,41 +116,30 @@ class Journal:
     def put(self, request: Request, completion: Completion, attempts: int, source: str = "backend") -> None:
         """Files an answer; when this returns a kill of the process no longer loses it."""
         chat = request.chat
-        row = {
-            "key": request.key,
-            "probe": request.probe_id,
-            "draw": chat.draw,
-            "about": chat.about,
-            "chat": [[message.role, message.content] for message in chat.messages],
-            "text": completion.text,
-            "finish": completion.finish,
-        }
+        asked = {"key": request.key, "probe": request.probe_id, "draw": chat.draw, "about": chat.about}
+        row: dict[str, Any] = {"text": completion.text, "finish": completion.finish}
         row |= {name: getattr(completion, name) for name in _COMPLETION_FIELDS}
         row |= {"source": source, "attempts": attempts, "at": _now()}
-        offset = self._write(row)
-        self._offsets[request.key] = offset
+        line = f'{_encode(asked)[:-1]},"chat":{_encode_messages(chat)},{_encode(row)[1:]}'
+        self._offsets[request.key] = self._write(line)
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
-        self._write(
-            {
-                "failure": failure.failure,
-                "message": failure.message,
-                "probe": failure.probe_id,
-                "at": _now(),
-            }
-        )
+        row = {
+            "failure": failure.failure,
+            "message": failure.message,
+            "probe": failure.probe_id,
+            "at": _now(),
+        }
+        self._write(_encode(row))
 
     def close(self) -> None:
         os.fsync(self._file)
         os.close(self._file)
         self._file = -1  # the number may soon belong to another file
 
-    def _write(self, row: Mapping[str, Any]) -> int:
-        line = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8",
-            "backslashreplace",  # a lone surrogate becomes \\udXXX, which is how JSON writes it
-        )
+    def _write(self, row: str) -> int:
+        line = row.encode("utf-8", "backslashreplace")  # a lone surrogate becomes \\udXXX, as JSON writes it
         offset = self._size
         view = memoryview(line + b"\n")
         try:

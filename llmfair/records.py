@@ -174,7 +174,9 @@ class Sampling:
     """How a model draws its answer; `stop` and `extra` are sent only when given.
 
     `max_tokens` 0 means: by the shape of the expected answer. A Request always holds the number that is sent,
-    `thinking_tokens` (room for thoughts beside the answer) included.
+    `thinking_tokens` (room for thoughts beside the answer) included. `adapter`: the SHA-256 of the adapter that
+    answers, None for the model itself. `constrain`: the model may emit nothing but
+    an answer of the expected shape. `margins`: the log-probability of each label comes with the answer.
     """
 
     temperature: float = 0.0
@@ -184,6 +186,9 @@ class Sampling:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    adapter: str | None = None
+    constrain: bool = False
+    margins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +199,6 @@ class Request:
     sampling: Sampling
     key: str
     probe_id: str
-    adapter: str | None = None
-    constrain: bool = False
-    margins: bool = False
 
 
 class Finish(StrEnum):
@@ -282,11 +284,13 @@ class PairAnswer:
     """One answer on a pair: the side whose item won, or the problem (`tie` or why it is unreadable).
 
     `margin`: log-probability of the label of the item shown first minus that of the other, where it is known.
+    `mass`: the probability of both labels together, likewise.
     """
 
     winner: Side | None
     problem: str | None = None
     margin: float | None = None
+    mass: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

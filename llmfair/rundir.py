@@ -74,12 +74,17 @@ class RunDir:
         return found
 
     def read_results(self) -> dict[str, Any]:
-        """`results.json`, or UsageError when the run has none yet."""
+        """`results.json`, or UsageError when the run has none yet or it cannot be read."""
+        path = self.path / "results.json"
         try:
-            found: dict[str, Any] = json.loads((self.path / "results.json").read_text("utf-8"))
-        except (OSError, ValueError):
+            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{path}: cannot be read: {error}", "the command that began the run writes it again"
             ) from None
         return found
 
@@ -92,6 +97,7 @@ class RunDir:
             if f"rankings/{stale.name}" not in files:
                 stale.unlink()
         for name, text in files.items():
+            (self.path / name).parent.mkdir(exist_ok=True)
             write_whole(self.path / name, [text])
 
     def prepare(self, settings: Mapping[str, Any]) -> bool:
@@ -100,7 +106,7 @@ class RunDir:
         Raises RunConflict listing each difference, UsageError when the folder cannot be written.
         """
         try:
-            (self.path / "rankings").mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
                 f"cannot write the run folder {self.path}: {error.strerror}.",
@@ -113,7 +119,7 @@ class RunDir:
             )
         if not self.manifest.exists():
             derived = self.path.name.endswith(fingerprint(settings)[:6])
-            strangers = sorted(p.name for p in self.path.iterdir() if p.name not in ("rankings", ".lock"))
+            strangers = sorted(p.name for p in self.path.iterdir() if p.name != ".lock")
             if strangers and not derived:
                 raise RunConflict(
                     f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",

@@ -22,6 +22,8 @@ RESERVED_QUERY = "all"
 GZIP = b"\x1f\x8b"
 UNKNOWN = "@UNKNOWN"
 """A document's group when nobody knows it."""
+DECLARATION = 'protected = ["…"], unprotected = ["…"], words = { protected = "…", unprotected = "…" }'
+"""What attributes.toml says of an attribute: the groups of either side, and what prompts call them."""
 
 
 class Problems:
@@ -208,19 +210,27 @@ def _stored(scores: Mapping[str, float]) -> NDArray[np.float32]:
 
 
 def read_groups(
-    path: Path, problems: Problems, known: Mapping[str, Attribute] | None
+    path: Path,
+    problems: Problems,
+    known: Mapping[str, Attribute] | None,
+    declared_in: str = "attributes.toml",
 ) -> Iterator[tuple[int, str, str, str]]:
     """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
 
-    An attribute or group that `known` does not declare is a problem; without `known` (None) any name goes.
+    An attribute or group that `known` does not declare is a problem, an attribute at its first line only, with how
+    to declare it in `declared_in`; without `known` (None) any name goes.
     """
     declared = {name: declared_groups(attribute) for name, attribute in (known or {}).items()}
+    undeclared = set[str]()
     for number, (doc_id, attribute, group) in columns(path, problems, 3, "\t"):
         if known is None:
             yield number, doc_id, attribute, group
             continue
+        if attribute in undeclared:
+            continue
         if attribute not in declared:
-            hint = nearest(attribute, declared)
+            undeclared.add(attribute)
+            hint = nearest(attribute, declared) or f"; declare [{attribute}] in {declared_in}: {DECLARATION}"
             problems.add(path, number, "attribute", f"'{attribute}' is not declared{hint}")
             continue
         groups = declared[attribute]

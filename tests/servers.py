@@ -41,6 +41,7 @@ class Reply:
     text: str | None = ""
     finish_reason: str = "stop"
     message: Mapping[str, Any] = field(default_factory=dict)
+    choice: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     status: int = 200
@@ -202,6 +203,7 @@ def completion(reply: Reply, model: str) -> Any:
         "message": {"role": "assistant", "content": reply.text, "refusal": None, **reply.message},
         "finish_reason": reply.finish_reason,
         "logprobs": None,
+        **reply.choice,
     }
     return {
         "id": "chatcmpl-test",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import threading
 import time
@@ -31,6 +32,7 @@ from llmfair.records import (
     Steps,
     Text,
 )
+from tests.virtual import virtual_time
 
 Answer = Callable[[str, int], Any]
 
@@ -397,12 +399,15 @@ def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
         assert (tmp_path / "next.json").read_bytes() == b""
 
 
-def test_waits_grow_also_under_a_retry_after_of_nothing(journal: Journal) -> None:
+def test_waits_grow_also_under_a_retry_after_of_nothing(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend = Scripted(lambda text, attempt: RateLimited(0.0) if attempt < 5 else "done")
-    started = time.monotonic()
-    list(dispatch([single("p", "t")], backend, journal, Sampling()))
+    with virtual_time(monkeypatch) as clock:
+        monkeypatch.setattr("tests.test_dispatch.time", clock)
+        list(dispatch([single("p", "t")], backend, journal, Sampling()))
     gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
-    assert time.monotonic() - started > 0.7 and gaps[-1] > 3 * gaps[0]
+    assert sum(gaps) > 0.7 and gaps[-1] > 3 * gaps[0]
 
 
 def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal) -> None:
@@ -494,3 +499,85 @@ def test_a_failing_chat_of_a_step_waits_for_its_neighbours(journal: Journal) -> 
     results = dict(dispatch([Program("p", steps), single("q", "fine")], Slow(answer), journal, Sampling()))
     assert isinstance(results["p"], Failure) and results["q"] == "fine"
     assert len(journal) == 3
+
+
+def test_a_rate_that_is_set_makes_requests_wait_and_fails_none(journal: Journal) -> None:
+    backend = Scripted()
+    started = time.monotonic()
+    programs = [single(f"p{i}", f"t{i}") for i in range(30)]
+    results = list(dispatch(programs, backend, journal, Sampling(), Limits(rpm=1200)))
+    assert len(results) == 30 and not any(isinstance(result, Failure) for _, result in results)
+    assert time.monotonic() - started >= 0.5 - 0.01, "twenty at once, then twenty a second"
+    assert sum(at - backend.times[0] < 0.1 for at in backend.times) <= 22
+
+
+def test_tokens_a_minute_are_reserved_and_settled_by_what_was_used(journal: Journal) -> None:
+    """Each reserves 100 + 100 tokens and uses 20: 1,000 a second let 5 go, and as they end nearly all others."""
+    sent = []
+
+    def answer(text: str, attempt: int) -> Completion:
+        sent.append(sum(backend.asked.values()))
+        return Completion("a", Finish.STOP, 10, 10)
+
+    backend = Scripted(answer, latency=0.2)
+    programs = [single(f"p{i}", f"{i:03}{'x' * 397}") for i in range(20)]
+    started = time.monotonic()
+    list(dispatch(programs, backend, journal, Sampling(max_tokens=100), Limits(tpm=60_000)))
+    assert 5 <= sent[0] <= 6 and time.monotonic() - started < 3.0, "unsettled they would take as long"
+
+
+def test_a_stop_reaches_requests_that_wait_for_their_rate(journal: Journal) -> None:
+    def answer(text: str, attempt: int) -> Any:
+        return MissingKey("the key was refused") if attempt else text
+
+    started = time.monotonic()
+    programs = [single(f"p{i}", f"t{i}") for i in range(50)]
+    with pytest.raises(MissingKey):
+        list(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(rpm=60)))
+    assert time.monotonic() - started < 2
+
+
+class Adapting(Scripted):
+    capabilities = frozenset({"adaptive"})
+
+
+@pytest.mark.parametrize(
+    ("backend", "limits", "peak"),
+    [(Adapting, Limits(), 16), (Adapting, Limits(adaptive=False), 40), (Scripted, Limits(), 40)],
+)
+def test_a_server_is_asked_carefully_at_first(
+    backend: type[Scripted], limits: Limits, peak: int, journal: Journal
+) -> None:
+    sent = []
+
+    def answer(text: str, attempt: int) -> str:
+        sent.append(sum(asking.asked.values()))
+        return text
+
+    asking = backend(answer, latency=0.05)
+    list(dispatch([single(f"p{i}", f"t{i}") for i in range(40)], asking, journal, Sampling(), limits))
+    assert sent[0] == peak, "before the first answer"
+
+
+@pytest.mark.parametrize(("faults", "ratio"), [(False, 1.05), (True, 1.3)])
+def test_chains_cost_their_critical_path_also_under_faults(
+    faults: bool, ratio: float, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """44 chains of 56 at 50 ms; with faults 5 % are refused and 2 % fail, all of them after the 50 ms."""
+    draws = random.Random(0)
+
+    def answer(text: str, attempt: int) -> Any:
+        draw = draws.random() if faults else 1.0
+        return RateLimited() if draw < 0.05 else Transient("HTTP 500") if draw < 0.07 else "ok"
+
+    def start(name: int) -> Program:
+        def steps() -> Steps[None]:
+            for number in range(56):
+                yield [chat(f"{name}-{number}")]
+
+        return Program(str(name), steps)
+
+    with virtual_time(monkeypatch) as clock:
+        before = clock.now
+        assert len(list(dispatch(map(start, range(44)), Adapting(answer, 0.05), journal, Sampling()))) == 44
+        assert (clock.now - before) / (56 * 0.05) <= ratio

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -106,12 +108,43 @@ def test_key_depends_on_what_changes_an_answer_and_on_nothing_else() -> None:
         request_key("fake", chat, Sampling(max_tokens=32, temperature=0.5)),
         request_key("fake", chat, Sampling(max_tokens=32, seed=1)),
         request_key("fake", chat, Sampling(max_tokens=32, extra={"top_k": 5})),
-        request_key("fake", chat, sampling, adapter="aa"),
-        request_key("fake", chat, sampling, constrain=True),
-        request_key("fake", chat, sampling, margins=True),
+        request_key("fake", chat, Sampling(max_tokens=32, adapter="aa")),
+        request_key("fake", chat, Sampling(max_tokens=32, constrain=True)),
+        request_key("fake", chat, Sampling(max_tokens=32, margins=True)),
     ]
     assert len({key, *others}) == len(others) + 1
     assert len(key) == 32
+
+
+@pytest.mark.parametrize("text", ["rank", 'a "quoted"\n\ttitle', "\x00\x1f\u2028 ü 日本", "\ud800", ""])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(), Sampling(0.5, 9, 0, 3, 0.9, ("\n", "ü"), {"b": {"d": 1, "c": [None]}, "a": 2}, "ab", True)],
+)
+@pytest.mark.parametrize("about", [False, True])
+def test_a_key_is_the_hash_of_canonical_json(text: str, sampling: Sampling, about: bool) -> None:
+    """What is pieced together for speed is what an encoder makes of the whole."""
+    chat = Chat(
+        (Message("system", "x"), Message("user", text)), Permutation(3), 2, {"z": [1, None], "a": "ü"}
+    )
+    drawn = asdict(sampling)
+    apart = [drawn.pop(name) for name in ("adapter", "constrain", "margins")]
+    messages = [[message.role, message.content] for message in chat.messages]
+    shape = ["Permutation", 3] if sampling.constrain else "Permutation"
+    whole = [
+        1,
+        'a "name"',
+        apart[0],
+        messages,
+        drawn,
+        shape,
+        *apart[1:],
+        2,
+        dict(chat.about) if about else None,
+    ]
+    canonical = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+    assert request_key('a "name"', chat, sampling, about) == digest[:32]
 
 
 def test_rows_hold_the_evidence(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ BASICS = {"records", "errors", "registry"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch",
-    "journal", "metrics", "stats", "rundir", "trec",
+    "journal", "cache", "batch", "ledger", "metrics", "stats", "rundir", "trec",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
@@ -27,15 +27,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tuning": {"audits", *AUDITS_MAY},
     "audits": AUDITS_MAY,
     "scaleout": {"dispatch"},
-    "dispatch": {"journal", "backends.base", "slots"},
+    "cache": {"journal"},
+    "batch": {"dispatch", "journal", "cache", "ledger", "budgets", "backends"},
+    "ledger": {"backends.batch", "trec"},
+    "dispatch": {"journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots"},
+    "adaptive": {"pacing", "slots"},
+    "slots": {"pacing"},
+    "retries": {"backends.base"},
     "probes": {"prompts"},
-    "rankers": {"prompts", "retrieval", "metrics"},
+    "checkpoints": set(),
+    "backends": {"checkpoints"},
+    "rankers": {"prompts", "retrieval", "metrics", "checkpoints"},
     "datasets": {"trec"},
     "rundir": {"trec"},
     **{
         room: set()
         for room in (
-            "backends",
             "metrics",
             "stats",
             "retrieval",
@@ -44,12 +51,13 @@ MAY_IMPORT: dict[str, set[str]] = {
             "settings",
             "trec",
             "config",
-            "slots",
+            "pacing",
+            "budgets",
         )
     },
 }
 LAZY = {
-    "torch", "transformers", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",
+    "torch", "transformers", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",
     "ir_measures", "aiohttp", "tantivy",
 }  # fmt: skip
 

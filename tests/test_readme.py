@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.backends.fake import MODELS
 from tests.cli.command import llmfair
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
@@ -39,6 +40,15 @@ def test_it_opens_with_the_two_set_up_commands() -> None:
     assert lines[:2] == ["# llmfair", "```"]
     assert lines[2].startswith("pip install . && llmfair listwise ")
     assert lines[3].startswith('pip install -e ".[test]" && pytest ')
+
+
+def test_it_says_how_to_plant_a_bias() -> None:
+    for name, default in MODELS["biased"].items():
+        assert re.search(rf"`{name}` [^`]*\b{abs(default):g}\b", README), name
+    for model in MODELS:
+        assert f"fake:{model}" in README and f"fake:{model}" in llmfair("doctor").out
+    (command,) = re.findall(r"`llmfair (pairwise -m fake:\S+)`", README)
+    assert llmfair(*command.split(), "--dry-run").code == 0
 
 
 def test_every_command_in_the_table_exists() -> None:

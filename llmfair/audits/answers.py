@@ -71,5 +71,5 @@ def require_readable(answers: Mapping[str, Mapping[str, Any]], limit: float) -> 
         if share > limit:
             raise RequirementFailed(
                 f"{share:.1%} of the answers of '{arm}' are unreadable, more than {limit:.1%} (--max-invalid).",
-                "runs show RUN --invalid    shows them; everything is written",
+                "llmfair runs show RUN --invalid    shows them; everything is written",
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
 from math import exp, log, sqrt
 from typing import Any
 
@@ -17,9 +18,10 @@ import numpy as np
 
 from llmfair.audits.calibrate import share
 from llmfair.audits.pairs import make_pair_design
+from llmfair.audits.plan_pairs import check_power
 from llmfair.audits.simulate_pairs import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
-from llmfair.audits.verdicts import HEADLINE, finding_of
+from llmfair.audits.verdicts import HEADLINE, Asked, finding_of
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure
@@ -28,7 +30,6 @@ from llmfair.rundir import SCHEMA
 from llmfair.settings import CalibratePairwiseSettings, band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +80,28 @@ def calibrate_pairwise(
     `advance` is called after every audit, kinds × planted × runs times. Raises UsageError for wrong input, and
     when no query has pairs; a kind without any is left out.
     """
+    check_power(settings.power, settings.level)
     design, betas = make_pair_design(settings), planted_of(settings.planted)
     inference = Inference(level=settings.level, seed=settings.seed)
-    measure, band = parse_measure(HEADLINE), band_of(settings.band)
+    measure, band = parse_measure(f"{HEADLINE}(agg={settings.weights})"), band_of(settings.band)
     pairs = {kind: of_it for kind in design.kinds if (of_it := pairs_of(design, kind))}
     if not pairs:
         raise UsageError(
             "no query has pairs of a protected and an unprotected item.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
-    rows, smallest = [], {}
+    rows, smallest = list[RecoveredPairs](), {}
     for kind, of_it in pairs.items():
         found: list[list[FoundPairs]] = [[] for _ in betas]
         for place, audit in pair_audits(of_it, kind, settings, betas):
             found[place].append(found_in_pairs(audit, kind, measure, inference, band))
             advance()
-        rows += [
+        of_kind = [
             _recovered(kind, beta, marginal_odds(beta, settings.position, settings.query_sd), one, settings)
             for beta, one in zip(betas, found, strict=True)
         ]
-        smallest[kind] = _smallest(found[betas.index(0)], len(of_it), settings.power)
+        rows += of_kind
+        smallest[kind] = _smallest(of_kind, settings)
     return {
         "schema": SCHEMA,
         "task": "calibrate pairwise",
@@ -133,7 +136,7 @@ def found_in_pairs(
     """What a real audit finds of these values."""
     odds = aggregate(measure.aggregate, audit.values(), inference)
     assert odds is not None
-    return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), inference, band))
+    return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), Asked(inference, band)))
 
 
 def _recovered(
@@ -173,14 +176,25 @@ def _recovered(
     )
 
 
-def _smallest(found: Sequence[FoundPairs], queries: int, target: float) -> dict[str, Any]:
-    """The odds, one either way, that a test at 5 % finds with power `target`: from their scatter at parity.
+def _smallest(rows: Sequence[RecoveredPairs], settings: CalibratePairwiseSettings) -> dict[str, Any]:
+    """The odds, one below and one above parity, from which on audits of one kind find a preference often enough.
 
-    None with too few queries for a test.
+    By the share of all audits with p < 1 − level, which knows the design's own test and how few its items may be;
+    linear between the logarithms of planted odds. None where no planted odds are found with the power asked for.
     """
-    logs = [log(one.odds.value) for one in found if one.odds.value is not None]
-    error = float(np.std(logs, ddof=1)) if len(logs) > 1 else 0.0
-    known = error > 0 and queries >= FEWEST_TESTED
-    below = smallest_ratio(error * sqrt(queries), queries, target) if known else None
-    ends = [None, None] if below is None else [below, 1 / below]
-    return {"power": target, "queries": queries, "error": error, "odds": ends}
+    below = [row for row in reversed(rows) if row.planted <= 0]
+    above = [row for row in rows if row.planted >= 0]
+    return {
+        "power": settings.power,
+        "tested": any(row.rejected_n for row in rows),
+        "odds": [_crossing(side, settings.runs, settings.power) for side in (below, above)],
+    }
+
+
+def _crossing(side: Sequence[RecoveredPairs], runs: int, target: float) -> float | None:
+    """The odds at which the share of audits that find them reaches the target, going outwards from parity."""
+    found = [(log(row.marginal_odds), (row.rejected or 0.0) * row.rejected_n / runs) for row in side]
+    for (nearer, fewer), (further, more) in pairwise(found):
+        if fewer < target <= more:
+            return exp(nearer + (target - fewer) / (more - fewer) * (further - nearer))
+    return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.audits.gates import RATIO
 from llmfair.audits.stopping import judged_of
 from llmfair.audits.tallies import joined, tallied
 from llmfair.audits.verdict_files import read_verdicts
@@ -20,17 +21,22 @@ from llmfair.metrics.values import Tally, Value
 from llmfair.probes import CONTROL
 from llmfair.records import Verdict
 from llmfair.rundir import RunDir
+from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.paired import Change, change_by_query, change_of_pairs
 from llmfair.stats.pairs import Weights
 
-PAIR_MEASURES = "AdjustedOdds,BalancedRatio,WinRatio,FlipRate,InvalidRate"
+PAIR_MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
+OF_ODDS_ALONE = "out_of_reach"
+"""Why implied odds cannot be assessed though the exposures that they are read off can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One measure of one prompt or kind of pairs, in the base and in another run.
 
-    `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`.
+    `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
+    figure that speaks of the sides both runs' conclusions stand beside; where one cannot be assessed there is
+    neither interval nor test, and its `reason`.
     """
 
     run: str
@@ -47,6 +53,8 @@ class Row:
     n: int = 0
     p: float | None = None
     p_adjusted: float | None = None
+    base_conclusion: str | None = None
+    other_conclusion: str | None = None
     reason: str | None = None
 
 
@@ -61,8 +69,8 @@ class Compared:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.manifest["settings"]
-        return found
+        """What names the run, and the weights of its figures."""
+        return {**self.manifest["settings"], "weights": self.results["design"].get("weights")}
 
     @property
     def arms(self) -> list[str]:
@@ -74,6 +82,11 @@ class Compared:
         """By what makes two of them the same question: the pair, and which time it was asked."""
         found = read_verdicts(self.run.path / "verdicts.csv")
         return {(v.kind, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
+
+    @property
+    def pairs(self) -> set[tuple[Any, ...]]:
+        """The pairs with a verdict, however often they were asked."""
+        return {(kind, *named[:2], *named[3:]) for kind, *named in self.verdicts}
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
@@ -128,7 +141,7 @@ def list_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
                 continue
             one, two = ([of_it[query] for query in queries] for of_it in (before, after))
             rng = np.random.default_rng(seed)
-            yield _changed(row, change_by_query(one, two, on_log_scale, level, rng))
+            yield _assessed(_changed(row, change_by_query(one, two, on_log_scale, level, rng)), base, other)
 
 
 def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Row]:
@@ -142,7 +155,8 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
             f"{base.name} and {other.name} have no pair in common.",
             "run both with the same --seed and --kind",
         )
-    measures = chosen or parse_measures(PAIR_MEASURES)
+    weighted = (f"{name}(agg={base.settings['weights']})" for name in PAIR_MEASURES)
+    measures = chosen or parse_measures(",".join(weighted))
     headlines, level = _headlines(measures), base.results["level"]
     kinds = [kind for kind in base.arms if kind in {k for k, *_ in common}]
     repeats = min(run.results["design"]["repeats"] for run in (base, other))
@@ -153,7 +167,7 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
             row = _row(other, kind, measure, headlines)
             values = before[measure, kind], after[measure, kind]
             weights: Weights = "pooled" if measure.aggregate == "pooled" else "macro"
-            yield _pooled(row, *values, weights, level)
+            yield _assessed(_pooled(row, *values, weights, level), base, other)
 
 
 def _tallies(
@@ -203,7 +217,11 @@ def _check(chosen: Sequence[Measure] | None, known: Collection[Measure]) -> None
     """Raises UsageError for a measure that cannot be paired."""
     missing = [str(measure) for measure in chosen or () if measure not in known]
     if missing:
-        hint = f"both have: {', '.join(map(str, dict.fromkeys(known)))}" if known else f"try {PAIR_MEASURES}"
+        hint = (
+            f"both have: {', '.join(map(str, dict.fromkeys(known)))}"
+            if known
+            else f"try {','.join(PAIR_MEASURES)}"
+        )
         raise UsageError(f"{missing[0]} has no values that can be paired by query in these runs.", hint)
 
 
@@ -231,3 +249,15 @@ def _changed(row: Row, change: Change) -> Row:
         p=change.p,
         reason=found.reason,
     )
+
+
+def _assessed(row: Row, base: Compared, other: Compared) -> Row:
+    """The row with both runs' conclusions; nothing is concluded from a run that draws none itself."""
+    if not RATIO.match(row.measure):
+        return row
+    found = [run.results["findings"].get(row.variant, {}) for run in (base, other)]
+    before, after = (finding.get("conclusion") for finding in found)
+    row = replace(row, base_conclusion=before, other_conclusion=after)
+    reasons = [f["reason"] for f in found if f.get("conclusion") == Conclusion.NOT_ASSESSABLE]
+    barred = [reason for reason in reasons if reason != OF_ODDS_ALONE]
+    return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row

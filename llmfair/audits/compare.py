@@ -25,6 +25,7 @@ REFUSED = {
     "lists_sha256": ("asked about different lists", SAME_LISTS),
     "form": ("asked in different forms", "run both with the same --form"),
     "answers": ("were read in different ways", "run both with the same --answers"),
+    "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
 }
 """Settings that must agree, what it means where they do not, and the way out."""
 
@@ -33,11 +34,15 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     """The comparison as `--json` has it. Raises UsageError for runs that cannot be compared."""
     if len(runs) < 2:
         raise UsageError("a comparison needs two runs or more.", RUNS_HINT)
+    folders = [run.path.resolve() for run in runs]
+    if twice := [run for run in runs if folders.count(run.path.resolve()) > 1]:
+        raise UsageError(f"{twice[-1].path} is named twice: a run does not differ from itself.", RUNS_HINT)
     base, *others = _named([_opened(run) for run in runs])
     for other in others:
         _check(base, other)
-    chosen = parse_measures(measures) if measures else None
-    changes = TASKS[base.results["task"]]
+    task = base.results["task"]
+    chosen = parse_measures(measures, task) if measures else None
+    changes = TASKS[task]
     rows = [row for other in others for row in changes(base, other, chosen)]
     family = [place for place, row in enumerate(rows) if row.headline]
     adjusted = holm([rows[place].p for place in family])
@@ -46,7 +51,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     return {
         "schema": SCHEMA,
         "status": "complete",
-        **{key: base.results[key] for key in ("task", "dataset", "attribute", "words", "level")},
+        **{key: base.results[key] for key in ("task", "dataset", "attribute", "words", "level", "band")},
         "seed": base.settings["seed"],
         "queries": base.results["design"]["queries"],
         "runs": [_described(one, base) for one in (base, *others)],
@@ -112,6 +117,6 @@ def _described(one: Compared, base: Compared) -> dict[str, Any]:
     }
     if one.results["task"] == "pairwise":
         described["sequential"] = one.results["design"]["sequential"]
-        described["pairs"] = len(one.verdicts)
-        described["pairs_in_common"] = len(base.verdicts.keys() & one.verdicts.keys())
+        described["pairs"] = len(one.pairs)
+        described["pairs_in_common"] = len(base.pairs & one.pairs)
     return described

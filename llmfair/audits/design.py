@@ -149,6 +149,7 @@ class Design:
             "passes": settings.passes,
             "windows": settings.windows,
             "prompt_sha256": self.prompt.sha256,
+            "constrained": settings.constrain,
         }
         return dict.fromkeys(known) if isinstance(self.ranker, ScoringRanker) else known
 

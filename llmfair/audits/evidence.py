@@ -13,7 +13,7 @@ from llmfair.dispatch import Program, chat_sampling
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.journal import completion_of, read_rows, request_key
 from llmfair.rankers.answers import AnswerClass, read
-from llmfair.rankers.choices import Form, read_choice
+from llmfair.rankers.choices import LABELS, read_choice, read_margin
 from llmfair.records import Completion, Failure
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings, ListwiseSettings, PairwiseSettings
@@ -27,11 +27,11 @@ TASKS: Mapping[str, tuple[type[Any], Callable[[Any, str], Task]]] = {
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
     found = []
-    form = run.read_manifest()["settings"].get("form")
+    settings = run.read_manifest()["settings"]
     for row in read_rows(run.journal):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
-        ended = _ended(row, form)
+        ended = _ended(row, settings)
         if only_bad and ended == AnswerClass.OK:
             continue
         found.append(
@@ -46,11 +46,14 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
     return found
 
 
-def _ended(row: Mapping[str, Any], form: Form | None) -> str:
-    """How an answer ended: `ok`, or what was wrong with it; `form` is that of a pairwise audit."""
+def _ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """How an answer ended: `ok`, or what was wrong with it, by the settings of the run."""
+    completion, form = completion_of(row), settings.get("form")
     if form is None:
-        return str(read(completion_of(row), len(row["about"]["doc_ids"])).answer_class)
-    return str(read_choice(completion_of(row), form).problem or AnswerClass.OK)
+        return str(read(completion, len(row["about"]["doc_ids"])).answer_class)
+    margins = settings["answers"] == "margin"
+    choice = read_margin(completion, LABELS[form]) if margins else read_choice(completion, form)
+    return str(choice.problem or AnswerClass.OK)
 
 
 def _shown(about: Mapping[str, Any]) -> str:

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
-from llmfair.metrics.names import parse_measure
+from llmfair.metrics.names import Task, parse_measure
 from llmfair.probes import CONTROL
 from llmfair.stats.conclusions import Conclusion
 
-GRAMMAR = "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1"
+GRAMMAR = (
+    "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
+    "AdjustedOdds:relevant>=0.8"
+)
 # A measure's own parameters hold = and, quoted, anything: only what follows the last bracket is the bound.
 _SPELLING = re.compile(
     r"(?P<measure>.+?)(?::(?P<variant>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
@@ -25,6 +28,11 @@ _SPELLING = re.compile(
 # Those that the attainable range speaks of: exposure over the whole list.
 RATIO = re.compile("ExpRatio|ExcessRatio|ImpliedOdds|AdjustedOdds|WinRatio|BalancedRatio|RawRatio")
 _EXPOSURE_RATIO = re.compile(r"(ExpRatio|ExcessRatio)(\((,?(agg|control|missing)=[\w-]+)+\))?")
+SAID = {
+    "position_driven": "the answers follow the position",
+    "one_sided": "one side's items always win",
+}
+"""Reasons that are no words of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +57,15 @@ class Gate:
         return f"below {self.low:g}" if self.high is None else f"outside {self.low:g}..{self.high:g}"
 
 
-def parse_gate(text: str) -> Gate:
-    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError."""
+def parse_gate(text: str, task: Task | None = None) -> Gate:
+    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError, and for a measure of another task too."""
     text = text.strip()
     match = _SPELLING.fullmatch(text)
     if match is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     low, high = _bounds(text, match["operator"], match["bound"])
     variant = match["variant"]
-    measure = str(parse_measure(match["measure"]))
+    measure = str(parse_measure(match["measure"], task))
     return Gate(measure, None if variant is None else variant.strip(), low, high, text)
 
 
@@ -85,9 +93,9 @@ def _number(text: str, written: str) -> float:
         raise UsageError(f"--require '{text}': '{written.strip()}' is not a number.", GRAMMAR) from None
 
 
-def read_gates(texts: Iterable[str], variants: Collection[str]) -> tuple[Gate, ...]:
+def read_gates(texts: Iterable[str], variants: Collection[str], task: Task) -> tuple[Gate, ...]:
     """The gates of a design that has these variants. Raises UsageError for any other."""
-    gates = tuple(map(parse_gate, texts))
+    gates = tuple(parse_gate(text, task) for text in texts)
     for gate in gates:
         if gate.variant is not None and gate.variant not in variants:
             raise UsageError(
@@ -156,16 +164,17 @@ def _always_held(gate: Gate, results: Mapping[str, Any]) -> str | None:
 
 def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    prompt = {CONTROL: "neutral prompt again", "input": "input order"}
-    shown = prompt.get(row["variant"], f"{row['variant']} prompt")
+    asked = "pairs" if results["task"] == "pairwise" else "prompt"
+    variants = {CONTROL: "neutral prompt again", "input": "input order"}
+    shown = variants.get(row["variant"], f"{row['variant']} {asked}")
     what = " ".join(filter(None, (row["measure"], row["group"], f"({shown})")))
-    because = f": {row['reason'].replace('_', ' ')}" if row["reason"] else ""
+    because = f": {_said(row['reason'])}" if row["reason"] else ""
     value = row["value"]
     if value is None:
         return f"{what} is undefined{because}"
     finding = results["findings"].get(row["variant"], {}) if RATIO.match(row["measure"]) else {}
     if finding.get("conclusion") == Conclusion.NOT_ASSESSABLE:
-        return f"{what} cannot be assessed: {finding['reason'].replace('_', ' ')}"
+        return f"{what} cannot be assessed: {_said(finding['reason'])}"
     if not interval:
         if gate.contains(value, value):
             return None
@@ -177,3 +186,8 @@ def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], inte
     if low is None or high is None:
         return f"{what} has no interval{because}"
     return None if gate.contains(low, high) else f"{what} [{low:.3f}, {high:.3f}] reaches {gate.beyond}"
+
+
+def _said(reason: str) -> str:
+    """A reason in words."""
+    return SAID.get(reason, reason.replace("_", " "))

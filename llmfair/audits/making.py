@@ -28,13 +28,14 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
 
     A `model` that is a registered ranker orders the lists itself: once each, without prompts.
     """
-    if is_ranker(model):
-        settings = _without_prompts(settings, model)
     dataset, attribute = load_lists(settings)
+    ranker = scoring_ranker(model, dataset, attribute, settings) if is_ranker(model) else None
+    if ranker is not None:
+        settings = _without_prompts(settings, model, ranker.worded)
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)
     arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
-    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT])
+    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], "listwise")
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (names.format(control=_control(settings)) for names in (SHOWN, MEASURED))
@@ -42,22 +43,22 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
     if any(RATIO.match(measure) for measure in asked):  # whether it can be assessed, its pair odds say
         asked.append(f"ImpliedOdds{_control(settings)}")
     candidates = [dataset.candidates(query) for query in queries]
-    first_stage = scoring_ranker("bm25", dataset) if settings.initial == "bm25" else None
+    first_stage = scoring_ranker("bm25", dataset, attribute) if settings.initial == "bm25" else None
     design = Design(
         settings=settings,
         dataset=dataset,
         attribute=attribute,
         prompt=prompt,
-        measures=parse_measures(",".join((measured, *asked))),
+        measures=parse_measures(",".join((measured, *asked)), "listwise"),
         shown=parse_measures(
-            SHOWN.format(control=_control(settings)) if settings.measures is None else settings.measures
+            SHOWN.format(control=_control(settings)) if settings.measures is None else settings.measures,
+            "listwise",
         ),
         gates=gates,
         queries=tuple(queries),
         arms=arms,
-        ranker=scoring_ranker(model, dataset)
-        if is_ranker(model)
-        else ListwiseRanker(
+        ranker=ranker
+        or ListwiseRanker(
             prompt=prompt,
             attribute=attribute,
             window=settings.window,
@@ -88,9 +89,12 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
     return design
 
 
-def _without_prompts(settings: ListwiseSettings, model: str) -> ListwiseSettings:
-    """The settings of a ranker that reads no prompt: one order, once. Raises UsageError for other variants."""
-    if settings.variants not in (None, "neutral"):
+def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> ListwiseSettings:
+    """The settings of a ranker that reads no prompt: one order, once.
+
+    Raises UsageError for other variants than neutral, unless their words are put into the query (`worded`).
+    """
+    if not worded and settings.variants not in (None, "neutral"):
         raise UsageError(
             f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
             "leave --variants out",
@@ -100,7 +104,8 @@ def _without_prompts(settings: ListwiseSettings, model: str) -> ListwiseSettings
         for item in fields(settings)
         if item.metadata["panel"] in ("Prompt", "Sampling") or item.name in ("input", "words")
     } | {"initial": settings.initial}
-    once = {"variants": "neutral", "orders": 1, "repeats": 1, "control": False, "control_variate": False}
+    variants = settings.variants if worded else "neutral"
+    once = {"variants": variants, "orders": 1, "repeats": 1, "control": False, "control_variate": False}
     return replace(settings, **unread | once)
 
 

@@ -63,9 +63,7 @@ class PairDesign:
     @cached_property
     def calls(self) -> int:
         """Requests planned: two a probe; under --sequential at most so many."""
-        if self.settings.sequential:
-            return 2 * sum(len(self.in_rounds(kind)) for kind in self.kinds)
-        return 2 * sum(len(one.probes) for by_query in self.pairs.values() for one in by_query.values())
+        return 2 * sum(len(self._asked(kind)) for kind in self.kinds)
 
     def identity(self) -> dict[str, Any]:
         """All settings that can change a result, for the folder's name and against mixing runs."""
@@ -111,14 +109,18 @@ class PairDesign:
             "arms": list(self.kinds),
             "pairs": settings.pairs,
             "form": settings.form,
+            "answers": settings.answers,
+            "constrained": settings.constrain,
             "noise_share": settings.noise_share,
             "repeats": settings.repeats,
             "weights": settings.weights,
             "sequential": settings.sequential,
             "max_pairs": settings.max_pairs if settings.sequential else None,
             "prompt_sha256": self.prompt.sha256,
-            "probes": {
-                kind: sum(len(p.probes) for p in of_it.values()) for kind, of_it in self.pairs.items()
+            "probes": {kind: len(self._asked(kind)) for kind in self.kinds},
+            "pairs_asked": {
+                kind: len({(probe.candidates.query.query_id, probe.order) for probe in self._asked(kind)})
+                for kind in self.kinds
             },
             "without_pairs": {
                 kind: sorted(q for q, one in of_it.items() if not one.probes)
@@ -132,6 +134,12 @@ class PairDesign:
             "calls": self.calls,
             "seed": settings.seed,
         }
+
+    def _asked(self, kind: PairKind) -> Sequence[Probe]:
+        """The probes of a kind; under --sequential at most these."""
+        if self.settings.sequential:
+            return self.in_rounds(kind)
+        return [probe for one in self.pairs[kind].values() for probe in one.probes]
 
     def _fewer(self, by_query: Mapping[str, PairProbes]) -> int:
         """How many queries have some pairs, but fewer than asked."""
@@ -155,13 +163,14 @@ def make_pair_design(settings: PairwiseSettings) -> PairDesign:
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)
     kinds = settings.kinds()
-    gates = read_gates(settings.require, kinds)
+    gates = read_gates(settings.require, kinds, "pairwise")
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (_weighted(names, settings.weights) for names in (SHOWN, MEASURED))
     ranker = PairwiseRanker(
         prompt=prompt,
         form=settings.form,
+        answers=settings.answers,
         on_bad_answer=settings.on_bad_answer,
         input=settings.input,
         words=settings.words,
@@ -172,8 +181,8 @@ def make_pair_design(settings: PairwiseSettings) -> PairDesign:
         attribute=attribute,
         prompt=prompt,
         ranker=ranker,
-        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates)))),
-        shown=parse_measures(shown),
+        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates))), "pairwise"),
+        shown=parse_measures(shown, "pairwise"),
         gates=gates,
         queries=tuple(queries),
         pairs={kind: _pairs(dataset, attribute, queries, kind, settings, ranker) for kind in kinds},

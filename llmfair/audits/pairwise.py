@@ -78,7 +78,11 @@ class Pairwise:
 
     def _noting(self, probe: Probe, stopping: Stopping) -> Steps[Verdict]:
         """The probe's program; its verdict is noted before another pair is begun."""
-        verdict = yield from self.design.ranker.steps(probe)
+        try:
+            verdict = yield from self.design.ranker.steps(probe)
+        except BaseException:
+            stopping.gap = True
+            raise
         stopping.note(probe, verdict)
         return verdict
 
@@ -107,4 +111,4 @@ class Pairwise:
                     kind_stopping.note(probe, results[probe.probe_id])
         probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
         verdicts = [results[probe.probe_id] for probe in probes if probe.probe_id in results]
-        return outcome_of(self.design, run, self.model, verdicts, len(results), failures, stopped)
+        return outcome_of(self.design, run, self.model, verdicts, failures, stopped)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from math import ceil, exp, log, sqrt
+from statistics import harmonic_mean
 from typing import Any
 
 from llmfair.audits.pairs import PairDesign
@@ -13,9 +15,9 @@ from llmfair.audits.pairwise import Pairwise
 from llmfair.audits.plan import CHARACTERS_PER_TOKEN, spent
 from llmfair.audits.running import backend_of, folder_of, limits_of
 from llmfair.errors import UsageError
-from llmfair.probes import PairProbes
+from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form
-from llmfair.records import Probe
+from llmfair.records import PairKind, Probe, Query
 from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.stats.power import (
     FEWEST_TESTED,
@@ -28,8 +30,6 @@ from llmfair.stats.power import (
 
 MEASURED = 3
 """So many pairs of a query and kind are rendered; the others are taken to be as long."""
-MORE_PAIRS = 10
-"""How many times the pairs are tried, to tell whether more of them help."""
 ANSWERS: Mapping[Form, str] = {"order": "[1] > [2]", "letter": "A"}
 
 
@@ -37,16 +37,19 @@ ANSWERS: Mapping[Form, str] = {"order": "[1] > [2]", "letter": "A"}
 class FindablePairs:
     """What a t test over queries finds with the pairs of one kind, in position-adjusted odds.
 
-    `queries` have such pairs, on average (harmonic) `pairs` each; `items_recur` says that an item stands in pairs
-    of several queries, which makes every figure here too good. `error`, `power` and what is needed are those of
-    the odds `ratio`: None where no test is made, or never. `smallest` odds below 1 are found with power `target`
-    (and their inverse above it), `smallest_with_more` with `more_pairs`; None: not even the most extreme ones.
+    `queries` have such pairs, of which `pairs` each are asked and `all_pairs` could be (harmonic means);
+    `items_recur` says that an item stands in pairs of several queries, which makes every figure here too good.
+    `error`, `power` and what is needed are those of the odds `ratio`, tested at 1 − `level`: None where no test is
+    made, or where no number is enough; `pairs_needed` are to be asked of these queries, as far as they have them.
+    `smallest` odds below 1 are found with power `target` (and their inverse above it), `smallest_with_all` with all
+    pairs; None: not even the most extreme ones.
     """
 
     queries: int
-    pairs: int
+    pairs: float
     items_recur: bool
     ratio: float
+    level: float
     target: float
     icc: float
     consistent: float
@@ -56,8 +59,8 @@ class FindablePairs:
     pairs_needed: int | None = None
     queries_needed: int | None = None
     smallest: float | None = None
-    more_pairs: int | None = None
-    smallest_with_more: float | None = None
+    all_pairs: float | None = None
+    smallest_with_all: float | None = None
 
 
 def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
@@ -99,9 +102,7 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
     }
     if isinstance(settings, PlanPairwiseSettings):
         planned |= spent(settings, planned)
-        planned["findable"] = {
-            kind: asdict(_findable(of_it, settings)) for kind, of_it in design.pairs.items()
-        }
+        planned["findable"] = {kind: asdict(_findable(design, kind, settings)) for kind in design.kinds}
     return planned
 
 
@@ -133,24 +134,29 @@ def _groups(design: PairDesign) -> list[Sequence[Probe]]:
     return list(groups.values())
 
 
-def _findable(by_query: Mapping[str, PairProbes], settings: PlanPairwiseSettings) -> FindablePairs:
-    """Power and smallest odds of one kind of pairs. Raises UsageError for odds that no answers could show."""
+def _findable(design: PairDesign, kind: PairKind, settings: PlanPairwiseSettings) -> FindablePairs:
+    """Power and smallest odds of one kind of pairs.
+
+    Raises UsageError for odds that no answers could show, and for a power that the test has without any odds.
+    """
+    by_query, level, target = design.pairs[kind], settings.level, settings.power
     counts, pairing = _pairs(by_query.values()), Pairing(settings.icc, settings.consistent)
+    check_power(target, level)
     if abs(log(settings.ratio)) >= pairing.largest_log:
         most = exp(pairing.largest_log)
         raise UsageError(
             f"no answers show odds of {settings.ratio:g} when a share of {settings.consistent:g} is consistent.",
             f"a --ratio between {1 / most:.3g} and {most:.3g}, or more --consistent",
         )
-    queries = len(counts)
     # Σ_q s²(m_q) depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
-    pairs = int(queries / sum(Fraction(1, count) for count in counts)) if counts else 0
+    queries, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
     unknown = FindablePairs(
         queries=queries,
         pairs=pairs,
         items_recur=_items_recur(by_query),
         ratio=settings.ratio,
-        target=settings.power,
+        level=level,
+        target=target,
         icc=settings.icc,
         consistent=settings.consistent,
     )
@@ -159,19 +165,50 @@ def _findable(by_query: Mapping[str, PairProbes], settings: PlanPairwiseSettings
     if not queries:
         return replace(unknown, reason="no_pairs")
     sd = pairing.query_sd(settings.ratio, pairs)
-    known = replace(
-        unknown, error=sd / sqrt(queries), queries_needed=queries_needed(settings.ratio, sd, settings.power)
-    )
+    needed = queries_needed(settings.ratio, sd, target, level)
+    known = replace(unknown, error=sd / sqrt(queries), queries_needed=needed)
     if queries < FEWEST_TESTED:
         return replace(known, reason="too_few_queries")
+    available = [
+        _available(design, kind, query) for query in design.queries if by_query[query.query_id].probes
+    ]
+    all_pairs = harmonic_mean(available)
     return replace(
         known,
-        power=power(log(settings.ratio), sd / sqrt(queries), queries),
-        pairs_needed=pairs_needed(settings.ratio, queries, pairing, settings.power),
-        smallest=smallest_pair_ratio(pairs, queries, pairing, settings.power),
-        more_pairs=MORE_PAIRS * pairs,
-        smallest_with_more=smallest_pair_ratio(MORE_PAIRS * pairs, queries, pairing, settings.power),
+        power=power(log(settings.ratio), sd / sqrt(queries), queries, level),
+        pairs_needed=_asked_for(pairs_needed(settings.ratio, queries, pairing, target, level), available),
+        smallest=smallest_pair_ratio(pairs, queries, pairing, target, level),
+        all_pairs=all_pairs,
+        smallest_with_all=smallest_pair_ratio(all_pairs, queries, pairing, target, level),
     )
+
+
+def check_power(target: float, level: float) -> None:
+    """Raises UsageError for a power that a test has where there is nothing to find."""
+    if target <= 1 - level:
+        raise UsageError(
+            f"--power {target:g} is no more than the chance of a false alarm at --level {level:g}.",
+            f"a --power above {1 - level:.3g}",
+        )
+
+
+def _available(design: PairDesign, kind: PairKind, query: Query) -> int:
+    """How many pairs of a query there are; two equal texts are none."""
+    candidates = design.dataset.candidates(query)
+    texts = {document.doc_id: design.ranker.shown(document) for document in candidates.documents}
+    pools = pair_pools(candidates, design.attribute, kind, design.settings.seed)
+    protected, unprotected = (Counter(texts[doc_id] for doc_id in pool) for pool in pools)
+    equal = sum(number * unprotected[text] for text, number in protected.items())
+    return protected.total() * unprotected.total() - equal
+
+
+def _asked_for(needed: int | None, available: Sequence[int]) -> int | None:
+    """The fewest pairs to ask of each query, as far as it has them, that count as those needed; None: not even all."""
+    if needed is None:
+        return None
+    asked, enough = range(needed, max(available) + 1), needed - 1e-9  # rounding
+    found = bisect_left(asked, enough, key=lambda pairs: harmonic_mean([min(pairs, n) for n in available]))
+    return asked[found] if found < len(asked) else None
 
 
 def _items_recur(by_query: Mapping[str, PairProbes]) -> bool:

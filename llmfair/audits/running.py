@@ -6,27 +6,42 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cache as once
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import llmfair
 from llmfair import registry
 from llmfair.audits.answers import require_readable
 from llmfair.audits.gates import require_met
 from llmfair.backends.base import Backend, BackendOptions
+from llmfair.batch import dispatch_batch
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.dispatch import Limits, Program, Progress, dispatch
 from llmfair.errors import Incomplete, LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.journal import Journal
+from llmfair.ledger import FILE as BATCHES
+from llmfair.ledger import refuse_open
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Failure, Measurement, Probe, Sampling
+from llmfair.records import Attribute, Failure, Measurement, Probe, Sampling
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
-from llmfair.settings import AuditSettings, seconds
+from llmfair.settings import AuditSettings, ListwiseSettings, seconds
+
+if TYPE_CHECKING:
+    from llmfair.cache import Cache
 
 THINKING_TOKENS = 4096
+CAPABILITY_HINTS = {
+    "constrain": "a model in this process or a vLLM server can; without it unreadable answers are counted",
+    "margins": "read the answers' text with --answers text",
+    "forced_margins": "a server shows the first token only: add --form letter",
+    "adapter": "a model in this process takes an adapter: hf: or vllm:",
+    "batch": "OpenAI and servers with its Batch API can: openai:NAME",
+    "backend_args": "only a model in this process has an engine: hf: or vllm:",
+}
 
 
 class Watch(Protocol):
@@ -104,10 +119,12 @@ class Answered:
             "answered": progress.answered,
             "calls": progress.calls,
             "replayed": progress.replayed,
+            "cached": progress.cached,
             "retries": progress.retries,
             "failed": len(self.failures),
             "prompt_tokens": progress.prompt_tokens,
             "completion_tokens": progress.completion_tokens,
+            "cost": progress.cost,
             "models_reported": sorted(progress.models),
             "fingerprints_reported": sorted(progress.fingerprints),
         }
@@ -122,17 +139,24 @@ def audit(task: Task, model: str, watch: Watch = no_watch) -> Result:
     """
     settings, backend, progress = task.settings, task.backend(), Progress()
     identity, folder = folder_of(task, model, backend)
+    sampling_of(settings)  # a malformed flag leaves no folder behind
     with session(folder, identity, settings.fresh, {**task.describe(), "model": model}) as (
         journal,
         manifest,
     ):
-        watched = watch(folder.path, task.planned(), progress, limits_of(backend, settings).workers)
-        answered = ask(task.programs(), backend, journal, settings, watched, progress, task.unreadable)
+        planned = {**task.planned(), "on_disk": len(journal)}
+        watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
+        with shared_answers(task, backend) as cache:
+            answered = ask(
+                task.programs(), backend, journal, cache, settings, watched, progress, task.unreadable
+            )
         outcome = task.outcome(folder.path.name, answered.results, answered.failures)
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None else "incomplete"
         manifest |= {"status": status, "answers": outcome.results["answers"], **answered.facts()}
         manifest["invocations"][-1] |= answered.facts()
+        if found := getattr(backend, "facts", None):  # where a model of this process ran, and why there
+            manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
         raise answered.error
     require_readable(outcome.results["answers"], settings.max_invalid)
@@ -150,18 +174,20 @@ def folder_of(task: Task, model: str, backend: Backend) -> tuple[dict[str, Any],
 def check_models(settings: AuditSettings) -> None:
     """Raises UsageError for a model that cannot be named, before any other is asked."""
     for model in settings.model:
-        if not is_ranker(model):
+        if not (is_ranker(model) and isinstance(settings, ListwiseSettings)):
             backend_of(model, settings)
 
 
 def backend_of(model: str, settings: AuditSettings) -> Backend:
     """The backend a model spec names. Raises UsageError for an unknown prefix or model."""
     prefix, colon, name = model.partition(":")
+    rankers, example = registry.names("ranker"), "for example openai:gpt-4o-mini or fake:biased"
+    if prefix in rankers:
+        raise UsageError(f"{prefix} ranks lists; pairwise needs a model.", example)
     if not colon or not name:
-        rankers = registry.names("ranker")
         raise UsageError(
             f"'{model}' is not a model.{did_you_mean(model, rankers)}",
-            f"write PREFIX:NAME, for example openai:gpt-4o-mini or fake:biased, or a ranker: {', '.join(rankers)}",
+            f"write PREFIX:NAME, {example}; lists can also be ranked by {', '.join(rankers)}",
         )
     options = BackendOptions(
         base_url=settings.base_url,
@@ -169,19 +195,30 @@ def backend_of(model: str, settings: AuditSettings) -> Backend:
         timeout=settings.timeout,
         system=settings.system,
         seed=settings.seed,
+        adapter=settings.adapter,
+        backend_args=_backend_args(settings),
+        template_args=_template_args(settings),
     )
     backend: Backend = registry.lookup("backend", prefix)(name, options)
+    for capability, flag in settings.needs():
+        if capability not in backend.capabilities:
+            raise UsageError(f"{model} cannot do {flag}.", CAPABILITY_HINTS[capability])
     return backend
 
 
 def is_ranker(model: str) -> bool:
-    """Whether a model spec names a ranker that asks no model, such as `bm25`."""
-    return model in registry.names("ranker")
+    """Whether a model spec names a ranker that asks no model, such as `bm25` or `monot5:CHECKPOINT`."""
+    return model.partition(":")[0] in registry.names("ranker")
 
 
-def scoring_ranker(name: str, dataset: Dataset) -> ScoringRanker:
+def scoring_ranker(
+    model: str, dataset: Dataset, attribute: Attribute, settings: ListwiseSettings | None = None
+) -> ScoringRanker:
     """A registered ranker over the dataset's documents. Raises UsageError for an unknown name."""
-    options = RankerOptions(tuple(dataset.documents.values()), cache_folder())
+    name, _, checkpoint = model.partition(":")
+    options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
+    if settings is not None:
+        options = replace(options, passages=settings.passages, backend_args=_backend_args(settings))
     ranker: ScoringRanker = registry.lookup("ranker", name)(options)
     return ranker
 
@@ -195,22 +232,32 @@ def sampling_of(settings: AuditSettings) -> Sampling:
             extra[key] = json.loads(value)
         except ValueError:
             raise UsageError(f"--extra {assignment}: the value is not JSON.", "for example top_k=5") from None
-    template = dict(_assignment("--template-arg", assignment) for assignment in settings.template_arg)
-    if template:
-        extra["chat_template_kwargs"] = {key: _plain(value) for key, value in template.items()}
+    if template := _template_args(settings):
+        extra["chat_template_kwargs"] = template
     return Sampling(
         temperature=settings.temperature,
         max_tokens=settings.max_tokens or 0,
         thinking_tokens=THINKING_TOKENS if settings.thinking else 0,
         seed=settings.model_seed,
         extra=extra,
+        constrain=settings.constrain,
+        margins=settings.margins,
     )
 
 
-def _assignment(flag: str, text: str) -> tuple[str, str]:
+def _backend_args(settings: AuditSettings) -> dict[str, str]:
+    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in settings.backend_arg)
+
+
+def _template_args(settings: AuditSettings) -> dict[str, Any]:
+    assignments = (_assignment("--template-arg", one) for one in settings.template_arg)
+    return {key: _plain(value) for key, value in assignments}
+
+
+def _assignment(flag: str, text: str, example: str = "enable_thinking=false") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise UsageError(f"{flag} {text} is not k=v.", f"for example {flag} enable_thinking=false")
+        raise UsageError(f"{flag} {text} is not k=v.", f"for example {flag} {example}")
     return key, value
 
 
@@ -236,6 +283,7 @@ def session(
         earlier = folder.read_manifest() if known else {}
         if fresh:
             set_aside(folder.journal)
+            set_aside(folder.path / BATCHES)
         journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
         lost = earlier.get("journal_answers", 0) - len(journal) - len(journal.skipped)
         if lost > 0 and not fresh:
@@ -267,6 +315,24 @@ def session(
             folder.write_json("manifest.json", manifest)
 
 
+@contextmanager
+def shared_answers(task: Task, backend: Backend) -> Iterator[Cache | None]:
+    """The cache while a run is asked; None where it is not wanted, and for simulated models, whose calls are free."""
+    if task.settings.no_cache or backend.reads_about or not task.calls:
+        yield None
+        return
+    from llmfair.cache import FILE, Cache  # what asks no server needs no SQLite
+
+    with closing(Cache(cache_folder() / FILE, backend.identity, _warn)) as cache:
+        yield cache
+
+
+@once
+def _warn(text: str) -> None:
+    """Says at once, and only once, what is no error."""
+    print(f"Warning: {text}", file=sys.stderr)
+
+
 def _versions() -> dict[str, str]:
     packages = ("numpy", "scipy", "ir-measures", "aiohttp", "openai", "tantivy")
     return {
@@ -281,6 +347,7 @@ def ask(
     programs: Iterable[Program],
     backend: Backend,
     journal: Journal,
+    cache: Cache | None,
     settings: AuditSettings,
     watch: AbstractContextManager[None],
     progress: Progress,
@@ -289,9 +356,14 @@ def ask(
     """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
     answered = Answered(progress)
     limits, sampling = limits_of(backend, settings), sampling_of(settings)
+    asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = (
+        dispatch_batch if settings.batch else dispatch
+    )
+    if not settings.batch:
+        refuse_open(journal.path.parent)
     with watch:
         try:
-            for probe_id, result in dispatch(programs, backend, journal, sampling, limits, progress):
+            for probe_id, result in asking(programs, backend, journal, sampling, limits, progress, cache):
                 if isinstance(result, Failure):
                     answered.failures.append(result)
                 else:
@@ -304,7 +376,7 @@ def ask(
         total = len(answered.failures) + len(answered.results)
         again = "the same command asks them again"
         if all(failure.failure == "UnreadableAnswer" for failure in answered.failures):
-            again = "--on-bad-answer repair or retry:N gives them a ranking"
+            again = "--on-bad-answer repair counts such answers and goes on, retry:N asks again"
         answered.error = Incomplete(
             f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: "
             f"{first.message}",
@@ -320,4 +392,10 @@ def limits_of(backend: Backend, settings: AuditSettings) -> Limits:
         retries=settings.retries,
         max_wait=seconds(settings.max_wait),
         max_calls=settings.max_calls,
+        adaptive=settings.adaptive,
+        rpm=settings.rpm,
+        tpm=settings.tpm,
+        max_cost=settings.max_cost,
+        price_in=settings.price_in,
+        price_out=settings.price_out,
     )

@@ -11,15 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.verdict_files import read_verdicts
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
 from llmfair.rankers.windows import PLANS, Window, sent
-from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
+from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Ranking, Side, Verdict
 from llmfair.rundir import RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
+from llmfair.stats.sequential import Decision
 from llmfair.trec import Problems, RunFile, read_run
 
 ENDINGS = re.compile(r"(\.(run|trec|txt))?(\.gz)?$")
@@ -79,7 +81,20 @@ class Target:
     initial: str = "random"
 
 
-def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iterator[Target]:
+@dataclass(frozen=True)
+class PairTarget:
+    """One RUN of pairs: the columns that name it, its verdicts by kind, and the settings they were asked with."""
+
+    columns: Mapping[str, str]
+    words: Mapping[str, str]
+    verdicts: Mapping[str, Sequence[Verdict]]
+    settings: Mapping[str, Any]
+    measures: str
+    shown: str
+    decided: Mapping[PairKind, Decision | None] | None
+
+
+def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iterator[Target | PairTarget]:
     """One after the other, so that of many large files one is in memory. Raises UsageError."""
     named = settings.dataset is not None or settings.qrels is not None
     shared = _shared(settings) if named else None
@@ -91,7 +106,7 @@ def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iter
                 f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
             )
         if run.is_dir():
-            target = _folder(run, settings, watch)
+            target = _pairs(run, settings, watch) if _holds_pairs(run) else _folder(run, settings, watch)
             if names[run.resolve().name] > 1:
                 target = replace(target, columns={**target.columns, "run": str(run)})
             yield target
@@ -181,6 +196,41 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
 
     return Target(
         columns, _variants(files), against, windows, asked["passes"], asked["seed"], asked["initial"]
+    )
+
+
+def _holds_pairs(path: Path) -> bool:
+    return bool(RunDir(path).read_manifest()["settings"]["task"] == "pairwise")
+
+
+def _pairs(path: Path, settings: ScoreSettings, watch: Watch) -> PairTarget:
+    """The verdicts of a pairwise audit, from which all its figures follow."""
+    run = RunDir(path)
+    asked, results = run.read_manifest()["settings"], run.read_results()
+    if settings.attribute not in (None, results["attribute"]):
+        raise UsageError(
+            f"{path} asked about pairs by {results['attribute']}, not by {settings.attribute}.",
+            f"llmfair pairwise -a {settings.attribute} asks about those",
+        )
+    watch(path / "verdicts.csv")
+    verdicts: dict[str, list[Verdict]] = {kind: [] for kind in asked["kinds"]}
+    for verdict in read_verdicts(path / "verdicts.csv"):
+        verdicts.setdefault(verdict.kind, []).append(verdict)
+    columns = {
+        "run": path.resolve().name,
+        **{column: results[column] for column in ("dataset", "attribute", "model")},
+    }
+    decided = {
+        kind: one["decision"] and Decision(one["decision"]) for kind, one in results["stopping"].items()
+    }
+    return PairTarget(
+        columns,
+        results["words"],
+        verdicts,
+        asked,
+        ",".join(results["measures"]),
+        ",".join(results["shown"]),
+        decided or None,
     )
 
 

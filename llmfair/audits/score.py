@@ -1,4 +1,4 @@
-"""Fairness and utility of rankings that exist: TREC runs, or those of a run folder. No model is asked.
+"""Fairness and utility of rankings that exist: TREC runs, or run folders, those of pairs too. No model is asked.
 
 A run is measured as it stands, in the order trec_eval reads it. A query of the qrels that it lacks counts 0 in
 the measures of trec_eval, a query without judgement only where no judgement is needed. A document that neither
@@ -20,7 +20,8 @@ import numpy as np
 
 from llmfair.audits.findings import Asked, findings_of, with_family
 from llmfair.audits.reach import surface_of
-from llmfair.audits.runs import Against, Target, Watch, targets
+from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
+from llmfair.audits.score_pairs import score_pairs
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.errors import RunConflict, UsageError
 from llmfair.metrics.base import Column, Judged, Measure, measure_all
@@ -54,10 +55,11 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
     With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
     malformed files (file and line), RunConflict when the output is the folder of another run.
     """
-    measures = parse_measures(DEFAULT_MEASURES if settings.measures is None else settings.measures)
     # map, since a loop would hold one large run while it reads the next
-    found = list(map(partial(_score_one, measures, settings), targets(runs, settings, watch)))
+    found = list(map(partial(_score_one, settings), targets(runs, settings, watch)))
     rows = [row for _, of_all, _ in found for row in of_all]
+    names = dict.fromkeys(name for facts, _, _ in found for name in facts["measures"])
+    measures = parse_measures(",".join(names))
     results = {
         "schema": SCHEMA,
         "status": "complete",
@@ -77,9 +79,23 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
 
 
 def _score_one(
-    measures: Sequence[Measure], settings: ScoreSettings, target: Target
+    settings: ScoreSettings, target: Target | PairTarget
 ) -> tuple[dict[str, Any], list[list[Any]], list[list[Any]]]:
     """What results.json says of one RUN beside its rows, its rows of all queries, and those of each."""
+    if isinstance(target, PairTarget):
+        facts, rows = score_pairs(settings, target)
+    else:
+        facts, rows = _score_lists(settings, target)
+    return (
+        facts,
+        tidy([row for row in rows if row.query_id == ALL], target.columns),
+        tidy([row for row in rows if row.query_id != ALL], target.columns),
+    )
+
+
+def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any], list[Measurement]]:
+    """What results.json says of a run file or a folder of rankings, and its rows."""
+    measures = parse_measures(settings.measures or DEFAULT_MEASURES, "listwise")
     asked = Asked(band_of(settings.band), seed=target.seed, initial=target.initial)
     columns: list[Column] = []
     rows: list[Measurement] = []
@@ -100,17 +116,15 @@ def _score_one(
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,
+        "task": "listwise",
+        "measures": [str(measure) for measure in measures],
         "words": {side.value: word for side, word in target.against.attribute.words.items()},
         "variants": {variant: _facts(files, target.against) for variant, files in target.variants.items()},
         "undefined": undefined_counts(columns),
         "findings": findings,
         "family": {"size": family, "contrasted": None},
     }
-    return (
-        facts,
-        tidy([row for row in rows if row.query_id == ALL], target.columns),
-        tidy([row for row in rows if row.query_id != ALL], target.columns),
-    )
+    return facts, rows
 
 
 def _measured(

@@ -32,7 +32,7 @@ def judged_of(verdicts: Sequence[Verdict], repeats: int) -> Iterator[Judged]:
 
 @dataclass
 class Stopping:
-    """One kind's schedule, and how far it has come."""
+    """One kind's schedule, and how far it has come; `gap`: a pair failed, which no later one can pass."""
 
     probes: Sequence[Probe]
     band: tuple[float, float]
@@ -40,15 +40,16 @@ class Stopping:
     process: EProcess
     waiting: dict[str, Verdict] = field(default_factory=dict)
     entered: list[Verdict] = field(default_factory=list)
+    gap: bool = False
 
     @classmethod
     def over(cls, probes: Sequence[Probe], band: tuple[float, float], level: float) -> Stopping:
         return cls(probes, band, level, EProcess(band, level))
 
     def undecided(self) -> Iterator[Probe]:
-        """The schedule, until it is settled: ask this iterator again after every verdict."""
+        """The schedule, until it is settled or a pair has no answer: ask this iterator again after every verdict."""
         for probe in self.probes:
-            if self.process.decision is not None:
+            if self.process.decision is not None or self.gap:
                 return
             yield probe
 

@@ -49,6 +49,8 @@ def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate
     consistent = sum(tally.consistent / tally.repeats for tally in tallies)
     if formula.demanding and consistent < FEWEST_CONSISTENT and found.low is not None:
         return replace(found, low=None, high=None, reason="too_few_consistent_pairs")
+    if formula.demanding and found.low is not None and found.low == found.high:
+        return replace(found, low=None, high=None, reason="degenerate")
     return replace(found, reason="half_added") if not found.reason and formula.adds_half(cells) else found
 
 

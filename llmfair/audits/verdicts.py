@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,17 @@ from llmfair.audits.pairs import PairDesign
 from llmfair.audits.running import Outcome
 from llmfair.audits.stopping import Stopping, judged_of
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
-from llmfair.audits.tallies import joined
-from llmfair.metrics.base import Column, measure_all
-from llmfair.metrics.values import Tally
+from llmfair.audits.tallies import joined, tallied_p
+from llmfair.metrics.base import Column, Measure, measure_all
+from llmfair.metrics.values import Undefined
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.intervals import Estimate, mean
-from llmfair.stats.pairs import intraclass, pair_p
+from llmfair.stats.pairs import Weights, intraclass
+from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
+from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
 FAILURE_COLUMNS = ("probe", "class", "message")
@@ -30,7 +33,14 @@ VERDICT_COLUMNS = (
     "query_id", "kind", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
     "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
 )  # fmt: skip
-HEADLINE = "AdjustedOdds"
+HEADLINE, INVALID = "AdjustedOdds", "InvalidRate"
+POSITION = ("position_driven", "one_sided")
+SETTLED = {
+    Decision.ABOVE: Conclusion.OUTSIDE,
+    Decision.BELOW: Conclusion.OUTSIDE,
+    Decision.INSIDE: Conclusion.WITHIN,
+    None: Conclusion.INCONCLUSIVE,
+}
 FEWEST_CONSISTENT_SHARE = 0.10
 NEAR_CERTAIN = 0.02
 """Within this of 0 or 1, how often the protected item wins when shown first or second is position, not content."""
@@ -41,25 +51,27 @@ def outcome_of(
     run: str,
     model: str,
     verdicts: Sequence[Verdict],
-    answered: int,
     failures: Sequence[Failure],
     stopping: Mapping[PairKind, Stopping],
 ) -> Outcome:
-    """Measures the pairs that have a verdict; `answered` counts those past a stop too."""
+    """Measures the pairs that have a verdict."""
     settings = design.settings
     by_kind: dict[str, list[Verdict]] = {
         kind: [v for v in verdicts if v.kind == kind] for kind in design.kinds
     }
-    judged = {kind: list(judged_of(of_it, settings.repeats)) for kind, of_it in by_kind.items()}
-    inference = Inference(level=settings.level, seed=settings.seed)
-    columns = measure_all(design.measures, judged)
-    findings: dict[str, dict[str, Any]] = {
-        kind: finding_of(column, by_kind[kind], inference, band_of(settings.band))
-        for column in columns
-        for kind in design.kinds
-        if column.measure.name == HEADLINE and column.variant == kind
-    }
-    rows, family = _with_family(summarise(columns, inference), findings)
+    decided = {kind: one.process.decision for kind, one in stopping.items()} if stopping else None
+    measured = measure_verdicts(
+        design.measures,
+        by_kind,
+        Asked(
+            Inference(level=settings.level, seed=settings.seed),
+            band_of(settings.band),
+            settings.repeats,
+            settings.constrain,
+            decided,
+        ),
+    )
+    rows = measured.rows
     named = {"run": run, "dataset": design.dataset.name, "attribute": design.attribute.name, "model": model}
     planned: dict[str, int] = {
         kind: sum(len(p.probes) for p in design.pairs[kind].values()) for kind in design.kinds
@@ -83,12 +95,16 @@ def outcome_of(
         "reach": {},
         "chains": {kind: {"asked": asked[kind], "ranked": len(by_kind[kind])} for kind in design.kinds},
         "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
+        "headline": measured.headline,
         "cells": {kind: _cells(of_it, settings.repeats) for kind, of_it in by_kind.items()},
+        "shares": {
+            kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()
+        },
         "answers": {kind: _answers(of_it) for kind, of_it in by_kind.items()},
         "stopping": {kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
-        "undefined": undefined_counts(columns),
-        "findings": findings,
-        "family": {"size": family, "contrasted": None},
+        "undefined": undefined_counts(measured.columns),
+        "findings": measured.findings,
+        "family": {"size": measured.family, "contrasted": None},
         "rows": [
             dict(zip(COLUMNS, row, strict=True))
             for row in tidy([r for r in rows if r.query_id == ALL], named)
@@ -98,27 +114,87 @@ def outcome_of(
     return Outcome(results, rows, dict(_files(named, verdicts, failures, rows, results)))
 
 
-def finding_of(
-    column: Column, verdicts: Sequence[Verdict], inference: Inference, band: tuple[float, float]
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Asked:
+    """How the verdicts came about, as far as conclusions depend on it.
+
+    `forced`: no answer could be unreadable. `decided`: of a sequential audit, what was settled of each kind.
+    """
+
+    inference: Inference
+    band: tuple[float, float]
+    repeats: int = 1
+    forced: bool = False
+    decided: Mapping[PairKind, Decision | None] | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What verdicts come to: every measure of every query, the finding on each kind of pairs, the tidy rows.
+
+    `headline` is the measure that conclusions speak of; `family` counts the tests that p is adjusted over.
+    """
+
+    headline: str | None
+    columns: Sequence[Column]
+    findings: Mapping[str, dict[str, Any]]
+    rows: Sequence[Measurement]
+    family: int
+
+
+def measure_verdicts(
+    measures: Sequence[Measure],
+    by_kind: Mapping[str, Sequence[Verdict]],
+    asked: Asked,
+) -> Measured:
+    """All figures of a pairwise audit, from its verdicts alone."""
+    judged = {kind: list(judged_of(of_it, asked.repeats)) for kind, of_it in by_kind.items()}
+    columns = measure_all(measures, judged)
+    if asked.forced:
+        columns = [_without_value(column) if column.measure.name == INVALID else column for column in columns]
+    # the first: what a gate asks of is measured beside it
+    headline = next((measure for measure in measures if measure.name == HEADLINE), None)
+    findings = {
+        column.variant: finding_of(column, by_kind[column.variant], asked)
+        for column in columns
+        if column.measure == headline
+    }
+    rows, family = _with_family(summarise(columns, asked.inference), findings)
+    return Measured(None if headline is None else str(headline), columns, findings, rows, family)
+
+
+def _without_value(column: Column) -> Column:
+    """A share of unreadable answers says nothing of a model that was held to readable ones."""
+    return replace(column, values={query_id: Undefined("forced") for query_id in column.values})
+
+
+def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> dict[str, Any]:
     """The conclusion on one kind of pairs, with what has to be known to trust it."""
-    values = list(column.values.values())
+    values, inference = list(column.values.values()), asked.inference
+    verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
     odds = aggregate(column.measure.aggregate, values, inference)
-    counted = joined(values, "pooled" if column.measure.aggregate == "pooled" else "macro")
+    weights: Weights = "pooled" if column.measure.aggregate == "pooled" else "macro"
+    counted = joined(values, weights)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
         return {"measure": str(column.measure), "conclusion": Conclusion.NOT_ASSESSABLE, "reason": reason}
-    conclusion, reason = _concluded(odds, counted.shares, band)
-    tally = next(value for value in values if isinstance(value, Tally))
+    conclusion, reason = _concluded(odds, counted.shares, asked.band)
+    p: float | None = None
+    if asked.decided is None:
+        p = tallied_p(values, weights, np.random.default_rng(inference.seed))
+    elif reason not in POSITION:
+        # no fixed sample: what was settled is the conclusion, and p would not hold
+        conclusion, reason = SETTLED[asked.decided[column.variant]], None  # type: ignore[index]
     alike = intraclass(counted)
     return {
         "measure": str(column.measure),
         "conclusion": str(conclusion),
         "reason": reason,
-        "p": pair_p(tally.formula, counted, np.random.default_rng(inference.seed)),
+        "p": p,
         "test": "three-way t" if counted.items_recur else "sign flip",
         "queries": odds.n,
         "error": odds.error,
+        "power": _power(odds, asked.band, inference.level) if asked.decided is None else None,
         "consistent_share": float(counted.shares[:2].sum()),
         "icc": None if alike is None else alike.correlation,
         "design_effect": None if alike is None else alike.design_effect,
@@ -132,12 +208,28 @@ def _concluded(
 ) -> tuple[Conclusion, str | None]:
     """Where the odds lie; nothing is said of answers that follow the position."""
     pp, uu, ff, ss = shares
+    if min(max(pp + ff, pp + ss), max(uu + ff, uu + ss)) <= NEAR_CERTAIN:
+        return Conclusion.NOT_ASSESSABLE, "one_sided"
     certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
     if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN:
         return Conclusion.NOT_ASSESSABLE, "position_driven"
     if odds.low is None or odds.high is None:
         return Conclusion.NOT_ASSESSABLE, odds.reason
     return conclude(odds.low, odds.high, band), None
+
+
+def _power(odds: Estimate, band: tuple[float, float], level: float) -> dict[str, Any] | None:
+    """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
+    if odds.low is None or odds.n < FEWEST_TESTED or not odds.error:
+        return None
+    nearer = min(band, key=lambda edge: abs(log(edge)))
+    if nearer == 1:
+        return None
+    return {
+        "odds": nearer,
+        "power": power(log(nearer), odds.error, odds.n, level),
+        "queries_needed": queries_needed(nearer, odds.error * sqrt(odds.n), level=level),
+    }
 
 
 def _with_family(
@@ -190,14 +282,31 @@ def _cells(verdicts: Sequence[Verdict], repeats: int) -> dict[str, int]:
     return {cell.value: found[cell] for cell in Cell}
 
 
+def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> dict[str, float] | None:
+    """The share of each cell among all pairs; queries weigh alike, or pairs do. They sum to 1."""
+    by_query: dict[str, Counter[Cell]] = {}
+    for verdict in verdicts:
+        if verdict.draw < repeats:
+            by_query.setdefault(verdict.query_id, Counter())[verdict.cell] += 1
+    if not by_query:
+        return None
+    counts = np.array([[found[cell] for cell in Cell] for found in by_query.values()], dtype=float)
+    if weights == "macro":
+        counts /= counts.sum(axis=1, keepdims=True)
+    shares = counts.sum(axis=0) / counts.sum()
+    return {cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)}
+
+
 def _answers(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """How answers ended: none unreadable is silent."""
     problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
     unreadable = sum(n for problem, n in problems.items() if problem != "tie")
+    masses = [a.mass for v in verdicts for a in (v.first, v.second) if a.mass is not None]
     return {
         "answers": 2 * len(verdicts),
         "unreadable": unreadable,
         "problems": dict(sorted(problems.items())),
+        "mass": sum(masses) / len(masses) if masses else None,
     }
 
 
@@ -208,7 +317,8 @@ def _stopped(one: Stopping, most: int) -> dict[str, Any]:
         "decision": None if process.decision is None else str(process.decision),
         "pairs": len(one.entered),
         "cap": cap,
-        "saved": 1 - len(one.entered) / cap if cap else 0.0,
+        "saved": None if process.decision is None or not cap else 1 - len(one.entered) / cap,
+        "gap": len(one.entered) < cap and process.decision is None,
         "confidence": None if process.confidence is None else list(process.confidence),
         "log_e": {str(side): value for side, value in process.log_e.items()},
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from llmfair.errors import BackendError
 from llmfair.records import Completion, Message, Request
@@ -27,13 +29,20 @@ class Transient(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """What a user may say about how a model is reached; a backend reads what concerns it."""
+    """What a user may say about how a model is reached; a backend reads what concerns it.
+
+    `adapter`: the folder of a LoRA adapter. `backend_args`: settings of an engine in this process, as they were
+    written. `template_args`: what its chat template is given.
+    """
 
     base_url: str | None = None
     server_name: str | None = None
     timeout: float = 120.0
     system: Literal["auto", "separate", "fold"] = "auto"
     seed: int = 0
+    adapter: Path | None = None
+    backend_args: Mapping[str, str] = field(default_factory=dict)
+    template_args: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -41,7 +50,10 @@ class Backend(Protocol):
 
     `identity` says which model this is, in everything that can change an answer; it is part of every journal
     key. `max_workers` is the default cap on requests in flight. `reads_about`: a simulated model, whose answers
-    depend on `Chat.about` and not on the words. `open` and `close` run on dispatch's loop.
+    depend on `Chat.about` and not on the words. `capabilities`: `adaptive` (a server, whose limits are found by
+    asking), `constrain` (answers of the expected shape only), `margins` (log-probabilities of labels at an
+    answer's first token), `forced_margins` (also where the labels differ further on), `seed`, `system_role`.
+    `open` and `close` run on dispatch's loop.
     """
 
     identity: str

@@ -82,13 +82,15 @@ class Fake:
     The oracle and the random model have no preference for a side: they rank a pair as a list of two.
     """
 
-    capabilities = frozenset({"permutation", "seed", "system_role"})
     max_workers = 64
     reads_about = True
 
     def __init__(self, model: str, parameters: Mapping[str, float], seed: int) -> None:
         self.parameters = parameters
         self.seed = seed
+        self.capabilities = frozenset({"constrain", "seed", "system_role"})
+        if "pairwise" in parameters:
+            self.capabilities |= {"margins", "forced_margins"}
         # Parameters of pairs are named where they differ from the default: a run over lists is the same without.
         shown = ",".join(
             f"{key}={value:g}"
@@ -111,17 +113,18 @@ class Fake:
             await asyncio.sleep(self.parameters["latency"])
         if self.parameters["rate_429"]:
             self._refuse(request.key)
-        text, finish = self._answer(request.chat, rng)
-        return Completion(text, finish, model=self.model)
+        text, finish = self._answer(request.chat, request.sampling.constrain, rng)
+        margins = self._margins(request.chat) if request.sampling.margins and finish is Finish.STOP else None
+        return Completion(text, finish, logprobs=margins, model=self.model)
 
-    def _answer(self, chat: Chat, rng: np.random.Generator) -> tuple[str, Finish]:
+    def _answer(self, chat: Chat, constrain: bool, rng: np.random.Generator) -> tuple[str, Finish]:
         if isinstance(chat.expects, Text):
             raise UsageError(f"{self.model} answers ranking questions only.", "choose another model")
         pair = chat.about.get("task") == "pairwise"
         chooses = pair and "pairwise" in self.parameters
         order = self._choose(chat.about, rng) if chooses else self._rank(chat.about, rng)
         labels = chat.expects.labels if isinstance(chat.expects, Labels) else None
-        if rng.random() < self.parameters["malformed"]:
+        if not constrain and rng.random() < self.parameters["malformed"]:
             return damage_pair(labels or ("[1]", "[2]"), rng) if pair else damage(order, rng)
         return labels[order[0]] if labels else _render(order), Finish.STOP
 
@@ -145,15 +148,27 @@ class Fake:
 
     def _choose(self, about: Mapping[str, Any], rng: np.random.Generator) -> list[int]:
         """The two slots of a pair, the winner's first; calls are independent given the query (`pairwise.md` 12)."""
+        protected_leads = about["sides"][0] == "protected"
+        protected_wins = bool(rng.random() < self._chance(about))
+        return [0, 1] if protected_wins == protected_leads else [1, 0]
+
+    def _chance(self, about: Mapping[str, Any]) -> float:
+        """How likely the protected item of a pair wins."""
         parameters, protected_leads = self.parameters, about["sides"][0] == "protected"
         log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
         if parameters["query_sd"]:
             query = [self.seed, zlib.crc32(about["query_id"].encode()), _QUERY_STREAM]
             log_odds += parameters["query_sd"] * np.random.default_rng(query).normal()
         # The logistic function by tanh, which overflows for no log odds.
-        chance = (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
-        protected_wins = bool(rng.random() < chance)
-        return [0, 1] if protected_wins == protected_leads else [1, 0]
+        return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
+
+    def _margins(self, chat: Chat) -> Mapping[str, float]:
+        """The log-probability of either label of a pair: what its answers are drawn from, without the draw."""
+        labels = chat.expects.labels if isinstance(chat.expects, Labels) else ("1", "2")
+        chance = self._chance(chat.about)
+        first = chance if chat.about["sides"][0] == "protected" else 1 - chance
+        pairs = zip(labels, (first, 1 - first), strict=True)
+        return {label: math.log(share) for label, share in pairs if share > 0}
 
 
 _TIMING = {"latency", "rate_429"}

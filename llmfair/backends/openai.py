@@ -16,17 +16,31 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.utils import mktime_tz, parsedate_tz
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
+from llmfair.backends.grammar import permutation_grammar
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
-from llmfair.records import Completion, Expects, Finish, Labels, Message, Request, Sampling
+from llmfair.records import (
+    Completion,
+    Expects,
+    Finish,
+    Labels,
+    Message,
+    Permutation,
+    Request,
+    Sampling,
+    Text,
+)
 from llmfair.registry import register
 
 if TYPE_CHECKING:
     import aiohttp
+    from openai import AsyncOpenAI
+    from openai import OpenAI as Client
 
 OPENAI_HOST = "api.openai.com"
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
@@ -34,6 +48,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 NO_KEY = "none"  # what servers that need no key are sent
 CONNECT_SECONDS = 10.0
 LONGEST_QUOTE = 300
+FREE = Text()
+ALTERNATIVES = 20  # the most that chat completions send
 FOLD_HINT = "if its chat template has no system role, add --system fold"
 
 # Credentials, a query (keys are passed that way, too) and a fragment have no place here.
@@ -44,6 +60,7 @@ _PORTS = {"http": 80, "https": 443}
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _LENGTH = {"length", "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _RETRIED = {408, 409, 425, *range(500, 600)}
 _ELSEWHERE = {404, 405, 410, *range(300, 400)}
 # The field that says "too long", as OpenAI, llama.cpp and vLLM fill it.
@@ -67,7 +84,6 @@ def openai(name: str, options: BackendOptions) -> OpenAI:
 class OpenAI:
     """A model behind chat completions, without streaming; `complete` is one attempt."""
 
-    capabilities = frozenset({"seed", "system_role"})
     max_workers = 64
     reads_about = False
 
@@ -77,6 +93,9 @@ class OpenAI:
         self.options = options
         self.base_url = options.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         self.server = server_of(self.base_url, source)
+        self.capabilities = frozenset({"adaptive", "seed", "system_role", "margins", "batch"})
+        if self.server != OPENAI_HOST:
+            self.capabilities |= {"constrain"}  # vLLM's own field; other servers refuse or ignore it
         self.limit_name = "max_completion_tokens" if self.server == OPENAI_HOST else "max_tokens"
         parts = ["openai", name, options.server_name or self.server]
         if options.system == "fold":
@@ -91,19 +110,13 @@ class OpenAI:
     async def open(self) -> None:
         """Takes key, URL and headers from the environment. Raises MissingKey and UsageError."""
         import aiohttp
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        key = os.environ.get(KEY_VARIABLE, "").strip()
-        if not key and self.server == OPENAI_HOST:
-            raise MissingKey(f"{OPENAI_HOST} needs a key.", f"set {KEY_VARIABLE}")
-        if not key.isprintable():
-            raise MissingKey(f"{KEY_VARIABLE} holds a control character.", f"set {KEY_VARIABLE} again")
-        async with AsyncOpenAI(api_key=key or NO_KEY, base_url=self.base_url) as client:
+        # It sends nothing, and reading all certificates for that would take 0.1 s.
+        unused = DefaultAsyncHttpxClient(verify=False)
+        async with AsyncOpenAI(api_key=self._key(), base_url=self.base_url, http_client=unused) as client:
             self._url = f"{client.base_url}chat/completions"
-            copied = {**client.auth_headers, **client.default_headers}
-        headers = {name.lower(): value for name, value in copied.items() if isinstance(value, str)}
-        authorization = headers.get("authorization", "").split()
-        self._secrets = tuple({key, *authorization[1:]} - {"", NO_KEY})
+            headers = self._headers(client)
         self._proxy = proxy_for(self.base_url)
         self._session = aiohttp.ClientSession(
             # No cap of its own, since dispatch limits what is in flight.
@@ -118,30 +131,75 @@ class OpenAI:
             await self._session.close()
             self._session = None
 
+    def client(self) -> Client:
+        """The openai package's client of this server, for files and batches. Raises MissingKey."""
+        from openai import OpenAI as Client
+
+        client = Client(
+            api_key=self._key(), base_url=self.base_url, timeout=self.options.timeout, max_retries=0
+        )
+        self._headers(client)
+        return client
+
+    def _key(self) -> str:
+        key = os.environ.get(KEY_VARIABLE, "").strip()
+        if not key and self.server == OPENAI_HOST:
+            raise MissingKey(f"{OPENAI_HOST} needs a key.", f"set {KEY_VARIABLE}")
+        if not key.isprintable():
+            raise MissingKey(f"{KEY_VARIABLE} holds a control character.", f"set {KEY_VARIABLE} again")
+        return key or NO_KEY
+
+    def _headers(self, client: AsyncOpenAI | Client) -> dict[str, str]:
+        """The headers of every request, by their names in lower case; no message repeats what is secret in them."""
+        copied = {**client.auth_headers, **client.default_headers}
+        headers = {name.lower(): value for name, value in copied.items() if isinstance(value, str)}
+        authorization = headers.get("authorization", "").split()
+        self._secrets = tuple({client.api_key, *authorization[1:]} - {"", NO_KEY})
+        return headers
+
     async def complete(self, request: Request) -> Completion:
         """One attempt. Raises RateLimited, Transient, a BackendError, or UsageError for a refused setting.
 
         A server that knows the limit on tokens under its other name only is asked again at once.
         """
-        messages = request.chat.messages
-        if self.options.system == "fold":
-            messages = fold_system(messages)
         for _ in _OTHER_LIMIT:
-            limit_name = self.limit_name
-            body = encode_body(self.name, messages, request.sampling, limit_name)
+            body = self.body(request)
             started = time.perf_counter()
             status, headers, reply = await self._post(body)
             seconds = time.perf_counter() - started
-            if 200 <= status < 300:
-                return self._read(reply, request, seconds)
-            error = error_of(reply)
-            if (status, error.get("code"), error.get("param")) != (400, "unsupported_parameter", limit_name):
+            if not self.takes_other_limit(status, reply):
                 break
-            # By what was sent, not by what is remembered: many requests may learn of it at once.
-            self.limit_name = _OTHER_LIMIT[limit_name]
+        return self.read(status, headers, reply, request, seconds)
+
+    def body(self, request: Request) -> bytes:
+        """What is sent for a request: one line of JSON."""
+        messages = request.chat.messages
+        if self.options.system == "fold":
+            messages = fold_system(messages)
+        return encode_body(self.name, messages, request.sampling, self.limit_name, request.chat.expects)
+
+    def takes_other_limit(self, status: int, reply: bytes) -> bool:
+        """Whether a server refuses the name that the limit on tokens was sent under; the next body has the other."""
+        if status != 400:
+            return False
+        error = error_of(reply)
+        name = error.get("param")
+        if error.get("code") != "unsupported_parameter" or name not in _OTHER_LIMIT:
+            return False
+        # By what was sent, not by what is remembered: many requests may learn of it at once.
+        self.limit_name = _OTHER_LIMIT[name]
+        return True
+
+    def read(
+        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float = 0.0
+    ) -> Completion:
+        """The completion in a reply; raises what `complete` does where it is none."""
+        if 200 <= status < 300:
+            return self._read(reply, request, seconds)
+        error = error_of(reply)
         if status == 400 and error.get("code") == "content_filter":
             return Completion("", Finish.FILTERED, seconds=seconds)
-        raise self._failure(status, headers, error, request)
+        raise self.failure(status, headers, error, request)
 
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the reply. Raises Transient when there is none."""
@@ -187,7 +245,13 @@ class OpenAI:
         try:
             document = json.loads(reply)
             if document["choices"][0].get("finish_reason") not in _BROKEN_OFF:
-                return read_completion(document, request.chat.expects, seconds)
+                completion = read_completion(document, request.chat.expects, seconds)
+                if request.sampling.margins and completion.logprobs is None and completion.text:
+                    raise UsageError(
+                        f"{self.server} sends no log-probabilities, which --answers margin reads.",
+                        "compare the answers' text with --answers text",
+                    )
+                return completion
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise Transient(f"{self.server} answers without a completion") from None
         if request.key in self._broken_off:
@@ -195,12 +259,16 @@ class OpenAI:
         self._broken_off.add(request.key)
         raise Transient(f"{self.server} broke the answer off")
 
-    def _failure(
-        self, status: int, headers: Mapping[str, str], error: Mapping[str, Any], request: Request
+    def failure(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        error: Mapping[str, Any],
+        request: Request | None = None,
     ) -> LlmfairError | RateLimited | Transient:
-        """The exception of a refusal, by status and the error's fields."""
+        """The exception of a refusal, by status and the error's fields; without `request`, of something else."""
         code, param = error.get("code"), error.get("param")
-        says = f"{self.server} answers {status}{self._quote(error)}"
+        says = f"{self.server} answers {status}{self.quote(error)}"
         match status:
             case 429 if code == "insufficient_quota":
                 return BackendError(f"{says}.", "the account's quota is spent; the same command continues")
@@ -218,6 +286,8 @@ class OpenAI:
             case _ if status in _ELSEWHERE:
                 hint = f"check the model's name ({self.name}) and --base-url, which often ends in /v1"
                 return BackendError(f"{says}.", hint)
+            case _ if request is None:
+                return Rejected(f"{says}.")
             case 400 if code in _UNSUPPORTED and param in _FLAGS:
                 flag, hint = _FLAGS[param]
                 return UsageError(f"{self.name} does not take this {flag}: {says}.", hint)
@@ -230,7 +300,7 @@ class OpenAI:
                 foldable = self.options.system != "fold" and request.chat.messages[0].role == "system"
                 return Rejected(f"{says}.", FOLD_HINT if foldable else "")
 
-    def _quote(self, error: Mapping[str, Any]) -> str:
+    def quote(self, error: Mapping[str, Any]) -> str:
         """The server's words on one line, without any key that it repeats."""
         words = " ".join(str(error.get("message") or "").split())
         for secret in self._secrets:
@@ -243,6 +313,7 @@ def encode_body(
     messages: Sequence[Message],
     sampling: Sampling,
     limit_name: str = "max_tokens",
+    expects: Expects = FREE,
 ) -> bytes:
     """The body of a chat completion request, as JSON in UTF-8; `limit_name` names the token limit."""
     body: dict[str, Any] = {
@@ -255,16 +326,50 @@ def encode_body(
         body["top_p"] = sampling.top_p
     if sampling.stop:
         body["stop"] = sampling.stop
+    if sampling.margins:
+        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
+    if sampling.constrain:
+        body["structured_outputs"] = structured(expects)
     body.update(sampling.extra)
-    body["messages"] = [{"role": message.role, "content": message.content} for message in messages]
-    # A lone surrogate has no UTF-8; \ud800 is how JSON writes it.
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    body.pop("messages", None)
+    # Pieced together: the encoder takes three times as long for as many small objects.
+    said = [f'{{"role":"{one.role}","content":{encode_basestring(one.content)}}}' for one in messages]
+    text = f'{_encode(body)[:-1]},"messages":[{",".join(said)}]}}'
+    return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8; JSON writes \ud800
+
+
+def structured(expects: Expects) -> dict[str, Any]:
+    """vLLM's field for an answer of this shape only. Raises UsageError for a window too large for a grammar."""
+    match expects:
+        case Permutation(n):
+            return {"grammar": permutation_grammar(n)}
+        case Labels(labels):
+            return {"choice": list(labels)}
+        case _:
+            raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
+
+
+def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, float] | None:
+    """Log-probability of each label as the first token, with and without spaces around; None where none are sent.
+
+    A label outside the alternatives that were sent is absent.
+    """
+    tokens = (choice.get("logprobs") or {}).get("content")
+    if not tokens:
+        return None
+    found: dict[str, float] = {}
+    for token in tokens[0].get("top_logprobs") or [tokens[0]]:
+        label = token["token"].strip()
+        if label in labels:
+            found[label] = found.get(label, 0.0) + math.exp(token["logprob"])
+    return {label: math.log(share) for label, share in found.items() if share > 0}
 
 
 def read_completion(document: Mapping[str, Any], expects: Expects, seconds: float = 0.0) -> Completion:
     """The first choice of a chat completion. Raises LookupError, TypeError or AttributeError without one."""
     choice = document["choices"][0]
     message = choice["message"]
+    labels = expects.labels if isinstance(expects, Labels) else ()
     text: str = message.get("content") or ""
     refusal = message.get("refusal") or ""
     usage = document.get("usage") or {}
@@ -276,6 +381,7 @@ def read_completion(document: Mapping[str, Any], expects: Expects, seconds: floa
         reasoning_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         reasoning=message.get("reasoning") or message.get("reasoning_content"),
+        logprobs=label_logprobs(choice, labels),
         model=document.get("model"),
         fingerprint=document.get("system_fingerprint"),
         seconds=seconds,

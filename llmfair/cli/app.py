@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 import llmfair
 from llmfair.cli import console
+from llmfair.cli.cache import cache
 from llmfair.cli.calibrate import calibrate
 from llmfair.cli.compare import compare
 from llmfair.cli.datasets import datasets
@@ -71,6 +72,7 @@ app.command(
 app.add_typer(datasets, rich_help_panel="Look")
 app.add_typer(prompts, rich_help_panel="Look")
 app.add_typer(runs, rich_help_panel="Look")
+app.add_typer(cache, rich_help_panel="Look")
 app.command(rich_help_panel="Look", epilog="llmfair doctor\n\nllmfair doctor --json")(doctor)
 
 

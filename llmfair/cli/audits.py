@@ -86,9 +86,11 @@ def _audit(
     def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
         calls = planned["calls"]
         seen.update(folder=folder, calls=calls, progress=progress)
+        progress.tell = lambda text: console.say(console.visible(text))
         if calls:
             console.say(kind.before(planned))
-        with console.bar(f"Asking {model}", calls, progress, limit) if calls else nullcontext():
+        shown = calls and not settings.batch  # a batch has nothing to draw for hours
+        with console.bar(f"Asking {model}", calls, progress, limit) if shown else nullcontext():
             yield
 
     def how_far() -> str:

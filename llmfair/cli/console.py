@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from llmfair.dispatch import Progress
     from llmfair.report.tables import Table
 
-PLAIN_EVERY = 30.0
+PLAIN_EVERY = 10.0
+RATE_SECONDS = 60.0
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -137,32 +139,42 @@ class Bar:
 
     def __init__(self, name: str, total: int, progress: Progress, limit: int) -> None:
         self.name, self.total, self.progress, self.limit = name, total, progress, limit
-        self.started = time.monotonic()
+        self.asked = deque([(time.monotonic(), 0)])
 
     def line(self) -> str:
         progress = self.progress
-        done = progress.answered
+        rate = self._rate()
         parts = [
-            f"{done:,}/{self.total:,}",
+            f"{progress.answered:,}/{self.total:,}",
             f"{progress.unreadable:,} unreadable",
             f"{progress.replayed:,} from the journal",
-            f"{progress.in_flight}/{self.limit} in flight",
+            f"{progress.cached:,} cached",
+            f"{progress.in_flight}/{progress.limit or self.limit} in flight",
         ]
+        if rate:
+            parts.append(f"{rate:,.1f}/s")
         if progress.retries:
             parts.append(f"{progress.retries:,} tried again")
+        if progress.cost is not None:
+            parts.append(f"cost {progress.cost:,.4f}")
         waiting = progress.waiting_until - time.time()
         if waiting > 0:
             parts.append(f"rate limited, waiting {waiting:.0f} s")
-        elif (left := self._left(done)) is not None:
-            parts.append(f"{left} left")
+        elif rate and progress.answered < self.total:
+            seconds = (self.total - progress.answered) / rate
+            parts.append(f"{int(seconds // 60)}:{int(seconds % 60):02d} left")
         return "  ".join(parts)
 
-    def _left(self, done: int) -> str | None:
-        asked = done - self.progress.replayed
-        if asked <= 0 or done >= self.total:
-            return None
-        seconds = (time.monotonic() - self.started) / asked * (self.total - done)
-        return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+    def _rate(self) -> float:
+        """Answers a second over the last minute, 0 before the first; those that were known count for nothing."""
+        now, progress = time.monotonic(), self.progress
+        done = progress.answered - progress.replayed - progress.cached
+        while len(self.asked) > 1 and now - self.asked[1][0] > RATE_SECONDS:
+            self.asked.popleft()
+        (before, known), newest = self.asked[0], self.asked[-1][0]
+        if now - newest >= 1:
+            self.asked.append((now, done))
+        return (done - known) / (now - before) if now > before else 0.0
 
     def __rich__(self) -> RenderableType:
         from rich.columns import Columns
@@ -174,7 +186,7 @@ class Bar:
 
 @contextmanager
 def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
-    """Shows a run's progress on stderr: a bar on a terminal, else a plain line every 30 seconds."""
+    """Shows a run's progress on stderr: a bar on a terminal, else a plain line every ten seconds."""
     if output.quiet or not output.progress:
         yield
         return

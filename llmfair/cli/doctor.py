@@ -24,7 +24,10 @@ def doctor(as_json: Json = False) -> None:
         openai = ("ready", f"{key} is not set; {server} may need none")
     else:
         openai = ("no", f"set {key}, or name any compatible server with --base-url")
-    backends = {"fake": ("ready", "simulated models, offline"), "openai": openai}
+    simulated = (
+        "offline: fake:biased, fake:oracle, fake:random; fake:biased,pairwise=-1 plants log odds of -1"
+    )
+    backends = {"fake": ("ready", simulated), "openai": openai}
     for name in registry.names("backend"):
         backends.setdefault(name, ("ready", "from another package"))
     facts = {

@@ -148,10 +148,12 @@ Config = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        "--preset", help="paper: window 5, step 1, one pass, one order.", rich_help_panel="Prompt",
+        "--preset",
+        help="paper: lists by window 5, step 1, in one pass and order; no pair twice.",
+        rich_help_panel="Prompt",
         envvar=variable("preset"),
     ),
-]  # fmt: skip
+]
 
 
 COMMON: dict[str, tuple[Any, Any]] = {

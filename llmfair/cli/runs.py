@@ -76,7 +76,7 @@ def show(
 
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")
 def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
-    """Is the journal readable, and do its answers give the rankings on disk?"""
+    """Is the journal readable, and do its answers give what is on disk?"""
     from llmfair.audits.evidence import check_run
     from llmfair.rundir import find_run
 
@@ -85,9 +85,7 @@ def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False, co
     if as_json:
         console.print_json({"schema": 1, "run": run.path.name, **found})
     else:
-        for line in found["problems"] or [
-            "the journal is readable and its answers give the rankings on disk"
-        ]:
+        for line in found["problems"] or ["the journal is readable and its answers give what is on disk"]:
             print(line)
     if found["problems"]:
         raise typer.Exit(1)

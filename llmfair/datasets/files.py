@@ -20,7 +20,6 @@ from llmfair.trec import (
     UNKNOWN,
     Problems,
     columns,
-    nearest,
     read_groups,
     read_qrels,
     read_ranks,
@@ -28,6 +27,7 @@ from llmfair.trec import (
 )
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
+ATTRIBUTES = "attributes.toml"
 HINT = "llmfair datasets show FOLDER    reads a folder and says what it found"
 
 
@@ -138,8 +138,8 @@ class _Content:
 def _read(path: Path, allow_missing: bool) -> _Content:
     problems = Problems()
     content = _Content()
-    own = path / "attributes.toml"
-    known = read_attributes(own if own.is_file() else data_folder() / "attributes.toml")
+    own = path / ATTRIBUTES
+    known = read_attributes(own if own.is_file() else data_folder() / ATTRIBUTES)
     groups = _read_groups(path / "groups.tsv", known, problems)
     content.documents = _read_documents(path / "docs.jsonl", groups, problems)
     content.queries = _read_queries(path / "queries.tsv", problems)
@@ -256,7 +256,8 @@ def _read_groups(
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Groups as `{doc_id: {attribute: {group: line}}}`, in file order without repeats or `@UNKNOWN`."""
     groups: dict[str, dict[str, dict[str, int]]] = {}
-    for number, doc_id, attribute, group in read_groups(path, problems, known):
+    own = path.with_name(ATTRIBUTES)
+    for number, doc_id, attribute, group in read_groups(path, problems, known, f"{own}"):
         if group != UNKNOWN:
             groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, number)
     return groups
@@ -275,19 +276,3 @@ def _check_ids(
         for doc_id, (_, line) in by_doc.items():
             if doc_id not in content.documents:
                 problems.add(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
-
-
-def _backgrounds(value: Any, declared: set[str] | None) -> tuple[dict[str, float], ...]:
-    """One table of shares, or a list of them. Raises ValueError."""
-    backgrounds = value if isinstance(value, list) else [value]
-    for shares in backgrounds:
-        if not isinstance(shares, dict) or not shares:
-            raise ValueError("needs { group = share, … }")
-        for group, share in shares.items():
-            if declared is not None and group not in declared:
-                raise ValueError(f"'{group}' is not a group of it{nearest(group, declared)}")
-            if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
-                raise ValueError(f"the share of '{group}' is not a number above 0")
-        if not abs(sum(shares.values()) - 1) <= 1e-3:
-            raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1")
-    return tuple(backgrounds)

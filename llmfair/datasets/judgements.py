@@ -79,7 +79,7 @@ def _groups(
     """Groups by document, and the attributes that are used. Documents of equal groups share one mapping."""
     found: dict[str, Groups] = {}
     extended: dict[tuple[int, str, str], Groups] = {}
-    for _, doc_id, attribute, group in read_groups(path, problems, known):
+    for _, doc_id, attribute, group in read_groups(path, problems, known, "a file for --attributes"):
         groups = found.setdefault(doc_id, NO_GROUPS)
         if group == UNKNOWN or group in groups.get(attribute, ()):
             continue

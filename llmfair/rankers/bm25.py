@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Candidates
 from llmfair.registry import register
@@ -10,7 +11,9 @@ from llmfair.retrieval.tantivy import Bm25Index
 
 @register("ranker", "bm25")
 def bm25(options: RankerOptions) -> Bm25:
-    """BM25 over the titles and texts of all the dataset's documents."""
+    """BM25 over the titles and texts of all the dataset's documents. Raises UsageError for a checkpoint."""
+    if options.checkpoint:
+        raise UsageError(f"bm25 has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m bm25")
     return Bm25(Bm25Index(options.cache / "indexes", options.documents))
 
 

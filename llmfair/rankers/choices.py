@@ -96,7 +96,9 @@ def read_text(text: str, form: Form) -> Choice:
 
     1. The whole reply is one label. 2. Chains `label > label`, which must agree. 3. `label = label` is a tie;
     two labels in a row are an order where they stand alone: from a line's start or after a colon to the line's
-    end, since `[1], [2] are both relevant` is prose. 4. The reply ends in a label after a colon or `answer is`.
+    end, since `[1], [2] are both relevant` is prose. 4. The reply ends in a label after a colon or `answer is`,
+    and states no other label so: of `First: [2]`, `Second: [1]` the last is not the winner. The colon of a ratio
+    or rank, `2:1` or `Rank 2: [1]`, leads to no answer.
     """
     text = text[text.rfind(_THOUGHT_END) + len(_THOUGHT_END) :] if _THOUGHT_END in text else text
     if _THOUGHT_START in text:
@@ -119,7 +121,9 @@ def read_text(text: str, form: Form) -> Choice:
     if rows := list(_rows(grammar, _LIST_NUMBER.sub("", text))):
         return _choice(rows, labels)
     if (end := grammar.end.search(text)) and not end[1].islower():
-        return _choice([grammar.named(end[1])[-1:]], labels)
+        named = [grammar.named(said[1])[-1:] for said in grammar.said.finditer(text) if not said[1].islower()]
+        others = [label for label in named if label[0] in labels]
+        return _choice([grammar.named(end[1])[-1:], *others], labels)
     return Choice(None, Problem.NO_ORDER)
 
 
@@ -156,6 +160,7 @@ class _Grammar:
     chain: re.Pattern[str]
     tie: re.Pattern[str]
     row: re.Pattern[str]
+    said: re.Pattern[str]
     end: re.Pattern[str]
 
     def named(self, text: str) -> list[str]:
@@ -169,7 +174,11 @@ def _grammar(name: str) -> _Grammar:
     bracketed = "|".join(rf"\{left}\s*+{name}\s*+\{right}" for left, right in ("[]", "()", "{}"))
     bare = rf"(?:{bracketed}|{alone})"
     label = rf"(?:{_NOUN})?+{bare}"
-    leads = r"(?::|\b(?i:answer\s++is)\b)"
+    is_answer = r"\b(?i:answer\s++is)\b"
+    leads = rf"(?::|{is_answer})"
+    led = rf"\s*+(?:{_NOUN})?+({bare})[.!]?+"
+    # A statement ends with its line or sentence, or runs into the next one: Winner: B, loser: A.
+    over = r"(?=[,?]?+[^\S\n]*+$|(?<=[.!])\s|;|[^.!?;:\n]{0,80}+:)"
     # A row may stand in brackets as a whole, [2, 1]; those of [2], [1] belong to the labels.
     before = rf"(?:^|{leads})[^\S\n]*+(?:[\[({{](?={alone}[\s,;]))?+"
     after = r"[\])}]?+[.!]?+[^\S\n]*+$"
@@ -180,7 +189,8 @@ def _grammar(name: str) -> _Grammar:
         chain=re.compile(rf"{label}(?:\s*+>\s*+{label})++"),
         tie=re.compile(rf"{label}(?:\s*+=\s*+{label})++"),
         row=re.compile(row, re.MULTILINE),
-        end=re.compile(rf"{leads}\s*+(?:{_NOUN})?+({bare})[.!]?+\Z"),
+        said=re.compile(rf"{leads}{led}{over}", re.MULTILINE),
+        end=re.compile(rf"(?:(?<!\d)(?<!\b\w):|{is_answer}){led}\Z"),
     )
 
 

@@ -129,7 +129,7 @@ def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> 
 
 def _answer(chat: Chat, choice: Choice) -> PairAnswer:
     winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
-    return PairAnswer(winner, choice.problem, choice.margin)
+    return PairAnswer(winner, choice.problem, choice.margin, choice.mass)
 
 
 def _refuse_unreadable(probe: Probe, choices: Sequence[Choice]) -> None:

@@ -14,6 +14,7 @@ TSV = (
     "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
     "inconclusive", "not_assessable",
 )  # fmt: skip
+NO_TEST = "too few queries or items for a test"
 
 
 def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
@@ -88,12 +89,14 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
                 why = ", ".join(f"{reason} in {n:,}" for reason, n in row["undefined"].items())
                 notes.append(f"{kind}, planted {row['planted']:+g}: {why} of {results['runs']:,} audits")
     notes += [f"{kind}: no such pairs, left out" for kind in design["without_pairs"]]
+    if asked["weights"] == "pooled":
+        notes.append("every pair weighs the same, not every query (--weights pooled)")
     return [*notes, *few_queries(min(one["queries"] for one in design["kinds"].values()))]
 
 
 def _false_alarms(none: Row, results: Mapping[str, Any]) -> str:
     if none["rejected"] is None:
-        return "false alarms: too few queries for a test"
+        return f"false alarms: {NO_TEST}"
     consistent = f"; {percent(none['consistent_share'])} of pairs do not flip"
     return (
         f"false alarms: {share(none, 'rejected')} of {none['rejected_n']:,} audits without preference have "
@@ -103,11 +106,11 @@ def _false_alarms(none: Row, results: Mapping[str, Any]) -> str:
 
 def _smallest(smallest: Row) -> str:
     """The smallest detectable odds, either way."""
-    below, above = smallest["odds"]
-    if below is None:
-        return "smallest odds found: too few queries for a test"
-    return (
-        f"smallest odds found with {100 * smallest['power']:g} % power: {below:.3f} or {above:.3f} "
-        f"({count(smallest['queries'], 'query', 'queries')}, standard error of their logarithm "
-        f"{smallest['error']:.4f})"
-    )
+    told = f"smallest odds found with {100 * smallest['power']:g} % power"
+    if not smallest["tested"]:
+        return f"{told}: {NO_TEST}"
+    sides = zip(("below", "above"), smallest["odds"], strict=True)
+    odds = [f"none of those planted {side} parity" if one is None else f"{one:.3f}" for side, one in sides]
+    if smallest["odds"] == [None, None]:
+        return f"{told}: none of those planted; --planted takes more extreme ones"
+    return f"{told}: {' or '.join(odds)} (between planted ones)"

@@ -9,10 +9,12 @@ from math import log
 from typing import Any
 
 from llmfair.report.findings import p_text
+from llmfair.report.pairwise import PROBLEMS
 from llmfair.report.tables import Table, count, few_queries
 
 COLUMNS = (
-    "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted", "reason",
+    "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
+    "base_conclusion", "other_conclusion", "reason",
 )  # fmt: skip
 Row = Mapping[str, Any]
 
@@ -25,7 +27,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
         "measure",
         "pairs" if compared["task"] == "pairwise" else "prompt",
         *(("run",) * several),
-        f"base {base['name']}",
+        f"base {base['name']}" + ", on pairs in common" * any(_fewer(base, one) for one in others),
         "other" if several else others[0]["name"],
         f"change [{compared['level'] * 100:g} %]",
         "p (Holm)",
@@ -61,12 +63,15 @@ def compare_tsv(compared: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
+POOLED = "(agg=pooled)"
+"""Of runs whose pairs weigh alike; said once below the table."""
 LABELS = {"AdjustedOdds": "position-adjusted odds"}
 """Measures that tables name in words."""
 
 
 def _label(row: Row) -> str:
-    return str(LABELS.get(row["measure"], row["measure"]))
+    measure = row["measure"].replace(POOLED, "")
+    return str(LABELS.get(measure, measure))
 
 
 def _figure(value: float | None) -> str:
@@ -76,16 +81,16 @@ def _figure(value: float | None) -> str:
 def _change(row: Row) -> str:
     if row["change"] is None:
         return f"undefined ({row['reason']})"
-    shown = "× {:.3f}" if row["scale"] == "log" else "{:+.3f}"
-    text = shown.format(row["change"])
+    shown = "× {:.3f}" if row["scale"] == "log" else "{:+z.3f}"
+    text = shown.format(row["change"]).replace("+0.000", "0.000")
     if row["low"] is None:
         return text
-    return f"{text} [{row['low']:.3f}, {row['high']:.3f}]"
+    return f"{text} [{row['low']:z.3f}, {row['high']:z.3f}]"
 
 
 def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     """What became of every headline, and of the answers that follow the order."""
-    alpha = 1 - compared["level"]
+    alpha, base = 1 - compared["level"], compared["runs"][0]["name"]
     several = len(compared["runs"]) > 2
     headlines = {
         (row["run"], row["variant"]): row
@@ -95,14 +100,26 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     for row in compared["rows"]:
         about = f"{_label(row)}, {row['variant']}" + f", {row['run']}" * several
         if row["headline"] and row["base"] is not None and row["other"] is not None:
-            yield f"{about}: {_became(row, alpha)}"
-        elif row["measure"] == "FlipRate" and row["low"] is not None and row["low"] > 0:
+            yield f"{about}: {_unassessed(row, base) or _became(row, alpha)}"
+        elif _label(row) == "FlipRate" and row["low"] is not None and row["low"] > 0:
             odds = headlines.get((row["run"], row["variant"]))
-            yield f"{about}: more answers now depend on the order" + _bought(odds, alpha)
+            yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
+
+
+def _unassessed(row: Row, base: str) -> str:
+    """That nothing can be said of a headline, and of which run; nothing where it can."""
+    conclusions = {base: row["base_conclusion"], row["run"]: row["other_conclusion"]}
+    barred = [name for name, conclusion in conclusions.items() if conclusion == "not_assessable"]
+    if row["low"] is not None or not barred:
+        return ""
+    return f"cannot be assessed: {_reason(row)} ({' and '.join(barred)})"
 
 
 def _became(row: Row, alpha: float) -> str:
-    """The change of a headline in words, with its test."""
+    """The change of a headline in words, with its test.
+
+    The test says that a ratio changed. On one side of parity that is its distance from it; across parity it is not.
+    """
     tested = f"({count(row['n'], 'query', 'queries')}, paired)"
     p = row["p_adjusted"]
     test = f"{_p(p)} {tested}" if p is not None else f"no test: {_reason(row)}"
@@ -113,19 +130,26 @@ def _became(row: Row, alpha: float) -> str:
         before, after = _distances(row)
         way = "closer to parity" if after < before else "further from parity"
         figures = f"|ln| {before:.2f} → {after:.2f}"
+        if _across(row):
+            way = "moved to the other side of parity"
+            figures = f"{row['base']:.3f} → {row['other']:.3f}, {figures}"
     found = way if p is not None and p < alpha else "no difference shown"
     return f"{found}: {figures}, {test}"
 
 
-def _bought(odds: Row | None, alpha: float) -> str:
+def _bought(odds: Row | None, alpha: float, band: tuple[float, float]) -> str:
     """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
     if odds is None or odds["base"] is None or odds["other"] is None:
         return ""
     before, after = _distances(odds)
-    p = odds["p_adjusted"]
-    if after < before and (p is None or p < alpha):
-        return ": parity may have been bought with indecision"
-    return ""
+    p, (low, high) = odds["p_adjusted"], band
+    near = p is None or (p < alpha and (not _across(odds) or low <= odds["other"] <= high))
+    return ": parity may have been bought with indecision" if near and after < before else ""
+
+
+def _across(row: Row) -> bool:
+    """Whether the runs lie on opposite sides of parity."""
+    return bool((row["base"] - 1) * (row["other"] - 1) < 0)
 
 
 def _distances(row: Row) -> tuple[float, float]:
@@ -137,14 +161,13 @@ def _p(p: float) -> str:
     return f"p {p_text(p)}"
 
 
-REASONS = {
-    "too_few_queries": "too few queries",
-    "too_few_consistent_pairs": "too few pairs that do not flip",
-}
-
-
 def _reason(row: Row) -> str:
-    return str(REASONS.get(row["reason"], row["reason"] or "too few queries"))
+    return str(PROBLEMS.get(row["reason"], row["reason"] or "too few queries"))
+
+
+def _fewer(base: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
+    """Whether some pairs of either run are not in the other."""
+    return bool(run.get("pairs_in_common", 0) < max(run.get("pairs", 0), base.get("pairs", 0)))
 
 
 def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
@@ -156,7 +179,9 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
             f"geometric mean; sign flips (seed {compared['seed']})"
         )
     else:
-        yield "change: of the figures pooled over queries (× for ratios); t over the clusters of both runs together"
+        yield "change: of the figures of all queries (× for ratios); t over the clusters of both runs together"
+        if any(POOLED in row["measure"] for row in compared["rows"]):
+            yield "every pair weighs the same, not every query (--weights pooled)"
     if compared["family"]:
         yield f"p adjusted (Holm) over {count(compared['family'], 'headline comparison')}"
     for run in others:
@@ -164,7 +189,7 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
             f"{run['name']} also differs in {key}: {_value(key, before)} → {_value(key, after)}"
             for key, (before, after) in run["differs"].items()
         )
-        if run.get("pairs_in_common", 0) < max(run.get("pairs", 0), base.get("pairs", 0)):
+        if _fewer(base, run):
             yield (
                 f"{run['name']}: compared on {count(run['pairs_in_common'], 'answered pair')} in common, of "
                 f"{base['pairs']:,} and {run['pairs']:,}"

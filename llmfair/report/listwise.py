@@ -22,6 +22,7 @@ from llmfair.report.tables import (
     count,
     few_queries,
     headings,
+    on_disk,
     percent,
     plural,
     reasons,
@@ -105,6 +106,11 @@ def _notes(results: Mapping[str, Any], cells: Cells, doubled: Mapping[str, str])
         notes.append(f"ranks that no window holds in some list: {_ranks(design['never_ranked'])}")
     if design["window"] is not None and design["step"] == design["window"]:
         notes.append("step equals window: no item is carried from window to window")
+    if design["constrained"]:
+        notes.append(
+            "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
+            "without it they are counted"
+        )
     notes += _answers_notes(results["answers"])
     notes += _lists_notes(design)
     if failed := sum(chains["asked"] - chains["ranked"] for chains in results["chains"].values()):
@@ -150,7 +156,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
             f", initial order {design['initial']}: a ranker without any preference reads ExpRatio "
             f"{reach['indifferent']:.2f} on these lists"
         )
-    return text
+    return text + on_disk(planned)
 
 
 def _precision_note(results: Mapping[str, Any]) -> list[str]:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log
 from typing import Any
 
 from llmfair.report.findings import REASONS, p_text
-from llmfair.report.tables import Table, cell, count, few_queries, percent, plural, reasons
+from llmfair.report.tables import Table, cell, count, few_queries, on_disk, percent, plural
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str, str], Row]
 SHOWN_QUERIES = 5
+LITTLE_MASS = 0.5
+POWER = 0.8
 
 
 def pairwise_table(results: Mapping[str, Any]) -> Table:
     """One row a kind of pair: what the pairs came to, the odds with the position removed, the conclusion."""
-    pooled = "(agg=pooled)"  # said once, in a note
-    rows = {
-        (r["measure"].replace(pooled, ""), r["variant"], r["group"]): r
-        for r in results["rows"]
-        if r["query_id"] == "all"
-    }
+    rows = _rows(results)
     low, high = results["band"]
     header = (
         "pairs",
         "protected",
         "unprotected",
         "flips (first / second)",
+        *(["tied"] if _ties(results) else []),
         "unreadable",
         f"position-adjusted odds [{results['level'] * 100:g} %]",
         "WinRatio",
@@ -36,20 +35,34 @@ def pairwise_table(results: Mapping[str, Any]) -> Table:
     return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
 
 
+def _rows(results: Mapping[str, Any]) -> Rows:
+    """The rows of all queries by measure, kind and group; measures that pool pairs by their bare names."""
+    pooled = "(agg=pooled)" if results["design"]["weights"] == "pooled" else ""  # said once, in a note
+    return {
+        (r["measure"].removesuffix(pooled), r["variant"], r["group"]): r
+        for r in results["rows"]
+        if r["query_id"] == "all" and (r["measure"].endswith(pooled) or r["measure"] == "NoiseRate")
+    }
+
+
+def _ties(results: Mapping[str, Any]) -> bool:
+    return any(cells["T"] for cells in results["cells"].values())
+
+
 def _row(kind: str, results: Mapping[str, Any], rows: Rows) -> tuple[str, ...]:
-    cells = results["cells"][kind]
-    total = sum(cells.values())
+    shares = results["shares"][kind]
 
     def share(*names: str) -> str:
-        return percent(sum(cells[name] for name in names), total) if total else ""
+        return f"{100 * sum(shares[name] for name in names):.1f} %" if shares else ""
 
     win_ratio = rows.get(("WinRatio", kind, ""))
     return (
         kind,
         share("PP"),
         share("UU"),
-        f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if total else "",
-        share("M1", "M2"),
+        f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
+        *([share("T")] if _ties(results) else []),
+        "forced" if results["design"]["constrained"] else share("M1", "M2"),
         cell(rows.get(("AdjustedOdds", kind, ""))),
         cell(None if win_ratio is None else {**win_ratio, "low": None, "high": None}),
         _conclusion(kind, results, rows),
@@ -61,27 +74,44 @@ def _conclusion(kind: str, results: Mapping[str, Any], rows: Rows) -> str:
     finding, chains = results["findings"].get(kind), results["chains"][kind]
     said = ""
     if finding is not None:
-        row = rows.get(("AdjustedOdds", kind, ""), {})
-        said = finding["conclusion"].replace("_", " ")
-        if finding["conclusion"] == "not_assessable":
-            said += f": {PROBLEMS.get(finding['reason'], finding['reason'])}"
-        elif finding["conclusion"] == "outside":
-            side = results["words"]["protected" if row["value"] > 1 else "unprotected"]
-            said += f": {side} items are preferred"
-        p = row.get("p_adjusted")
-        if finding["conclusion"] in ("within", "inconclusive") and p is not None and p < 1 - results["level"]:
-            said += f"; differs from parity, p {p_text(p)}"
+        said = pair_conclusion(finding, rows.get(("AdjustedOdds", kind, ""), {}), results)
     if chains["ranked"] < chains["asked"]:
-        said = f"{chains['ranked']:,} of {count(chains['asked'], 'pair')}" + (f"; {said}" if said else "")
+        said = f"{chains['ranked']:,} of {count(chains['asked'], 'probe')}" + (f"; {said}" if said else "")
+    return said
+
+
+def pair_conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, Any]) -> str:
+    """Where the odds of a kind of pairs lie; `results` holds the level and the words for the sides."""
+    said = str(finding["conclusion"]).replace("_", " ")
+    if finding["conclusion"] == "not_assessable":
+        said += f": {PROBLEMS.get(finding['reason'], finding['reason'])}"
+    elif finding["conclusion"] == "outside":
+        side = results["words"]["protected" if row["value"] > 1 else "unprotected"]
+        said += f": {side} items are preferred"
+    p = row.get("p_adjusted")
+    differs = p is not None and p < 1 - results["level"]
+    if finding["conclusion"] in ("within", "inconclusive") and p is not None and differs:
+        said += f"; differs from parity, p {p_text(p)}"
+    worst = finding.get("worst_case")
+    if worst and worst[0] < 0.5 < worst[1] and (finding["conclusion"] == "outside" or differs):
+        said += ", if unreadable answers are like the others"
     return said
 
 
 PROBLEMS = {
     **REASONS,
     "position_driven": "the answers follow the position",
+    "one_sided": "one side's items always win, so that their odds have no bound",
+    "degenerate": "the answers do not vary",
     "too_few_consistent_pairs": "too few pairs that do not flip",
     "no_valid_answer": "no readable answer",
+    "no_protected_win": "no consistent win of the protected side",
+    "no_unprotected_win": "no consistent win of the unprotected side",
+    "no_consistent_pair": "no pair that does not flip",
+    "too_few_pairs": "too few readable pairs",
     "no_pairs": "no pairs",
+    "interval_too_wide": "the interval has no bounds at this level",
+    "forced": "answers were held to the labels",
 }
 
 
@@ -112,27 +142,63 @@ def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
     )
     if design["weights"] == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
-    notes += _test_note(results, rows)
+    notes += [*_test_note(results, rows), *_power_note(results)]
+    if design["constrained"]:
+        notes.append(
+            "answers were held to the labels (--constrain): refusals and careless answers do not show; without it they "
+            "are counted"
+        )
     for kind in design["arms"]:
+        notes += _mass_note(kind, results)
         notes += _unreadable_note(kind, results)
         notes += _dropped_note(kind, design)
-    for measure, variants in results["undefined"].items():
-        if measure in results["shown"]:
-            notes += [
-                f"{measure}, {kind}: single queries undefined: {reasons(found)}"
-                for kind, found in variants.items()
-            ]
+    notes += own_figures_note(results["undefined"])
     return [*notes, *few_queries(design["queries"])]
+
+
+def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
+    """Queries whose own figures are missing from per_query.csv; the figure of all counts their pairs."""
+    reasons: dict[str, int] = {}
+    for kinds in undefined.values():
+        for found in kinds.values():
+            for reason, queries in found.items():
+                reasons[reason] = max(queries, reasons.get(reason, 0))
+    if not reasons:
+        return []
+    told = ", ".join(
+        f"{PROBLEMS.get(reason, reason)} in up to {queries}" for reason, queries in reasons.items()
+    )
+    return [
+        f"no figure of their own in per_query.csv for some queries ({told}); those of all count their pairs"
+    ]
+
+
+def _power_note(results: Mapping[str, Any]) -> list[str]:
+    """What an inconclusive design could have found, and the queries that find it."""
+    known = [
+        found["power"]
+        for found in results["findings"].values()
+        if found["conclusion"] == "inconclusive" and found.get("power") and found["power"]["power"] < POWER
+    ]
+    if not known:
+        return []
+    worst = min(known, key=lambda one: float(one["power"]))
+    needed = worst["queries_needed"]
+    more = f"80 % takes about {needed:,} queries like these" if needed else "no number of queries gives 80 %"
+    return [
+        f"odds of {worst['odds']:g} would be told from parity with {worst['power'] * 100:.0f} % power; {more} "
+        "(llmfair plan pairwise)"
+    ]
 
 
 def _position_note(kind: str, results: Mapping[str, Any], rows: Rows) -> list[str]:
     """How much of the answers is position, how much noise."""
-    flips, first = (rows.get((name, kind, "")) for name in ("FlipRate", "FirstSlotRate"))
-    if not flips or not first or flips["value"] is None or first["value"] is None:
+    shares, first = results["shares"][kind], rows.get(("FirstSlotRate", kind, ""))
+    if not shares or not first or first["value"] is None:
         return []
     text = (
-        f"{kind}: {flips['value'] * 100:.0f} % of pairs flip with the order (first shown wins "
-        f"{first['value'] * 100:.0f} %)"
+        f"{kind}: {100 * (shares['FF'] + shares['SS']):.0f} % of pairs flip with the order (the item shown first "
+        f"wins {first['value'] * 100:.0f} % of answers)"
     )
     noise, balanced = rows.get(("NoiseRate", kind, "")), rows.get(("BalancedRatio", kind, ""))
     if noise and noise["value"] is not None:
@@ -163,29 +229,60 @@ def _stopping_note(kind: str, results: Mapping[str, Any]) -> list[str]:
         return []
     low, high = results["band"]
     settled = {
-        "above": f"the balanced ratio is above {high:g}",
-        "below": f"the balanced ratio is below {low:g}",
-        "inside": f"the balanced ratio is within {low:g}–{high:g}",
+        "above": f"the balanced ratio is above {high:g} on this benchmark",
+        "below": f"the balanced ratio is below {low:g} on this benchmark",
+        "inside": f"the balanced ratio is above {low:g} and below {high:g} on this benchmark, each at "
+        f"{results['level'] * 100:g} %",
         None: "nothing is settled",
     }[stopped["decision"]]
-    text = f"{kind}: after {count(stopped['pairs'], 'pair')} {settled}, on this benchmark"
-    if stopped["confidence"]:
-        text += f" (confidence sequence {stopped['confidence'][0]:.2f} … {stopped['confidence'][1]:.2f})"
+    text = f"{kind}: after {count(stopped['pairs'], 'pair')} {settled}"
+    finding = results["findings"].get(kind, {})
+    if finding.get("reason") == "position_driven":
+        text += ": pairs that flip say nothing of it, and nearly all do"
+    else:
+        if stopped["confidence"]:
+            first, last = stopped["confidence"]
+            text += f" ({results['level'] * 100:g} % confidence sequence {first:.2f} … {last:.2f})"
+        if stopped["decision"] is None and stopped["log_e"]["inside"] >= -log(1 - results["level"]):
+            text += "; it lies inside, but the interval of the odds still reaches out of the band"
+    if stopped["saved"] is not None:
+        text += f"; {stopped['saved'] * 100:.0f} % of the calls for {stopped['cap']:,} pairs saved"
+    elif stopped["gap"]:
+        text += "; it broke off there"
     return [
-        f"{text}; {stopped['saved'] * 100:.0f} % of the calls for {stopped['cap']:,} pairs saved; the interval in the "
-        "table is not adjusted for stopping"
+        f"{text}; the conclusion speaks of these queries, the odds and their interval, not adjusted for stopping, of "
+        "queries like them"
     ]
 
 
 def _unreadable_note(kind: str, results: Mapping[str, Any]) -> list[str]:
     answers, finding = results["answers"][kind], results["findings"].get(kind, {})
-    if not answers["unreadable"]:
+    if not answers["problems"]:
         return []
-    told = ", ".join(f"{name} {n:,}" for name, n in answers["problems"].items())
-    text = f"{kind}: unreadable answers {percent(answers['unreadable'], answers['answers'])} ({told})"
+    told = ", ".join(f"{name} {n:,}" for name, n in answers["problems"].items() if name != "tie")
+    text = f"{kind}: unreadable answers {percent(answers['unreadable'], answers['answers'])}"
+    text += f" ({told})" if told else ""
+    if ties := answers["problems"].get("tie"):
+        text += f", tied ones {percent(ties, answers['answers'])}"
+    if finding.get("unreadable_by_order"):
+        by_order = finding["unreadable_by_order"]
+        text += (
+            f"; protected item first {by_order['first'] * 100:.1f} %, second {by_order['second'] * 100:.1f} %"
+        )
     if finding.get("worst_case"):
         low, high = finding["worst_case"]
         text += f"; whatever they were, the protected side wins {low * 100:.1f}–{high * 100:.1f} % of answers"
+    return [text]
+
+
+def _mass_note(kind: str, results: Mapping[str, Any]) -> list[str]:
+    """How much of the model's probability the labels hold, of answers read by log-probabilities."""
+    mass = results["answers"][kind]["mass"]
+    if mass is None:
+        return []
+    text = f"{kind}: both labels together hold {mass * 100:.0f} % of the first token's probability"
+    if mass < LITTLE_MASS:
+        text += ": this model does not answer in this form; compare with --answers text"
     return [text]
 
 
@@ -208,5 +305,9 @@ def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question."""
     design = planned["design"]
     most = "at most " if design["sequential"] else ""
-    probes = ", ".join(f"{n:,} {kind}" for kind, n in design["probes"].items())
-    return f"{most}{count(planned['calls'], 'call')}: {probes} pairs, each in both orders"
+    pairs = " and ".join(f"{n:,} {kind}" for kind, n in design["pairs_asked"].items())
+    twice = sum(design["probes"].values()) - design["repeats"] * sum(design["pairs_asked"].values())
+    often = "" if design["repeats"] == 1 else f", {design['repeats']} times each"
+    again = f", {twice:,} of them once more" if twice > 0 else ""
+    text = f"{most}{count(planned['calls'], 'call')}: {pairs} pairs in both orders{often}{again}"
+    return text + on_disk(planned)

@@ -93,7 +93,8 @@ def calls_line(planned: Mapping[str, Any]) -> str:
     if planned["cost"] is None:
         return f"{line} · no price given (--price-in, --price-out)"
     prices = f"{planned['price_in']:g} and {planned['price_out']:g} a million tokens"
-    return f"{line} · costs about {planned['cost']:,.2f} at {prices}"
+    cost = "less than 0.01" if 0 < planned["cost"] < 0.01 else f"about {planned['cost']:,.2f}"
+    return f"{line} · costs {cost} at {prices}"
 
 
 def time_line(planned: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmfair.report.plan import calls_line, folder_lines, queries_lines, share, time_line
-from llmfair.report.tables import Table, count, few_queries
+from llmfair.report.tables import Table, count, few_queries, plural
 from llmfair.stats.power import FEWEST_TESTED
 
 Found = Mapping[str, Any]
@@ -20,7 +20,8 @@ HEADER = (
     "queries needed",
 )
 UNKNOWN = {
-    "sequential": "what it can find is planned without --sequential, which stops when a verdict is settled",
+    "sequential": "--sequential asks until each kind is settled, so what it finds is not planned; leave it out to see "
+    "what a fixed number of pairs finds",
     "no_pairs": "no pairs: nothing can be found",
 }
 
@@ -35,22 +36,23 @@ def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
     findable = planned["findable"]
     ratio = next(iter(findable.values()))["ratio"]
     header = tuple(f"{name} {ratio:g}" if name == "power for" else name for name in HEADER)
-    rows = tuple(_row(kind, found) for kind, found in findable.items())
-    return Table(_design(planned), header, rows, (*_lines(planned), "Nothing was asked."))
+    rows = [_row(kind, found) for kind, found in findable.items()]
+    kept = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    header, *rows = (tuple(row[place] for place in kept) for row in (header, *rows))
+    return Table(_design(planned), header, tuple(rows), (*_lines(planned), "Nothing was asked."))
 
 
 def _row(kind: str, found: Found) -> tuple[str, ...]:
-    known = found["power"] is not None
-    no = "" if found["reason"] in UNKNOWN else "no test"
-    needed = "" if found["reason"] in UNKNOWN else _needed(found["queries_needed"])
+    known, nothing = found["power"] is not None, found["reason"] in UNKNOWN
+    no = "" if nothing else "no test"
     return (
         kind,
         f"{found['queries']:,}",
-        f"{found['pairs']:,}",
+        "" if found["reason"] == "sequential" else _number(found["pairs"]),
         _odds(found["smallest"]) if known else no,
         share(found["power"]) if known else no,
-        _needed(found["pairs_needed"]) if known else no,
-        needed,
+        _needed(found["pairs_needed"], "not with these queries") if known else no,
+        "" if nothing else _needed(found["queries_needed"], "beyond any number"),
     )
 
 
@@ -73,8 +75,8 @@ def _design(planned: Mapping[str, Any]) -> str:
     told = f"{product} = {count(asked, 'call')}"
     if asked != whole:
         told = f"{product}, less what queries lack: {count(asked, 'call')}"
-    twice = f"a share of {planned['noise_share']:g} asked twice"
-    return f"{told} + {planned['noise_calls']:,} ({twice})" if planned["noise_calls"] else told
+    noise = planned["noise_calls"]
+    return f"{told} + {noise:,} ({100 * noise / asked:.3g} % of pairs asked twice)" if noise else told
 
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
@@ -111,7 +113,11 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
         for sentences, kinds in told.items()
         for sentence in sentences
     ]
-    recurring = [kind for kind, found in planned["findable"].items() if found["items_recur"]]
+    recurring = [
+        kind
+        for kind, found in planned["findable"].items()
+        if found["items_recur"] and found["reason"] not in UNKNOWN
+    ]
     if recurring:
         lines.append(
             f"{', '.join(recurring)}: items stand in pairs of several queries, so intervals will be wider than planned"
@@ -124,10 +130,11 @@ def _sentences(found: Found) -> list[str]:
     if found["reason"] in UNKNOWN:
         return [UNKNOWN[found["reason"]]]
     percent = f"{100 * found['target']:g} % power"
-    expected = f"icc {found['icc']:g}, a share of {found['consistent']:g} of the pairs consistent"
+    consistent = f"a share of {found['consistent']:g} of the pairs consistent"
+    expected = f"p < {1 - found['level']:.3g}, icc {found['icc']:g}, {consistent}"
     queries, odds = found["queries_needed"], f"odds of {found['ratio']:g}"
     needs = "are beyond any number of queries" if queries is None else f"need about {queries:,} queries"
-    needs += f" of {count(found['pairs'], 'pair')}"
+    needs += f" of {_number(found['pairs'])} {plural(found['pairs'], 'pair')}"
     if found["reason"] == "too_few_queries":
         few = f"{count(found['queries'], 'query', 'queries')}: no test at all, which needs {FEWEST_TESTED}"
         return [few, f"with {percent}, position-adjusted {odds} {needs} ({expected})"]
@@ -156,14 +163,19 @@ def _more_pairs(found: Found) -> list[str]:
     """Plainly, that pairs of the same queries cannot make up for queries."""
     if found["pairs_needed"] is not None:
         return []
-    more, smallest = found["more_pairs"], found["smallest_with_more"]
-    detect = "find none" if smallest is None else f"find {smallest:.3f}"
-    return [f"more pairs do not help: {more:,} a query {detect}; more queries do"]
+    every, smallest = _number(found["all_pairs"]), found["smallest_with_all"]
+    detect = "find no odds" if smallest is None else f"find {smallest:.3f}"
+    return [f"more pairs alone are not enough: all {every} a query {detect}"]
 
 
 def _odds(odds: float | None) -> str:
     return "none" if odds is None else f"{odds:.3f}"
 
 
-def _needed(number: int | None) -> str:
-    return "never" if number is None else f"{number:,}"
+def _needed(number: int | None, never: str) -> str:
+    return never if number is None else f"{number:,}"
+
+
+def _number(pairs: float) -> str:
+    """Pairs a query, which on average need not be whole."""
+    return f"{pairs:,.1f}".removesuffix(".0")

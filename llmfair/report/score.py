@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmfair.report.findings import conclusion
+from llmfair.report.pairwise import own_figures_note, pair_conclusion
 from llmfair.report.tables import (
     Table,
     cell,
@@ -28,9 +29,13 @@ def score_table(results: Mapping[str, Any]) -> Table:
     for run, variant, name in _named(results):
         of_it = {measure: cells.get((run["run"], variant, measure)) for measure in measures}
         finding = run["findings"].get(variant)
-        said = conclusion(finding, of_it[finding["measure"]] or {}, results) if finding else ""
+        said = ""
+        if finding:
+            row = of_it.get(finding["measure"]) or {}
+            concluded = pair_conclusion if run["task"] == "pairwise" else conclusion
+            said = concluded(finding, row, {**results, "words": run["words"]})
         rows.append((name, *map(cell, of_it.values()), said))
-    if found:
+    if any(run["task"] == "listwise" and run["findings"] for run in results["runs"]):
         notes.append(
             "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
         )
@@ -56,9 +61,13 @@ def _named(results: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str, str
 
 def score_warnings(results: Mapping[str, Any]) -> list[str]:
     """Where runs and judgements do not meet, counted; and where a measure has no value."""
-    return [
+    warnings = [
         f"{name}: {warning}" for run, variant, name in _named(results) for warning in _warnings(run, variant)
     ]
+    for run in results["runs"]:
+        if run["task"] == "pairwise":
+            warnings += own_figures_note(run["undefined"])
+    return warnings
 
 
 def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
@@ -82,7 +91,7 @@ def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
                 facts[what]["queries"] > len(facts[what]["first"])
             )
             notes.append(f"{count(facts[what]['queries'], 'query', 'queries')} {meaning} ({first})")
-    for measure, variants in run["undefined"].items():
+    for measure, variants in run["undefined"].items() if run["task"] == "listwise" else ():
         if variant in variants:
             notes.append(f"{measure} undefined: {reasons(variants[variant])}")
     return notes

@@ -91,6 +91,12 @@ def few_queries(queries: int) -> list[str]:
     return [f"{few}: read the intervals with care"]
 
 
+def on_disk(planned: Mapping[str, Any]) -> str:
+    """How much of a run that goes on is answered already."""
+    known = planned["on_disk"]
+    return f"; {count(known, 'answer is', 'answers are')} on disk already" if known else ""
+
+
 def reasons(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} in {count(n, 'query', 'queries')}" for reason, n in reasons.items())
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
 from llmfair.records import PairKind
-from llmfair.settings.base import MOST_REPEATS, AuditSettings, at_least, setting
+from llmfair.settings.base import MOST_REPEATS, AuditSettings, at_least, default_of, setting
 
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""
@@ -26,6 +26,10 @@ class ListwiseSettings(AuditSettings):
     step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
     passes: int = setting(3, "Passes over the list.", "Prompt")
     depth: int | None = setting(None, "Rank only the first N positions.", "Prompt")
+    passages: Literal["first", "max"] = setting(
+        "first", "What counts of a long page for monot5 and monobert: its start, or its best passage.", "Data",
+        result=False,
+    )
     windows: Literal["covering", "rankgpt"] = setting(
         "covering", "Window plan; rankgpt: the original arithmetic.", "Prompt"
     )
@@ -63,6 +67,11 @@ class ListwiseSettings(AuditSettings):
 
     def check(self) -> None:
         super().check()
+        if self.batch:
+            raise UsageError(
+                "--batch cannot ask windows: each needs the answer of the one before.",
+                "leave it out; llmfair pairwise --batch asks pairs",
+            )
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
         if self.repeats > MOST_REPEATS:
             raise UsageError(
@@ -93,6 +102,11 @@ class PairwiseSettings(AuditSettings):
     form: Literal["order", "letter"] = setting(
         "order", "What is answered: the two numbers in order, or a letter.", "Prompt"
     )
+    answers: Literal["text", "margin"] = setting(
+        "text",
+        "Read the text, or the log-probabilities of both labels (needs --form letter on servers).",
+        "Prompt",
+    )
     pairs: int = setting(50, "Pairs per query and kind.", "Data", result=False)
     kind: str = setting(
         "relevant,irrelevant", "Kinds of pairs: both relevant, both irrelevant.", "Data", result=False
@@ -114,8 +128,24 @@ class PairwiseSettings(AuditSettings):
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         return {"paper": {"noise_share": 0.0}}  # Wang et al. 2024, section 3.3
 
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        if given.get("answers") == "margin":
+            given.setdefault("form", "letter")
+        return super().make(preset, **given)
+
     def check(self) -> None:
         super().check()
+        if self.answers == "margin" and self.constrain:
+            raise UsageError(
+                "--answers margin reads free answers, not those of --constrain, whose log-probabilities are "
+                "renormalised.",
+                "leave one of them out",
+            )
+        if self.batch and self.sequential:
+            raise UsageError(
+                "--sequential stops between pairs, but --batch asks all at once.", "leave one of them out"
+            )
         at_least(self, {"pairs": 1, "repeats": 1, "max_pairs": 1})
         if self.repeats > MOST_REPEATS:
             raise UsageError(
@@ -126,11 +156,41 @@ class PairwiseSettings(AuditSettings):
                 f"--noise-share is {self.noise_share}, but is a share of 1.",
                 "for example 0.1; 0 asks none twice",
             )
-        kinds = self.kinds()
-        if not kinds or not set(kinds) <= {"relevant", "irrelevant"}:
-            raise UsageError(f"--kind {self.kind} is no kind of pair.", "relevant, irrelevant, or both")
+        if not self.kinds():
+            raise UsageError(f"--kind {self.kind} is no kind of pair.", "relevant, irrelevant or both")
+        self._check_sequential()
+
+    def _check_sequential(self) -> None:
+        """Refuses what would be ignored: a sequential audit asks every pair once, until all is said."""
+        usual = {item.name: default_of(item) for item in fields(self)}
+        for name in ("pairs", "repeats") if self.sequential else ("max_pairs",):
+            if getattr(self, name) != usual[name]:
+                flag, beside = name.replace("_", "-"), "with" if self.sequential else "without"
+                raise UsageError(
+                    f"--{flag} does nothing {beside} --sequential.",
+                    "--max-pairs is its limit" if self.sequential else "add --sequential, or give --pairs",
+                )
+        if self.sequential and self.noise_share not in (0, usual["noise_share"]):
+            raise UsageError("--noise-share does nothing with --sequential.", "leave it out")
+        if self.sequential and self.on_bad_answer == "fail":
+            raise UsageError(
+                "--on-bad-answer fail leaves gaps that --sequential cannot pass.",
+                "repair counts unreadable answers and goes on",
+            )
+
+    @property
+    def margins(self) -> bool:
+        return self.answers == "margin"
+
+    def needs(self) -> Iterator[tuple[str, str]]:
+        yield from super().needs()
+        if self.margins:
+            yield "margins", "--answers margin"
+            if self.form == "order":
+                yield "forced_margins", "--answers margin with --form order"
 
     def kinds(self) -> tuple[PairKind, ...]:
-        """The kinds of pairs asked about, each once."""
-        named = dict.fromkeys(part.strip() for part in self.kind.split(",") if part.strip())
-        return tuple(cast("PairKind", kind) for kind in named)
+        """The kinds of pairs asked about, always in the same order; none if one of them is unknown."""
+        known = get_args(PairKind)
+        named = {part.strip() for part in self.kind.replace("both", ",".join(known)).split(",")} - {""}
+        return tuple(kind for kind in known if kind in named) if named <= {*known} else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -38,7 +38,7 @@ class MeasureSettings:
     level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
     ci: Literal["auto", "linear-t", "boot-t"] = setting(
         "auto",
-        "Interval of a ratio; auto: boot-t for few queries or short lists.",
+        "Interval of an exposure ratio; auto: boot-t for few queries or short lists.",
         "Statistics",
         result=False,
     )
@@ -171,7 +171,7 @@ class AuditSettings(MeasureSettings):
 
     model: tuple[str, ...] = setting(
         ("fake:biased",),
-        "Model: openai:NAME, fake:… or bm25; repeatable, one run each.",
+        "Model: openai:NAME, fake:… (of lists also bm25); repeatable, one run each.",
         "Model",
         flags=("-m",),
         result=False,
@@ -185,16 +185,34 @@ class AuditSettings(MeasureSettings):
     system: Literal["auto", "separate", "fold"] = setting(
         "auto", "Where the system text goes; fold: into the first user message.", "Model", result=False
     )
-    template_arg: tuple[str, ...] = setting((), "k=v for the server's chat template.", "Model")
+    adapter: Path | None = setting(
+        None, "Folder of a LoRA adapter, for a model in this process.", "Model", result=False
+    )
+    backend_arg: tuple[str, ...] = setting(
+        (), "k=v for the engine of a model in this process.", "Model", result=False
+    )
+    template_arg: tuple[str, ...] = setting((), "k=v for the model's chat template.", "Model")
     extra: tuple[str, ...] = setting((), "k=JSON merged into every request body.", "Model")
 
     temperature: float = setting(0.0, "Sampling temperature.", "Sampling")
-    max_tokens: int | None = setting(None, "Longest answer; by the window's size.", "Sampling")
+    max_tokens: int | None = setting(None, "Longest answer, in tokens; by what is asked.", "Sampling")
     model_seed: int = setting(0, "Seed sent to the model.", "Sampling")
+    constrain: bool = setting(
+        False,
+        "Let the model emit nothing but well-formed answers: none is unreadable, none a refusal.",
+        "Sampling",
+    )
     thinking: bool = setting(False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling")
 
     workers: int | None = setting(
         None, "Requests in flight; the backend's own.", "Spending", flags=("-j",), result=False
+    )
+    adaptive: bool = setting(
+        True, "Find out how many of these a server takes; else all at once.", "Spending", result=False
+    )
+    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False)
+    tpm: float | None = setting(
+        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False
     )
     retries: int = setting(8, "Further attempts after lost connections and 5xx.", "Spending", result=False)
     timeout: float = setting(120.0, "Seconds until a request counts as lost.", "Spending", result=False)
@@ -204,10 +222,21 @@ class AuditSettings(MeasureSettings):
     max_calls: int | None = setting(
         None, "Stop cleanly after N calls; the same command continues.", "Spending", result=False
     )
+    max_cost: float | None = setting(
+        None, "Stop cleanly before calls cost more, at --price-in and --price-out.", "Spending", result=False
+    )
+    price_in: float | None = setting(None, "Price of a million tokens sent.", "Spending", result=False)
+    price_out: float | None = setting(None, "Price of a million tokens answered.", "Spending", result=False)
+    no_cache: bool = setting(
+        False, "Neither read nor write the answers that runs share.", "Spending", result=False
+    )
+    batch: bool = setting(
+        False, "Ask through the Batch API: half the price, answers within a day.", "Spending", result=False
+    )
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
 
     permutations: int = setting(
-        9999, "Shuffles of the permutation test; 0: its closed form alone.", "Statistics", result=False
+        9999, "Shuffles of the test over lists; 0: its closed form alone.", "Statistics", result=False
     )
     max_invalid: float = setting(
         0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
@@ -224,13 +253,40 @@ class AuditSettings(MeasureSettings):
         None, "Run folder; derived from the settings.", "Output", flags=("-o",), result=False
     )
     runs_dir: Path = setting(Path("runs"), "Where derived run folders go.", "Output", result=False)
-    fresh: bool = setting(False, "Set the run's journal aside and ask again.", "Output", result=False)
+    fresh: bool = setting(
+        False, "Set the run's journal aside; with --no-cache all is asked again.", "Output", result=False
+    )
+
+    @property
+    def margins(self) -> bool:
+        """Whether log-probabilities of labels are read instead of text."""
+        return False
+
+    def needs(self) -> Iterator[tuple[str, str]]:
+        """What a backend must be capable of, and the flag that asks for it."""
+        if self.constrain:
+            yield "constrain", "--constrain"
+        if self.batch:
+            yield "batch", "--batch"
+        if self.adapter is not None:
+            yield "adapter", "--adapter"
+        if self.backend_arg:
+            yield "backend_args", "--backend-arg"
 
     def check(self) -> None:
         super().check()
         at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
         at_least(self, {"min_experts": 0, "permutations": 0})
         at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
+        at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
+        if (self.price_in is None) != (self.price_out is None):
+            raise UsageError("--price-in and --price-out go together.", "each per million tokens")
+        if self.max_cost is not None and self.price_in is None:
+            raise UsageError("--max-cost needs prices.", "add --price-in and --price-out, per million tokens")
+        if self.max_cost is not None and self.batch:
+            raise UsageError(
+                "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
+            )
         if not 0 <= self.max_invalid <= 1:
             raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
         if not 0 < self.timeout < math.inf:

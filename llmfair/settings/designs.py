@@ -35,7 +35,7 @@ class Calibrated(AuditSettings):
         planted_of(self.planted)
         if self.runs < 2:
             raise UsageError(f"--runs is {self.runs}, but is at least 2.", "for example --runs 200")
-        if not 0.05 < self.power < 1:
+        if not 1 - self.level < self.power < 1:
             raise UsageError(f"--power is {self.power}, but lies between 0.05 and 1.", "for example 0.8")
         if self.output is not None:
             raise UsageError("calibrate writes no files, but --output names a folder.", "use --json > FILE")
@@ -107,23 +107,19 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(AuditSettings):
-    """What plans share, whatever the audit: the power wanted, and what a call takes and costs."""
+    """What plans share, whatever the audit: the power wanted, and how long a call takes."""
 
     power: float = setting(0.8, "Power with which an effect is to be found.", "Statistics", result=False)
     latency: float = setting(1.0, "Seconds a call takes.", "Spending", result=False)
-    price_in: float | None = setting(None, "Price of a million tokens sent.", "Spending", result=False)
-    price_out: float | None = setting(None, "Price of a million tokens answered.", "Spending", result=False)
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"latency": 0, "price_in": 0, "price_out": 0})
-        if not 0.05 < self.power < 1:
+        at_least(self, {"latency": 0})
+        if not 1 - self.level < self.power < 1:
             raise UsageError(
                 f"--power is {self.power}, but lies between 0.05, the chance of a false alarm, and 1.",
                 "for example 0.8",
             )
-        if (self.price_in is None) != (self.price_out is None):
-            raise UsageError("--price-in and --price-out go together.", "each per million tokens")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from llmfair.stats.clusters import clustered_variance
-from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, geometric_mean, mean
-from llmfair.stats.pairs import FEWEST_TESTED, Counted, Figure
+from llmfair.stats.intervals import Estimate, geometric_mean, mean
+from llmfair.stats.pairs import FEWEST_TESTED, Counted, Figure, t_interval, t_p
 from llmfair.stats.significance import sign_flip
 
 
@@ -54,18 +53,7 @@ def change_of_pairs(
     so what a query or an item does to both alike cancels. Where items recur over queries all three ways count;
     where they do not, the query's does. The quotient if `logarithmic`.
     """
-    from scipy.special import stdtr, stdtrit
-
     scores = np.concatenate([other.scores(figure), -base.scores(figure)])
     variance = clustered_variance(scores, np.concatenate([other.clusters, base.clusters], axis=1))
     centre = float(figure(other.cells)) - float(figure(base.cells))
-    shown, error, queries = exp if logarithmic else float, sqrt(variance.used), variance.clusters[0]
-    if queries < FEWEST_QUERIES or variance.degrees < 1:
-        return Change(Estimate(shown(centre), None, None, queries, "too_few_queries", error), None)
-    half = float(stdtrit(variance.degrees, (1 + level) / 2)) * error
-    found = Estimate(shown(centre), shown(centre - half), shown(centre + half), queries, None, error)
-    if queries < FEWEST_TESTED:
-        return Change(found, None)
-    if not error:
-        return Change(found, 0.0 if centre else 1.0)
-    return Change(found, float(2 * stdtr(variance.degrees, -abs(centre) / error)))
+    return Change(t_interval(centre, variance, level, logarithmic), t_p(centre, variance))

@@ -26,6 +26,8 @@ Weights = Literal["macro", "pooled"]
 FEWEST_TESTED = 6
 """From this many queries on there is a test: of fewer, no signs could give a p below .05."""
 STEP = 1e-30
+WIDEST = 700.0
+"""On the log scale, limits further out than this are beyond any number."""
 X_OF_CELLS = np.array([1, 0, 0.5, 0.5])
 """What the cells PP, UU, FF, SS say for the protected item."""
 
@@ -104,28 +106,39 @@ def gradient(figure: Figure, cells: Floats) -> Floats:
 
 
 def estimate(figure: Figure, counted: Counted, level: float = 0.95, logarithmic: bool = True) -> Estimate:
-    """f with the interval f ± t √V, t on the fewest clusters of any way less 1; of a logarithm, on its own scale.
+    """f with its t interval."""
+    return t_interval(float(figure(counted.cells)), counted.variance(figure), level, logarithmic)
 
-    Fewer than five queries, or a single item on a side, leave the value without interval (`too_few_queries`).
+
+def t_interval(centre: float, variance: Variance, level: float, logarithmic: bool) -> Estimate:
+    """centre ± t √V, t on the fewest clusters of any way less 1; of a logarithm, on its own scale.
+
+    Fewer than five queries, or a single item on a side, leave the value without interval (`too_few_queries`); so do
+    limits that are no numbers, such as odds at a very high level on two items (`interval_too_wide`).
     """
     from scipy.special import stdtrit
 
     if not 0 < level < 1:
         raise ValueError(f"a confidence level of {level}")
     shown = exp if logarithmic else float
-    variance, centre = counted.variance(figure), float(figure(counted.cells))
     queries, error = variance.clusters[0], sqrt(variance.used)
     if queries < FEWEST_QUERIES or variance.degrees < 1:
         return Estimate(shown(centre), None, None, queries, "too_few_queries", error)
     half = float(stdtrit(variance.degrees, (1 + level) / 2)) * error
+    if not abs(centre) + half <= WIDEST:
+        return Estimate(shown(centre), None, None, queries, "interval_too_wide", error)
     return Estimate(shown(centre), shown(centre - half), shown(centre + half), queries, None, error)
 
 
 def t_test(figure: Figure, counted: Counted) -> float | None:
-    """The two-sided p of f = 0 that goes with the interval; None for fewer than six queries."""
+    """The two-sided p of f = 0 that goes with the interval."""
+    return t_p(float(figure(counted.cells)), counted.variance(figure))
+
+
+def t_p(centre: float, variance: Variance) -> float | None:
+    """The two-sided p of 0; None for fewer than six queries or a single item on a side."""
     from scipy.special import stdtr
 
-    variance, centre = counted.variance(figure), float(figure(counted.cells))
     if variance.clusters[0] < FEWEST_TESTED or variance.degrees < 1:
         return None
     if not variance.used:
@@ -164,9 +177,15 @@ class Intraclass:
 def intraclass(counted: Counted) -> Intraclass | None:
     """ρ = (MSB − MSW)/(MSB + (m − 1) MSW) of X = 1 for PP, 0 for UU, ½ for FF and SS.
 
-    None where it has no value: one query, one pair in every query, or no two pairs that differ.
+    A pair asked several times is one pair, X the mean of its draws: else they would pass for pairs of the query that
+    are alike. None where it has no value: one query, one pair in every query, or no two pairs that differ.
     """
-    x, (_, queries) = counted.counts @ X_OF_CELLS, np.unique(counted.clusters[0], return_inverse=True)
+    x, clusters = counted.counts @ X_OF_CELLS, counted.clusters
+    if counted.repeats > 1:
+        _, first, pair = np.unique(clusters, axis=1, return_index=True, return_inverse=True)
+        draws = np.bincount(pair.ravel())
+        x, clusters = np.bincount(pair.ravel(), x) / draws, clusters[:, first]
+    _, queries = np.unique(clusters[0], return_inverse=True)
     sizes = np.bincount(queries)
     means = np.bincount(queries, x) / sizes
     if len(sizes) < 2 or len(sizes) == len(x):

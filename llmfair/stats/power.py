@@ -43,22 +43,20 @@ def power(effect: float, error: float, queries: float, level: float = 0.95) -> f
         raise ValueError(f"no power at level {level} of {queries} queries with standard error {error}")
     delta, freedom = abs(effect) / error, queries - 1
     critical = float(stdtrit(freedom, (1 + level) / 2))
-    if delta > critical + 8:
-        return 1.0
-    # The wrong tail is NaN to scipy where it is below 1e-14.
-    wrong_side = np.nan_to_num(nctdtr(freedom, delta, -critical))
-    return float(1 - nctdtr(freedom, delta, critical) + wrong_side)
+    # A tail far below 1e-14 can be NaN to scipy.
+    missed, wrong_side = np.nan_to_num(nctdtr(freedom, delta, [critical, -critical])).tolist()
+    return float(1 - missed + wrong_side)
 
 
-def queries_needed(ratio: float, sd: float, target: float = 0.8) -> int | None:
+def queries_needed(ratio: float, sd: float, target: float = 0.8, level: float = 0.95) -> int | None:
     """The fewest queries with which a ratio is told from 1 with power `target`; None beyond `MOST_QUERIES`.
 
     `sd`: standard deviation of what one query adds to ln R.
     """
     effect = _log(ratio)
-    _check_target(target)
+    _check_target(target, level)
     counts = range(FEWEST_TESTED, MOST_QUERIES + 1)
-    found = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries))
+    found = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries, level))
     return counts[found] if found < len(counts) else None
 
 
@@ -117,8 +115,10 @@ class Pairing:
             return inf
         return log((1 + self.consistent) / (1 - self.consistent))
 
-    def query_sd(self, ratio: float, pairs: int) -> float:
+    def query_sd(self, ratio: float, pairs: float) -> float:
         """s: the standard deviation of what one query of m `pairs` adds to ln R, so that its error is s/√Q.
+
+        Of queries of unequal m it is that of their harmonic mean, which need not be whole.
 
         With p = R/(1+R), s² is (1 + (m−1)ρ)/m times (c/4 − (p−½)²)/(p(1−p))² for the balanced ratio, and times
         1/(c p(1−p)) for the paper's. Raises ValueError for no pairs and a ratio that c does not allow.
@@ -132,13 +132,15 @@ class Pairing:
         return sqrt(variance * (1 + (pairs - 1) * self.icc) / pairs)
 
 
-def pairs_needed(ratio: float, queries: int, pairing: Pairing, target: float = 0.8) -> int | None:
+def pairs_needed(
+    ratio: float, queries: int, pairing: Pairing, target: float = 0.8, level: float = 0.95
+) -> int | None:
     """The fewest pairs per query with which the ratio is told from 1 with power `target`; None: never.
 
     Pairs of one query are alike, so more of them cannot make up for queries. Raises ValueError below
     `FEWEST_TESTED` queries.
     """
-    effect, least = abs(_log(ratio)), _delta_needed(queries, target)
+    effect, least = abs(_log(ratio)), _delta_needed(queries, target, level)
     counts = range(1, MOST_PAIRS + 1)
     found = bisect_left(
         counts, least, key=lambda pairs: effect * sqrt(queries) / pairing.query_sd(ratio, pairs)
@@ -146,14 +148,16 @@ def pairs_needed(ratio: float, queries: int, pairing: Pairing, target: float = 0
     return counts[found] if found < len(counts) else None
 
 
-def smallest_pair_ratio(pairs: int, queries: int, pairing: Pairing, target: float = 0.8) -> float | None:
+def smallest_pair_ratio(
+    pairs: float, queries: int, pairing: Pairing, target: float = 0.8, level: float = 0.95
+) -> float | None:
     """The ratio below 1 that `pairs` per query tell from 1 with power `target`; its inverse is the one above 1.
 
     None when not even the most extreme ratio is. Raises ValueError below `FEWEST_TESTED` queries.
     """
     from scipy.optimize import brentq
 
-    least = _delta_needed(queries, target)
+    least = _delta_needed(queries, target, level)
 
     def excess(effect: float) -> float:
         return effect * sqrt(queries) / pairing.query_sd(exp(-effect), pairs) - least
@@ -230,15 +234,18 @@ def _exposures(n: int) -> NDArray[np.float64]:
     return weights
 
 
-def _delta_needed(queries: int, target: float) -> float:
+def _delta_needed(queries: int, target: float, level: float = 0.95) -> float:
     """δ at which the t test of this many queries has the power `target`."""
     from scipy.optimize import brentq
+    from scipy.special import stdtrit
 
     if queries < FEWEST_TESTED:
         raise ValueError(f"no test is made of {queries} queries")
-    _check_target(target)
-    # The power passes every target before δ = 20, since t < 3 from 6 queries on.
-    return float(brentq(lambda delta: power(delta, 1, queries) - target, 0, 20))
+    _check_target(target, level)
+    most = float(stdtrit(queries - 1, (1 + level) / 2))
+    while power(most, 1, queries, level) < target:
+        most *= 2
+    return float(brentq(lambda delta: power(delta, 1, queries, level) - target, 0, most))
 
 
 def _log(ratio: float) -> float:
@@ -247,6 +254,6 @@ def _log(ratio: float) -> float:
     return log(ratio)
 
 
-def _check_target(target: float) -> None:
-    if not 0.05 < target < 1:
-        raise ValueError(f"a power of {target}: at parity it is .05 already")
+def _check_target(target: float, level: float) -> None:
+    if not 1 - level < target < 1:
+        raise ValueError(f"a power of {target}: at parity it is {1 - level:.3g} already")

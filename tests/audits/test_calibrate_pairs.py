@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from llmfair.audits.pairs import make_pair_design
 from llmfair.audits.simulate_pairs import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.stopping import judged_of
 from llmfair.audits.summary import Inference
+from llmfair.audits.tallies import tallied
 from llmfair.errors import UsageError
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
@@ -120,7 +122,61 @@ def test_the_sample_recovers_what_is_planted() -> None:
     assert rows[0.0]["rejected"] <= 0.12 and rows[-0.5]["rejected"] > 0.5
     assert rows[-0.5]["planted_odds"] < rows[-0.5]["marginal_odds"] < 1
     below, above = results["smallest"]["relevant"]["odds"]
-    assert 0.4 < below < 1 < above and below * above == pytest.approx(1)
+    for odds, row in ((below, rows[-0.5]), (above, rows[0.5])):
+        if row["rejected"] >= 0.8:
+            part = (0.8 - rows[0.0]["rejected"]) / (row["rejected"] - rows[0.0]["rejected"])
+            assert odds == pytest.approx(row["marginal_odds"] ** part)
+        else:
+            assert odds is None
+
+
+def test_the_smallest_odds_are_those_that_audits_found() -> None:
+    """The same two and eight items in all six queries: one degree of freedom, whatever the number of queries."""
+    items: list[tuple[str, str | None, int]] = [(f"f{i}", "female", 1) for i in range(2)]
+    items += [(f"m{i}", "male", 1) for i in range(8)]
+    few = write_folder(Path("few"), {f"q{q}": items for q in range(6)})
+    own = write_folder(Path("own"), balanced(6, 8, 20))
+    usual: dict[str, Any] = {
+        "runs": 40,
+        "planted": "-1.2,1.2",
+        "kind": "relevant",
+        "query_sd": 0.0,
+        "position": 0.0,
+    }
+    found = calibrate_pairwise(MAKE(dataset=str(few), **usual))
+    assert max(row["rejected"] for row in found["planted"]) < 0.1
+    assert found["smallest"]["relevant"] == {"power": 0.8, "tested": True, "odds": [None, None]}
+    below, above = calibrate_pairwise(MAKE(dataset=str(own), **usual))["smallest"]["relevant"]["odds"]
+    assert exp(-1.2) < below < 1 < above < exp(1.2)
+    # of six queries no p is below 1/32
+    strict = calibrate_pairwise(MAKE(dataset=str(own), level=0.99, **usual))
+    assert strict["smallest"]["relevant"]["odds"] == [None, None]
+
+
+def test_audits_without_a_test_found_nothing() -> None:
+    """Almost all answers are for one side, so that few audits have an interval; those that do reject."""
+    settings = MAKE(runs=30, planted="6", pairs=20, kind="relevant", query_sd=0.0, position=0.0)
+    results = calibrate_pairwise(settings)
+    row = results["planted"][-1]
+    assert row["rejected_n"] < 24
+    assert results["smallest"]["relevant"]["odds"] == [None, None]
+
+
+def test_pairs_weigh_as_asked() -> None:
+    lists = {
+        f"q{q}": rows for q, rows in enumerate([*balanced(3, 4, 4).values(), *balanced(3, 20, 20).values()])
+    }
+    dataset = str(write_folder(Path("uneven"), lists))
+    found = {}
+    for weights in ("macro", "pooled"):
+        settings = MAKE(dataset=dataset, runs=4, planted="0", kind="relevant", query_sd=2.0, weights=weights)
+        (row,) = calibrate_pairwise(settings)["planted"]
+        pairs = pairs_of(make_pair_design(settings), "relevant")
+        audits = [audit for _, audit in pair_audits(pairs, "relevant", settings, (0.0,))]
+        odds = [tallied(list(audit.values()), weights, 0.95) for audit in audits]
+        assert row["odds"] == pytest.approx(np.median([one.value for one in odds if one is not None]))
+        found[weights] = row["odds"]
+    assert found["macro"] != pytest.approx(found["pooled"], rel=0.01)
 
 
 def test_answers_that_follow_the_position_are_not_assessed() -> None:
@@ -135,7 +191,7 @@ def test_few_queries_have_neither_test_nor_interval() -> None:
     assert row["covered"] is row["rejected"] is None
     assert (row["covered_n"], row["rejected_n"], row["not_assessable"]) == (0, 0, 1)
     assert row["undefined"] == {"too_few_queries": 3}
-    assert results["smallest"]["irrelevant"]["odds"] == [None, None]
+    assert results["smallest"]["irrelevant"] == {"power": 0.8, "tested": False, "odds": [None, None]}
 
 
 def test_nothing_readable_is_counted() -> None:
@@ -152,6 +208,10 @@ def test_nothing_readable_is_counted() -> None:
         ({"planted": "7"}, "--planted '7' is no list of log odds from -6 to 6."),
         ({"runs": 1}, "--runs is 1"),
         ({"power": 0.01}, "--power is 0.01"),
+        (
+            {"power": 0.08, "level": 0.9},
+            "--power 0.08 is no more than the chance of a false alarm at --level 0.9.",
+        ),
         ({"position": float("nan")}, "--position is nan"),
         ({"position": 7.0}, "--position is 7.0"),
         ({"query_sd": -1.0}, "--query-sd is -1.0"),
@@ -161,7 +221,7 @@ def test_nothing_readable_is_counted() -> None:
 )
 def test_bad_settings(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
-        MAKE(**change)
+        calibrate_pairwise(MAKE(**change))
     assert error.value.message.startswith(message) and error.value.hint
 
 

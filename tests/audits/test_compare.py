@@ -18,6 +18,7 @@ from llmfair.audits.verdicts import VERDICT_COLUMNS, verdict_rows
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.records import PairAnswer, Side, Verdict
+from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir, csv_text
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import Counted, estimate, t_test
@@ -237,6 +238,81 @@ def test_more_pairs_are_compared_on_those_in_common() -> None:
     compared = compare([few, many])
     assert {row["variant"] for row in compared["rows"]} == {"relevant"}
     run = compared["runs"][1]
-    assert run["pairs_in_common"] == 12 * QUERIES < run["pairs"]
+    # pairs, however often they were asked
+    assert (run["pairs_in_common"], run["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
+    assert compared["runs"][0]["pairs"] == 12 * QUERIES
+    table = compare_table(compared)
+    assert "base few, on pairs in common" in table.header
+    assert "many: compared on 288 answered pairs in common, of 288 and 720" in table.notes
     assert run["differs"]["pairs"] == [12, 15] and run["differs"]["noise_share"] == [0.0, 0.2]
     assert all(row["p"] == 1 for row in compared["rows"])  # the same answers to the same questions
+
+
+# What may not be concluded
+
+
+def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
+    base = made(PAIRWISE, f"{BIASED},pairwise=-0.6", "base")
+    other = made(PAIRWISE, f"{BIASED},pairwise=0,position=50,query_sd=0", "other")
+    for one, two, told in ((base, other, (False, True)), (other, base, (True, False))):
+        compared = compare([one, two])
+        for name in ("AdjustedOdds", "BalancedRatio", "WinRatio"):
+            row = rows(compared)[name, "relevant"]
+            assert (row["low"], row["p"], row["p_adjusted"]) == (None, None, None)
+            conclusions = (row["base_conclusion"], row["other_conclusion"])
+            assert tuple(conclusion == "not_assessable" for conclusion in conclusions) == told
+        assert rows(compared)["AdjustedOdds", "relevant"]["reason"] == "position_driven"
+        flips = rows(compared)["FlipRate", "relevant"]
+        assert flips["p"] < 0.001 and flips["base_conclusion"] is None  # how many flip can be told
+        assert compared["family"] == 0
+        (note,) = [
+            n for n in compare_table(compared).notes if n.startswith("position-adjusted odds, relevant")
+        ]
+        assert note == (
+            "position-adjusted odds, relevant: cannot be assessed: the answers follow the position "
+            f"({other_name(compared)})"
+        )
+
+
+def other_name(compared: dict[str, Any]) -> str:
+    return str(next(run["name"] for run in compared["runs"] if "position=50" in run["model"]))
+
+
+def test_unreadable_answers_leave_no_exposure_to_compare() -> None:
+    base = made(LISTWISE, f"{BIASED},listwise=-2", "base")
+    other = made((*LISTWISE, "--max-invalid", "1"), "fake:biased,malformed=0", "other")
+    results = other.read_results()
+    results["findings"]["neutral"] |= {"conclusion": "not_assessable", "reason": "no_readable_answer"}
+    other.write_json("results.json", results)
+    row = rows(compare([base, other]))["ExpRatio", "neutral"]
+    assert (row["p"], row["low"], row["reason"]) == (None, None, "no_readable_answer")
+    results["findings"]["neutral"]["reason"] = "out_of_reach"  # of implied odds alone
+    other.write_json("results.json", results)
+    assert rows(compare([base, other]))["ExpRatio", "neutral"]["p"] < 0.01
+
+
+def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
+    lists = balanced(QUERIES, 10, 10)
+    for query in list(lists)[::2]:  # one pair of either kind
+        lists[query] = [row for row in lists[query] if row[0][-1] in "09"]
+    write_folder(Path("mine"), lists)
+    pooled = (*PAIRWISE, "--weights", "pooled")
+    base, other = (
+        made(pooled, f"{BIASED},pairwise={p},query_sd=1", name) for p, name in ((0.5, "a"), (0, "b"))
+    )
+    compared = compare([base, other])
+    row = rows(compared)["AdjustedOdds(agg=pooled)", "relevant"]
+    for run, key in ((base, "base"), (other, "other")):
+        (own,) = [
+            one["value"]
+            for one in run.read_results()["rows"]
+            if (one["measure"], one["variant"]) == ("AdjustedOdds(agg=pooled)", "relevant")
+        ]
+        assert row[key] == pytest.approx(own, rel=1e-12)
+    assert row["headline"] and row["change"] == pytest.approx(row["other"] / row["base"])
+    table = compare_table(compared)
+    assert any(note.startswith("position-adjusted odds, relevant: ") for note in table.notes)
+    assert "every pair weighs the same, not every query (--weights pooled)" in table.notes
+    macro = made(PAIRWISE, f"{BIASED},pairwise=0,query_sd=1", "c")
+    with pytest.raises(UsageError, match=r"weigh pairs differently \(pooled; macro\)"):
+        compare([base, macro])

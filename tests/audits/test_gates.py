@@ -21,10 +21,11 @@ def row(
 
 
 def results(
-    *rows: dict[str, Any], arms: tuple[str, ...] = ("neutral", "female", "control")
+    *rows: dict[str, Any], arms: tuple[str, ...] = ("neutral", "female", "control"), task: str = "listwise"
 ) -> dict[str, Any]:
     design = {"arms": list(arms), "window": 5, "step": 1}
     return {
+        "task": task,
         "design": design,
         "reach": {"ExpRatio": {"low": 0.889, "high": 1.125}},
         "rows": list(rows),
@@ -88,12 +89,20 @@ def test_what_is_malformed_is_named(text: str, message: str) -> None:
 
 def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no measure 'ExpRato'. Did you mean 'ExpRatio'"):
-        parse_gate("ExpRato=0.8..1.25")
+        parse_gate("ExpRato=0.8..1.25", "listwise")
     with pytest.raises(UsageError, match=r"no variant 'femal'. Did you mean 'female'"):
-        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"])
+        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], "listwise")
     with pytest.raises(UsageError, match="no variant ''"):
-        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"])
-    assert [gate.variant for gate in read_gates(["P@5>=0", "P@5:input>=0"], ["input"])] == [None, "input"]
+        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], "listwise")
+    gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], "listwise")
+    assert [gate.variant for gate in gates] == [None, "input"]
+
+
+def test_a_gate_on_a_measure_of_the_other_task_is_refused() -> None:
+    with pytest.raises(UsageError, match="AdjustedOdds is a measure of pairs, but listwise asks about lists"):
+        read_gates(["AdjustedOdds>=0.8"], ["neutral"], "listwise")
+    with pytest.raises(UsageError, match="ExpRatio is a measure of lists, but pairwise asks about pairs"):
+        read_gates(["ExpRatio>=0.8"], ["relevant"], "pairwise")
 
 
 @given(st.text(max_size=30))
@@ -155,6 +164,17 @@ def test_what_is_undefined_or_not_assessable_does_not_hold() -> None:
     assert reasons("P@20:female>=1", row(1.0, measure="P@20"), findings=findings) == [None]
     assert reasons("ExpRatio:female>=1", row(1.0, conclusion="inconclusive")) == [None]
     assert reasons("ExpRatio:female>=1") == ["ExpRatio (female prompt) is undefined: not measured"]
+
+
+def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
+    odds = row(0.5, "relevant", "AdjustedOdds")
+    found = results(odds, arms=("relevant",), task="pairwise")
+    gate = [parse_gate("AdjustedOdds>=0.8")]
+    assert check_gates(gate, found, False)[0]["reason"] == "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
+    found["findings"] = {"relevant": {"conclusion": "not_assessable", "reason": "position_driven"}}
+    assert check_gates(gate, found, False)[0]["reason"] == (
+        "AdjustedOdds (relevant pairs) cannot be assessed: the answers follow the position"
+    )
 
 
 def test_a_measure_of_groups_has_an_entry_for_each() -> None:

@@ -65,8 +65,37 @@ def test_what_44_queries_find(icc: float, smallest: tuple[float, ...], queries: 
 )
 def test_pairs_needed(icc: float, ratio: float, pairs: int | None) -> None:
     plan = found(44, icc=icc, ratio=ratio)
-    assert plan["pairs_needed"] == pairs
-    assert plan["more_pairs"] == 500 and plan["smallest_with_more"] > plan["smallest"]
+    # there are 10 · 10
+    assert plan["pairs_needed"] == (None if pairs == 101 else pairs)
+    assert plan["all_pairs"] == 100 and plan["smallest_with_all"] > plan["smallest"]
+
+
+def test_pairs_are_needed_of_queries_that_have_them() -> None:
+    lists = balanced(40, 20, 20) | {f"small{q}": rows for q, rows in balanced(4, 4, 10).items()}
+    dataset = str(write_folder(Path("some-small"), lists))
+    settings = PlanPairwiseSettings.make(dataset=dataset, kind="relevant", ratio=0.9, icc=0.0)
+    relevant = plan_pairwise(settings)["findable"]["relevant"]
+    assert found(44, icc=0.0, ratio=0.9)["pairs_needed"] == 34
+    needed = relevant["pairs_needed"]
+    # four queries have but 10 pairs, so the others need more than 34
+    assert 44 / (40 / needed + 4 / 10) >= 34 > 44 / (40 / (needed - 1) + 4 / 10)
+    assert relevant["all_pairs"] == pytest.approx(44 / (40 / 100 + 4 / 10))
+
+
+def test_pairs_of_equal_texts_are_none_that_could_be_asked() -> None:
+    titles = {"q0f0": "The same", "q0f1": "The same", "q0m0": "The same"}
+    dataset = str(write_folder(Path("same"), balanced(6, 20, 20), titles))
+    plan = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset, kind="relevant", pairs=100))
+    relevant = plan["findable"]["relevant"]
+    assert plan["pairs_asked"] == {"relevant": 598}
+    assert relevant["pairs"] == relevant["all_pairs"] == pytest.approx(6 / (5 / 100 + 1 / 98))
+
+
+def test_the_level_is_that_of_the_test() -> None:
+    strict, usual = (found(44, icc=0.0, level=level) for level in (0.999, 0.95))
+    assert strict["power"] == pytest.approx(power(0.2231436, usual["error"], 44, 0.999), abs=1e-6)
+    assert strict["smallest"] < usual["smallest"] and strict["queries_needed"] > usual["queries_needed"]
+    assert strict["pairs_needed"] > usual["pairs_needed"]
 
 
 def test_power_is_that_of_the_formula() -> None:
@@ -84,7 +113,7 @@ def test_queries_of_unequal_pools_count_as_their_harmonic_mean() -> None:
     dataset = str(write_folder(Path("uneven"), lists))
     plan = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset))
     relevant = plan["findable"]["relevant"]
-    assert (relevant["queries"], relevant["pairs"]) == (9, int(9 / (6 / 50 + 3 / 10)))
+    assert (relevant["queries"], relevant["pairs"]) == (9, pytest.approx(9 / (6 / 50 + 3 / 10)))
     assert plan["pairs_asked"] == {"relevant": 6 * 50 + 3 * 10, "irrelevant": 6 * 50 + 3 * 10}
     # q0 and small-q0 share their items
     assert relevant["items_recur"] and not found(6)["items_recur"]
@@ -164,10 +193,14 @@ def test_what_cannot_be_found() -> None:
         ({"icc": -0.1}, "--icc is -0.1"),
         ({"consistent": 0.0}, "--consistent is 0.0"),
         ({"power": 1.0}, "--power is 1.0"),
+        (
+            {"power": 0.08, "level": 0.9},
+            "--power 0.08 is no more than the chance of a false alarm at --level 0.9.",
+        ),
         ({"price_in": 1.0}, "--price-in and --price-out go together."),
         ({"ratio": 3.0}, "no answers show odds of 3 when a share of 0.5 is consistent."),
         ({"ratio": 0.8, "consistent": 0.1}, "no answers show odds of 0.8"),
-        ({"model": ("bm25",)}, "'bm25' is not a model."),
+        ({"model": ("bm25",)}, "bm25 ranks lists; pairwise needs a model."),
     ],
 )
 def test_bad_settings(change: dict[str, Any], message: str) -> None:

@@ -79,6 +79,10 @@ CASES: list[tuple[str, Case, int, str]] = [
     ("unknown flag", lambda: ("listwise", "--windw", "5"), 2, "--windw"),
     ("unknown command", lambda: ("listwize",), 2, "listwize"),
     ("unknown measure", lambda: (*SMALL, "--measures", "nDCQ@20"), 2, "no measure 'nDCQ'. Did you mean 'nDCG'?"),
+    ("measure of pairs", lambda: (*SMALL, "--measures", "AdjustedOdds"), 2, "AdjustedOdds is a measure of pairs"),
+    ("measure of lists", lambda: ("pairwise", "--measures", "P@20"), 2, "P is a measure of lists"),
+    ("gate of lists", lambda: ("pairwise", "--require", "ExpRatio>=0.8"), 2, "ExpRatio is a measure of lists"),
+    ("ranker of pairs", lambda: ("pairwise", "-m", "bm25"), 2, "bm25 ranks lists; pairwise needs a model."),
     ("unknown variant", lambda: (*SMALL, "--variants", "femal"), 2, "Did you mean 'female'?"),
     ("unknown attribute", lambda: (*SMALL, "-a", "gendr"), 2, "Did you mean 'gender'?"),
     ("unknown query", lambda: (*SMALL, "--queries", "phisics"), 2, "Did you mean 'physics'?"),
@@ -121,7 +125,7 @@ def test_a_folder_without_permission() -> None:
 
 def test_a_corrupt_line_in_the_middle_is_named_and_asked_again() -> None:
     with Server() as server:
-        arguments = (*SMALL, "-m", "openai:x", "--base-url", server.base_url)
+        arguments = (*SMALL, "-m", "openai:x", "--base-url", server.base_url, "--no-cache")
         assert llmfair(*arguments).code == 0
         journal = only_run() / "journal.jsonl"
         lines = journal.read_text().splitlines()
@@ -143,3 +147,24 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
     assert found.code == 1 and "unexpected RuntimeError: a bug" in found.err
     assert "-v" in found.err and "Traceback" not in found.err
     assert "Traceback" in llmfair(*SMALL, "-v").err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--extra", "foo"), ("--extra", "a=b"), ("--template-arg", "x"), ("--measures", "AdjustedOdds")],
+)
+def test_a_malformed_flag_leaves_no_run_behind(flags: tuple[str, ...]) -> None:
+    assert llmfair(*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9/v1", *flags).code == 2
+    assert not Path("runs").exists()
+
+
+def test_no_model_is_asked_while_another_cannot_be() -> None:
+    found = llmfair("pairwise", "-n", "1", "-m", "fake:biased", "-m", "bm25")
+    assert found.code == 2 and "bm25 ranks lists" in found.err and not Path("runs").exists()
+
+
+def test_the_help_of_pairs_speaks_of_pairs() -> None:
+    told = " ".join(llmfair("pairwise", "--help").out.replace("│", " ").split())
+    for of_lists in ("fake:… or bm25", "by the window's size", "Shuffles of the permutation test"):
+        assert of_lists not in told
+    assert "no pair twice" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import exp
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,39 @@ def test_flips_that_rise_while_odds_come_closer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("base", "other", "said", "bought"),
+    [
+        (-0.5, 0.47, "moved to the other side of parity: 0.607 → 1.600, |ln| 0.50 → 0.47, p < 0.001", False),
+        (-0.5, 0.05, "moved to the other side of parity: 0.607 → 1.051, |ln| 0.50 → 0.05, p < 0.001", True),
+        (-0.5, -0.05, "closer to parity: |ln| 0.50 → 0.05, p < 0.001", True),
+        (-0.05, -0.5, "further from parity: |ln| 0.05 → 0.50, p < 0.001", False),
+    ],
+)
+def test_that_odds_changed_is_not_that_they_came_closer(
+    base: float, other: float, said: str, bought: bool
+) -> None:
+    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
+    compared = llmfair("compare", *folders, "--json").json
+    for row in compared["rows"]:
+        if row["measure"] == "AdjustedOdds":
+            row |= {"base": exp(base), "other": exp(other), "change": exp(other - base), "p_adjusted": 1e-4}
+            row |= {"low": 0.1, "high": 9.0}
+        elif row["measure"] == "FlipRate":
+            row |= {"low": 0.1}
+    notes = "\n".join(compare_table(compared).notes)
+    assert f"position-adjusted odds, relevant: {said} (" in notes
+    assert ("FlipRate, relevant: more answers now depend on the order" in notes) is True
+    assert ("bought with indecision" in notes) == bought
+
+
+def test_nothing_has_no_sign() -> None:
+    one, two = (run(*PAIRWISE, "-m", "fake:biased,malformed=0", output=name) for name in ("one", "two"))
+    found = llmfair("compare", one, two)
+    assert "InvalidRate" in found.out and "0.000 [0.000, 0.000]" in found.out
+    assert "-0.000" not in found.out and "+0.000" not in found.out
+
+
+@pytest.mark.parametrize(
     ("one", "two", "sentence", "hint"),
     [
         (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "pairwise with pairwise"),
@@ -111,7 +145,12 @@ def test_other_refusals() -> None:
     assert found.code == 2 and "two runs or more" in found.err
     found = llmfair("compare", one, "two")
     assert found.code == 2 and "no run 'two' in runs." in found.err
-    found = llmfair("compare", one, one, "--measures", "KL@20")
+    found = llmfair("compare", one, "./one")
+    assert found.code == 2 and "is named twice: a run does not differ from itself." in found.err
+    two = run(*LISTWISE, "-m", "fake:oracle", output="oracle")
+    found = llmfair("compare", one, two, "--measures", "AdjustedOdds")
+    assert found.code == 2 and "AdjustedOdds is a measure of pairs" in found.err
+    found = llmfair("compare", one, two, "--measures", "KL@20")
     assert found.code == 2 and "KL@20 has no values that can be paired" in found.err and "P@20" in found.err
     assert llmfair("listwise", "-q", "--max-calls", "5", "-o", "broken").code == 3
     found = llmfair("compare", one, "broken", "--json")

@@ -264,3 +264,33 @@ def test_the_dry_run_knows_what_is_answered_and_shows_the_first_prompt() -> None
     assert [[m["role"], m["content"]] for m in rendered] in [json.loads(row)["chat"] for row in journal] or (
         len(rendered) == 2 * 5 + 4
     )
+
+
+def test_results_that_cannot_be_read_are_not_called_missing() -> None:
+    assert llmfair(*SMALL).code == 0
+    path = only_run() / "results.json"
+    path.write_text(path.read_text()[:100])
+    found = llmfair("runs", "show", only_run())
+    assert found.code == 2 and f"{path}: cannot be read: " in found.err and "writes it again" in found.err
+    assert llmfair(*SMALL).code == 0 and llmfair("runs", "show", only_run()).code == 0
+    path.unlink()
+    assert "has no results yet" in llmfair("runs", "show", only_run()).err
+
+
+def test_a_run_of_pairs_has_no_rankings_and_is_checked_all_the_same() -> None:
+    assert llmfair("pairwise", "-n", "2", "--pairs", "3").code == 0
+    assert not (only_run() / "rankings").exists()
+    found = llmfair("runs", "check", only_run())
+    assert found.code == 0 and "its answers give what is on disk" in found.out
+
+
+def test_the_way_to_unreadable_answers_is_a_command_that_works() -> None:
+    for task in ("listwise", "pairwise"):
+        found = llmfair(task, "-n", "2", "-m", "fake:biased,malformed=0.5", "-o", task)
+        assert found.code == 4 and "llmfair runs show RUN --invalid " in found.err
+        assert llmfair("runs", "show", task, "--invalid").code == 0
+
+
+def test_pairs_that_failed_are_not_promised_a_ranking() -> None:
+    found = llmfair("pairwise", "-n", "2", "-m", "fake:biased,malformed=0.5", "--on-bad-answer", "fail")
+    assert found.code == 3 and "retry:N asks again" in found.err and "ranking" not in found.err

@@ -15,6 +15,7 @@ from tests.cli.kills import (
     MOCKLLM,
     OWN,
     PAIRWISE,
+    SEQUENTIAL,
     Audited,
     ServerKind,
     asked,
@@ -30,7 +31,12 @@ servers = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("audited", [LISTWISE, PAIRWISE], ids=["listwise", "pairwise"])
+every_audit = pytest.mark.parametrize(
+    "audited", [LISTWISE, PAIRWISE, SEQUENTIAL], ids=["listwise", "pairwise", "sequential"]
+)
+
+
+@every_audit
 def test_two_kills(audited: Audited, tmp_path: Path) -> None:
     assert kill_and_resume(tmp_path, OWN, kills=2, seed=1, audited=audited)
 
@@ -38,7 +44,7 @@ def test_two_kills(audited: Audited, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @servers
-@pytest.mark.parametrize("audited", [LISTWISE, PAIRWISE], ids=["listwise", "pairwise"])
+@every_audit
 def test_twenty_five_kills(audited: Audited, server: ServerKind, tmp_path: Path) -> None:
     killed: list[int] = []
     runs = 0
@@ -48,7 +54,7 @@ def test_twenty_five_kills(audited: Audited, server: ServerKind, tmp_path: Path)
         )
         runs += 1
     print(
-        f"25 kills over {runs} runs of {audited.answers} chats, with {sorted(killed)} answers on disk: none asked twice, files equal"
+        f"25 kills over {runs} runs of {audited.answers or 'few'} chats, with {sorted(killed)} answers on disk: none asked twice, files equal"
     )
 
 

@@ -26,16 +26,16 @@ def test_the_paper_s_queries() -> None:
     lines = found.out.splitlines()
     assert (
         lines[0]
-        == "44 queries × 50 pairs × 2 kinds × 2 orders = 8,800 calls + 880 (a share of 0.1 asked twice)"
+        == "44 queries × 50 pairs × 2 kinds × 2 orders = 8,800 calls + 880 (10 % of pairs asked twice)"
     )
     for line in (
         "  9,680 calls · about ",
         "no price given (--price-in, --price-out)",
         "  at least 2 min 32 s at 1 s a call and 64 workers",
-        "  smallest position-adjusted odds found with 80 % power: 0.852 or 1.174 (icc 0.05, a share of 0.5 of the "
-        "pairs consistent)",
+        "  smallest position-adjusted odds found with 80 % power: 0.852 or 1.174 (p < 0.05, icc 0.05, a "
+        "share of 0.5 of the pairs consistent)",
         "  odds of 0.9: power 0.45; with 80 % power they need about 100 queries of 50 pairs\n",
-        "  more pairs do not help: 500 a query find 0.870; more queries do\n",
+        "  more pairs alone are not enough: all 100 a query find 0.862\n",
     ):
         assert line in found.out, (line, found.out)
     assert lines[-1] == "  Nothing was asked."
@@ -52,7 +52,12 @@ def test_the_paper_s_queries() -> None:
         (("--icc", "1", "--consistent", "0.05", "--ratio", "0.95"), "no position-adjusted odds are found with 80 % power"),
         (("--icc", "1", "--ratio", "0.9999"), "they are beyond any number of queries"),
         (("--sequential",), "up to 1,000 pairs × 2 kinds × 2 orders: at most 3,200 calls"),
-        (("--sequential",), "what it can find is planned without --sequential"),
+        (("--sequential",), "--sequential asks until each kind is settled, so what it finds is not planned"),
+        (("--pairs", "5"), "= 160 calls + 32 (20 % of pairs asked twice)"),
+        (("--pairs", "20"), "smallest position-adjusted odds found with 80 % power: 0.601"),
+        (("--pairs", "20"), "more pairs alone are not enough: all 100 a query find 0.671"),
+        (("--pairs", "200"), "more pairs alone are not enough: all 100 a query find 0.671"),
+        (("--level", "0.999"), "found with 80 % power: 0.424 or 2.360 (p < 0.001, "),
         (("--pairs", "200"), "8 queries × 200 pairs × 2 kinds × 2 orders, less what queries lack: 3,200 calls + 320"),
         (("--pairs", "200"), "relevant: 8 queries with fewer pairs than asked"),
         (("--repeats", "2", "--kind", "relevant"), "8 queries × 50 pairs × 1 kind × 2 orders × 2 times = 1,600 calls\n"),
@@ -83,9 +88,23 @@ def test_formats_of_a_plan() -> None:
     assert planned["schema"] == 1 and planned["calls"] == 1760
     assert set(planned["findable"]) == {"relevant", "irrelevant"}
     assert {"cost", "seconds", "noise_calls", "prompt_tokens", "design"} <= planned.keys()
-    assert "| relevant | 8 | 50 | 0.651 | 0.31 | never | 24 |" in llmfair(*PLAN, "--format", "md").out
+    assert (
+        "| relevant | 8 | 50 | 0.651 | 0.31 | not with these queries | 24 |"
+        in llmfair(*PLAN, "--format", "md").out
+    )
     rows = [line.split("\t") for line in llmfair(*PLAN, "--format", "tsv").out.splitlines()]
     assert [len(row) for row in rows] == [7, 7, 7]
+
+
+def test_a_plan_has_no_empty_columns() -> None:
+    rows = [line.split("\t") for line in llmfair(*PLAN, "--sequential", "--format", "tsv").out.splitlines()]
+    assert rows == [["pairs", "queries"], ["relevant", "8"], ["irrelevant", "8"]]
+
+
+def test_pairs_a_query_need_not_be_whole() -> None:
+    lists = balanced(9, 2, 4) | {f"small{q}": rows for q, rows in balanced(1, 2, 2).items()}
+    found = llmfair(*PLAN, "-d", write_folder(Path("few"), lists), "--kind", "relevant", "--format", "md")
+    assert "| relevant | 10 | 1.8 |" in found.out and "queries of 1.8 pairs" in found.out
 
 
 def test_the_dry_run_is_told_in_the_same_words() -> None:
@@ -115,8 +134,12 @@ def test_the_table_of_a_calibration() -> None:
         "Calibrate pairwise · sample · gender (protected: female) · 8 queries, 400 relevant pairs, both orders · "
         "10 simulated audits a row · seed 0 · no model asked"
     )
-    for text in ("0.741 (ln -0.3)", "1 (no preference)", "relevant: false alarms: ", "with 80 % power: 0."):
+    none = "with 80 % power: none of those planted; --planted takes more extreme ones"
+    for text in ("0.741 (ln -0.3)", "1 (no preference)", "relevant: false alarms: ", none):
         assert text in found.out, text
+    further = llmfair(*CALIBRATE, "--planted", "-1").out
+    assert "with 80 % power: 0." in further and " or none of those planted above parity (between" in further
+    assert "--weights pooled" in llmfair(*CALIBRATE, "--weights", "pooled").out
     assert "only 8 queries: read the intervals with care" in found.out
     assert "fair" not in found.out.replace("llmfair", "")
     assert llmfair(*CALIBRATE).out == found.out and not Path("runs").exists()
@@ -142,7 +165,9 @@ def test_what_a_calibration_says_of_what_it_cannot_tell() -> None:
     driven = llmfair(*CALIBRATE, "--position", "6").out
     assert "relevant, planted +0: position_driven in 10 of 10 audits" in driven
     few = llmfair(*CALIBRATE, "-n", "4").out
-    assert "false alarms: too few queries for a test" in few and "only 4 queries: no intervals" in few
+    assert (
+        "false alarms: too few queries or items for a test" in few and "only 4 queries: no intervals" in few
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 
 from tests.cli.command import Outcome, llmfair, only_run
 from tests.folders import balanced, write_folder
-from tests.servers import Server
+from tests.servers import Reply, Server
 
 QUERIES = 20
+BIASED = "fake:biased"
 
 
 def lists(queries: int = QUERIES) -> Path:
@@ -43,7 +44,9 @@ def test_the_sample_offline_and_again() -> None:
     assert [line.split()[0] for line in rest if line.startswith((" relevant", " irrelevant"))] == [
         "relevant", "irrelevant",
     ]  # fmt: skip
-    assert first.err.startswith("1,760 calls: 440 relevant, 440 irrelevant pairs")
+    assert first.err.startswith(
+        "1,760 calls: 400 relevant and 400 irrelevant pairs in both orders, 80 of them once more\n"
+    )
     folder = only_run()
     before = {
         p: p.read_bytes()
@@ -54,6 +57,7 @@ def test_the_sample_offline_and_again() -> None:
         "journal.jsonl", "verdicts.csv", "metrics.csv", "per_query.csv", "failures.csv", "results.json",
     }  # fmt: skip
     again = llmfair("pairwise")
+    assert "once more; 1,760 answers are on disk already\n" in again.err
     assert again.out == first.out and json.loads((folder / "manifest.json").read_text())["calls"] == 0
     assert before == {p: p.read_bytes() for p in before}
     assert llmfair("runs", "check", folder).code == 0
@@ -81,7 +85,7 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         low, high = found["findings"][kind]["worst_case"]
         assert high - low == pytest.approx(0.05, abs=0.02)
     table = asked("fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1").out
-    assert "first shown wins 8" in table and "WinRatio counts only pairs that do not flip" in table
+    assert "the item shown first wins 8" in table and "WinRatio counts only pairs that do not flip" in table
 
 
 def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable() -> None:
@@ -146,10 +150,218 @@ def test_over_http_both_orders_are_asked() -> None:
     assert all(arm["unreadable"] == 0 for arm in found.json["answers"].values())
 
 
+def uneven() -> Path:
+    """One query with many pairs that the protected side loses, nine with few."""
+    lists = {
+        f"q{number}": [
+            (f"d{number}x{side}{grade}x{item}", side, grade)
+            for grade in (0, 1)
+            for side in ("female", "male")
+            for item in range(8 if number == 0 else 2)
+        ]
+        for number in range(10)
+    }
+    return write_folder(Path("uneven"), lists)
+
+
+def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_odds() -> None:
+    flags = ("-d", uneven(), "-m", f"{BIASED},malformed=0", "--kind", "relevant")
+    plain = llmfair("pairwise", *flags, "-o", "plain", "--json").json
+    gated = llmfair(
+        "pairwise", *flags, "-o", "gated", "--require", "AdjustedOdds(agg=pooled)=0.1..9", "--json"
+    ).json
+    assert plain["findings"] == gated["findings"]
+    assert (
+        gated["headline"] == "AdjustedOdds" and row(gated, "AdjustedOdds(agg=pooled)")["conclusion"] is None
+    )
+    assert {**row(gated, "AdjustedOdds"), "run": "plain"} == row(plain, "AdjustedOdds")
+    assert row(gated, "AdjustedOdds(agg=pooled)")["value"] != row(gated, "AdjustedOdds")["value"]
+    tables = [
+        llmfair("pairwise", *flags, *more).out.splitlines()[3] for more in (("-o", "plain"), ("-o", "gated"))
+    ]
+    assert tables[0] == tables[1]
+    shares = plain["shares"]["relevant"]
+    assert sum(shares.values()) == pytest.approx(1)
+    for side, cell in (("protected", "PP"), ("unprotected", "UU")):
+        assert shares[cell] == pytest.approx(row(plain, "WinShare", group=side)["value"])
+    assert shares["FF"] + shares["SS"] == pytest.approx(row(plain, "FlipRate")["value"])
+    pooled = llmfair("pairwise", *flags, "-o", "pooled", "--weights", "pooled", "--json").json
+    assert pooled["headline"] == "AdjustedOdds(agg=pooled)"
+    cells = pooled["cells"]["relevant"]
+    assert pooled["shares"]["relevant"]["PP"] == pytest.approx(cells["PP"] / sum(cells.values()))
+
+
+def test_pairs_asked_once_more_are_in_no_bound() -> None:
+    twice, once = (
+        asked(f"{BIASED},malformed=0.2", "--max-invalid", "1", "--noise-share", share, "--json").json
+        for share in ("1", "0")
+    )
+    for kind in ("relevant", "irrelevant"):
+        for fact in ("worst_case", "unreadable_by_order"):
+            assert twice["findings"][kind][fact] == once["findings"][kind][fact]
+
+
+def test_one_side_that_always_wins_is_not_called_position() -> None:
+    found = asked(f"{BIASED},pairwise=50,position=0,malformed=0", "--json").json
+    finding, odds = found["findings"]["relevant"], row(found, "AdjustedOdds")
+    assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "one_sided")
+    assert odds["low"] is odds["high"] is odds["p"] is None and odds["value"] > 100
+    assert "one side's items always win" in asked(f"{BIASED},pairwise=50,position=0,malformed=0").out
+
+
+def test_ties_are_shown() -> None:
+    with Server(lambda body, attempt: Reply("[1] = [2]")) as server:
+        found = llmfair(
+            "pairwise", "-d", lists(6), "-m", "openai:any", "--base-url", server.base_url, "--pairs", "5"
+        )
+    _title, _, header, relevant, *_ = found.out.splitlines()
+    assert header.split("  ")[-1] and "tied" in header and "100.0 %" in relevant
+    assert "unreadable answers 0.0 %, tied ones 100.0 %" in found.out
+
+
+def test_a_sequential_audit_claims_what_it_settled_and_no_p() -> None:
+    found = asked(f"{BIASED},pairwise=-1,query_sd=0", "--sequential", "--json").json
+    for kind in ("relevant", "irrelevant"):
+        assert found["stopping"][kind]["decision"] == "below"
+        assert (
+            found["findings"][kind]["conclusion"] == "outside"
+            and row(found, "AdjustedOdds", kind)["p"] is None
+        )
+    open_ = asked(
+        f"{BIASED},pairwise=-0.2,query_sd=0", "--sequential", "--max-pairs", "40", "-o", "open", "--json"
+    ).json
+    assert (
+        open_["stopping"]["relevant"]["decision"] is None and open_["stopping"]["relevant"]["saved"] is None
+    )
+    assert open_["findings"]["relevant"]["conclusion"] == "inconclusive"
+    scored = llmfair("score", "open", "--json").json
+    assert scored["runs"][0]["findings"]["relevant"]["conclusion"] == "inconclusive"
+
+
+def test_a_sequential_audit_asks_nothing_past_a_pair_without_an_answer() -> None:
+    seen = []
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        seen.append(body)
+        return Reply("[1] > [2]") if len(seen) != 9 else Reply(status=400, body={"error": {"message": "no"}})
+
+    with Server(answer) as server:
+        flags = (
+            "pairwise",
+            "-d",
+            lists(6),
+            "-m",
+            "openai:any",
+            "--base-url",
+            server.base_url,
+            "--sequential",
+            "-j",
+            "2",
+        )
+        broken = llmfair(*flags, "--kind", "relevant")
+        assert broken.code == 3 and len(seen) < 20
+        assert "after 4 pairs nothing is settled" in broken.out and "it broke off there" in broken.out
+        assert llmfair(*flags, "--kind", "relevant", "--max-pairs", "30").code == 0
+
+
+def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
+    asked(BIASED, "-o", "audit", "--weights", "pooled")
+    (Path("audit") / "journal.jsonl").unlink()
+    found = llmfair("score", "audit", "-o", "scored")
+    assert found.code == 0, found.err
+    for name in ("metrics.csv", "per_query.csv"):
+        assert (Path("audit") / name).read_bytes() == (Path("scored") / name).read_bytes()
+    assert found.out.splitlines()[2].split()[:2] == ["run", "FlipRate(agg=pooled)"]
+    other = llmfair("score", "audit", "--measures", "Kappa", "--json").json
+    assert {r["measure"] for r in other["rows"]} == {"Kappa"}
+    assert llmfair("score", "audit", "-a", "location").code == 2
+
+
+def test_margins_are_read_where_the_model_gives_them() -> None:
+    found = asked(
+        "fake:biased,pairwise=0.2,position=0,query_sd=0,malformed=0", "--answers", "margin", "--json"
+    )
+    assert (
+        row(found.json, "WinShare", group="protected")["value"] == 1
+        and found.json["design"]["form"] == "letter"
+    )
+    assert found.json["answers"]["relevant"]["mass"] == pytest.approx(1)
+    with (only_run() / "verdicts.csv").open(newline="") as file:
+        for line in csv.DictReader(file):
+            assert float(line["first_margin"]) == pytest.approx(0.2)
+            assert float(line["second_margin"]) == pytest.approx(-0.2)
+
+
+def logprobs(*tokens: tuple[str, float]) -> dict[str, Any]:
+    top = [{"token": token, "logprob": math.log(share)} for token, share in tokens]
+    return {"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
+
+
+def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
+    """A with and without a space is one label; one that is not among the alternatives leaves no margin."""
+    shares = {1: (("A", 0.3), (" A", 0.2), ("B", 0.1), ("The", 0.1)), 2: ((" B", 0.4), ("So", 0.3))}
+    seen: list[bool] = []
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        seen.append(body["logprobs"] is True and body["top_logprobs"] == 20)
+        return Reply("A", choice=logprobs(*shares[1 + (len(seen) > 120)]))
+
+    with Server(answer) as server:
+        found = asked(
+            "openai:any", "--base-url", server.base_url, "--answers", "margin", "--noise-share", "0",
+            "--pairs", "10", "-j", "1", "--json", queries=6,
+        ).json  # fmt: skip
+    assert len(seen) == 240 and all(seen)
+    with (only_run() / "verdicts.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    margins = {line["first_margin"] for line in lines if line["kind"] == "relevant"}
+    assert [float(margin) for margin in margins] == pytest.approx([math.log(0.5 / 0.1)])
+    assert {line["first_margin"] for line in lines if line["kind"] == "irrelevant"} == {""}
+    assert found["answers"]["relevant"]["mass"] == pytest.approx(0.6)
+    assert found["answers"]["irrelevant"]["mass"] == pytest.approx(0.4)
+    again = llmfair(
+        "pairwise", "-d", lists(6), "-m", "openai:any", "--base-url", server.base_url, "--answers", "margin",
+        "--noise-share", "0", "--pairs", "10",
+    )  # fmt: skip
+    assert "40 % of the first token's probability: this model does not answer in this form" in again.out
+
+
+def test_a_server_without_log_probabilities_is_told_from_a_model_without_an_answer() -> None:
+    with Server(lambda body, attempt: Reply("A")) as server:
+        found = llmfair("pairwise", "-m", "openai:any", "--base-url", server.base_url, "--answers", "margin")
+    assert found.code == 2 and "sends no log-probabilities" in found.err
+
+
+def test_forced_answers_are_reported_as_forced() -> None:
+    seen = []
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        seen.append(body["structured_outputs"])
+        return Reply("B")
+
+    with Server(answer) as server:
+        flags = ("--base-url", server.base_url, "--constrain", "--form", "letter", "--pairs", "5")
+        found = asked("openai:any", *flags, "--json", queries=6)
+        table = asked("openai:any", *flags, queries=6).out
+    assert seen[0] == {"choice": ["A", "B"]}
+    rate = row(found.json, "InvalidRate")
+    assert rate["value"] is None and rate["reason"] == "forced"
+    assert "forced" in table and "held to the labels" in table
+    assert llmfair("pairwise", "-m", "openai:gpt-4o-mini", "--constrain").code == 2
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
+        (("--answers", "margin", "--constrain"), "not those of --constrain"),
+        (("--answers", "margin", "--form", "order", "-m", "openai:x"), "add --form letter"),
+        (("--answers", "margin", "-m", "fake:oracle"), "fake:oracle cannot do --answers margin"),
         (("--kind", "relevance"), "--kind relevance is no kind of pair"),
+        (("--sequential", "--repeats", "2"), "--repeats does nothing with --sequential"),
+        (("--sequential", "--pairs", "10"), "--pairs does nothing with --sequential"),
+        (("--sequential", "--noise-share", "0.5"), "--noise-share does nothing with --sequential"),
+        (("--sequential", "--on-bad-answer", "fail"), "leaves gaps"),
+        (("--max-pairs", "10"), "--max-pairs does nothing without --sequential"),
         (("--pairs", "0"), "--pairs is 0"),
         (("--noise-share", "2"), "--noise-share is 2.0"),
         (("--require", "AdjustedOdds:female>=1"), "no variant 'female'"),

@@ -74,6 +74,22 @@ def test_own_attributes(folder: Path) -> None:
     }  # fmt: skip
 
 
+def test_groups_of_one_s_own_are_told_once_where_to_be_declared(folder: Path) -> None:
+    lines = (folder / "groups.tsv").read_text().replace("\tgender\t", "\tseniority\t").splitlines()
+    write(folder / "groups.tsv", [*lines, "q0f0\tage\told"])
+    with pytest.raises(UsageError) as caught:
+        attribute_of(Folder(folder), None)
+    own = folder / "attributes.toml"
+    declared = 'protected = ["…"], unprotected = ["…"], words = { protected = "…", unprotected = "…" }'
+    assert caught.value.message.splitlines() == [
+        f"{folder}/groups.tsv:1: attribute: 'seniority' is not declared; declare [seniority] in {own}: {declared}",
+        f"{folder}/groups.tsv:{len(lines) + 1}: attribute: 'age' is not declared; declare [age] in {own}: {declared}",
+    ]
+    sides = 'protected = ["female"]\nunprotected = ["male"]\nwords = { protected = "a", unprotected = "b" }\n'
+    own.write_text(f"[seniority]\n{sides}[age]\n{sides.replace('female', 'old')}")
+    assert [attribute.name for attribute in Folder(folder).attributes] == ["seniority", "age"]
+
+
 @pytest.mark.parametrize(
     ("file", "line", "content", "place", "message"),
     [

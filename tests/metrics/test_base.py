@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from llmfair import registry
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition, Judged, complete, measure, measure_all
 from llmfair.metrics.exposure import exposure_ratio
+from llmfair.metrics.names import Task
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.records import Side
@@ -130,6 +132,35 @@ def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
         parse(text)
     assert says in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "says"),
+    [
+        ("listwise", "AdjustedOdds", "AdjustedOdds is a measure of pairs, but listwise asks about lists."),
+        ("listwise", "noiserate", "NoiseRate is a measure of pairs"),
+        ("pairwise", "p@20", "P is a measure of lists, but pairwise asks about pairs."),
+        ("pairwise", "nDCG(discount=trec)@20", "nDCG is a measure of lists"),
+        ("pairwise", "ExpRatio", "ExpRatio is a measure of lists"),
+        ("pairwise", "WinRati", "no measure 'WinRati'. Did you mean 'WinRatio'?"),
+        ("pairwise", "ExpRati", "no measure 'ExpRati'."),
+    ],
+)
+def test_measures_of_another_task_are_refused_and_not_offered(task: Task, text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text, task)
+    assert says in caught.value.message
+    offered = caught.value.hint.removeprefix("known: ").split(", ")
+    assert ("AdjustedOdds" in offered) == (task == "pairwise") == ("P" not in offered)
+
+
+def test_a_measure_of_another_package_may_read_either() -> None:
+    own: Definition = measure("Own", cutoff="none")(lambda judged, cutoff: {})
+    try:
+        for task in get_args(Task):
+            assert parse("own", task).definition is own
+    finally:
+        del registry._found["measure"]["Own"]
 
 
 def test_the_hint_for_exponential_gains_names_gains() -> None:

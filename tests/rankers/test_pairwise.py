@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -251,8 +252,9 @@ def test_margins_are_kept() -> None:
         )
 
     verdict, _ = ask(replace(LETTER, answers="margin"), probe_of(), answer)
-    assert verdict.first == PairAnswer(Side.PROTECTED, None, 2.0)
-    assert verdict.second == PairAnswer(Side.PROTECTED, None, -0.5)
+    masses = (math.exp(-1) + math.exp(-3), math.exp(-1) + math.exp(-0.5))
+    assert verdict.first == PairAnswer(Side.PROTECTED, None, 2.0, masses[0])
+    assert verdict.second == PairAnswer(Side.PROTECTED, None, -0.5, masses[1])
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from llmfair.metrics.pairs import ADJUSTED_ODDS, BALANCED_RATIO, KAPPA, POSITION
 from llmfair.metrics.values import Formula
 from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate
+from llmfair.stats.paired import change_of_pairs
 from llmfair.stats.pairs import Counted, Figure, Weights, estimate, gradient, intraclass, pair_p, t_test
 from tests.shared import vectors
 
@@ -289,6 +290,21 @@ def test_five_queries_have_an_interval_but_no_test() -> None:
     assert t_test(ADJUSTED_ODDS, pairs) is None
 
 
+def test_an_interval_whose_limits_are_no_numbers_is_none() -> None:
+    """Two items on a side leave one degree of freedom: at 99.99 %, t is 6,366."""
+    cells, queries = np.tile([PP, PP, UU, FF, UU, SS, PP, FF], 6), np.arange(48) // 8
+    two = counted(cells, queries, np.arange(48) // 3 % 2, np.arange(48) % 8)
+    wide = estimate(ADJUSTED_ODDS, two, level=0.9999)
+    assert (wide.low, wide.high, wide.reason) == (None, None, "interval_too_wide")
+    usual = estimate(ADJUSTED_ODDS, two)
+    assert wide.value == usual.value and usual.low and usual.high
+    assert 0 < t_test(ADJUSTED_ODDS, two) < 1  # type: ignore[operator]
+    other = replace(two, counts=two.counts[:, [1, 0, 3, 2]])
+    change = change_of_pairs(ADJUSTED_ODDS, two, other, level=0.99999)
+    assert (change.estimate.low, change.estimate.reason) == (None, "interval_too_wide")
+    assert change.p == change_of_pairs(ADJUSTED_ODDS, two, other).p is not None
+
+
 def test_pairs_without_any_spread() -> None:
     pairs = counted(np.tile([PP, UU], 20), np.arange(40) // 4)
     assert t_test(WIN_RATIO, pairs) == 1
@@ -344,6 +360,26 @@ def test_intraclass_by_hand() -> None:
     assert found.design_effect == pytest.approx(1 + 2 * found.correlation)
     alike = intraclass(counted([PP, PP, UU, UU], [0, 0, 1, 1]))
     assert alike is not None and (alike.correlation, alike.design_effect) == (1, 2)
+
+
+def test_a_pair_asked_again_is_no_further_pair() -> None:
+    rng = np.random.default_rng(12)
+    pairs = counted(rng.integers(0, 4, 800), np.arange(800) // 20)
+    once = intraclass(pairs)
+    for repeats in (2, 5):
+        order = rng.permutation(np.repeat(np.arange(800), repeats))
+        again = intraclass(Counted(pairs.counts[order], pairs.clusters[:, order], repeats=repeats))
+        assert once is not None and again is not None and again.pairs == once.pairs == 20
+        assert again.correlation == pytest.approx(once.correlation)
+    # draws that differ: X is their mean, here ½ for the first pair of each query
+    cells, queries, items = (
+        [PP, UU, PP, PP, UU, PP, UU, UU],
+        [0, 0, 0, 0, 1, 1, 1, 1],
+        [0, 0, 1, 1, 2, 2, 3, 3],
+    )
+    drawn = intraclass(replace(counted(cells, queries, items, items), repeats=2))
+    # means ¾ and ¼; MSB = 2·2·(¼)², MSW = 4·(¼)²/2; m = 2
+    assert drawn is not None and drawn.correlation == pytest.approx((1 / 4 - 1 / 8) / (1 / 4 + 1 / 8))
 
 
 @pytest.mark.parametrize(

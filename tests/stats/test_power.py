@@ -64,6 +64,38 @@ def test_no_effect_is_found_at_the_level_of_the_test() -> None:
     assert power(1e9, 1, 44) == 1
 
 
+def test_a_large_effect_on_few_degrees_of_freedom_may_go_unseen() -> None:
+    """Of 2 queries t needs 12.7, so 21 errors are missed where the error is estimated more than 1.65 times too large."""
+    draws = np.random.default_rng(4).normal(size=(40_000, 2))
+    found = (21 + draws[:, 0]) / abs(draws[:, 1]) > 12.7062
+    assert power(21, 1, 2) == pytest.approx(found.mean(), abs=0.01) and power(21, 1, 2) < 0.92
+
+
+@pytest.mark.parametrize("level", [0.8, 0.99, 0.999])
+def test_what_is_found_depends_on_the_level(level: float) -> None:
+    pairing = Pairing()
+    for queries in (6, 8, 200):
+        found = smallest_pair_ratio(20, queries, pairing, 0.8, level)
+        if found is not None:
+            error = pairing.query_sd(found, 20) / sqrt(queries)
+            assert power(log(found), error, queries, level) == pytest.approx(0.8, abs=1e-6)
+    sd = pairing.query_sd(0.8, 20)
+    needed = queries_needed(0.8, sd, level=level)
+    assert needed is not None and power(log(0.8), sd / sqrt(needed), needed, level) >= 0.8
+    assert power(log(0.8), sd / sqrt(needed - 1), needed - 1, level) < 0.8
+    pairs = pairs_needed(0.7, 60, pairing, level=level)
+    assert pairs is not None and pairs > 1
+    errors = [pairing.query_sd(0.7, count) / sqrt(60) for count in (pairs - 1, pairs)]
+    fewer, enough = (power(log(0.7), error, 60, level) for error in errors)
+    assert fewer < 0.8 <= enough
+
+
+def test_queries_of_unequal_pairs_count_as_their_harmonic_mean() -> None:
+    counts, pairing = [2] * 9 + [1], Pairing()
+    error = sqrt(sum(pairing.query_sd(0.8, count) ** 2 for count in counts)) / 10
+    assert pairing.query_sd(0.8, 10 / 5.5) / sqrt(10) == pytest.approx(error)
+
+
 @pytest.mark.parametrize("arguments", [(1, 0, 44), (1, float("nan"), 44), (1, 1, 1), (1, 1, 44, 95)])
 def test_what_has_no_power_is_refused(arguments: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="no power"):
@@ -178,6 +210,8 @@ def test_impossible_questions_are_refused() -> None:
         queries_needed(0, 0.1)
     with pytest.raises(ValueError, match="power of 1"):
         queries_needed(0.9, 0.1, 1)
+    with pytest.raises(ValueError, match=r"power of 0\.1: at parity it is 0\.2"):
+        queries_needed(0.9, 0.1, 0.1, level=0.8)
     with pytest.raises(ValueError, match="no test"):
         smallest_ratio(0.1, 5)
     with pytest.raises(ValueError, match="tolerance"):

@@ -1,0 +1,51 @@
+"""The figures of a pairwise audit again, from its verdicts alone. No model is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmfair.audits.runs import PairTarget
+from llmfair.audits.summary import Inference, undefined_counts
+from llmfair.audits.verdicts import Asked, measure_verdicts
+from llmfair.metrics.names import parse_measures
+from llmfair.records import Measurement
+from llmfair.settings import ScoreSettings, band_of
+
+NOTHING = {"documents": 0, "queries": 0, "first": []}
+
+
+def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, Any], list[Measurement]]:
+    """What results.json says of a folder of pairs, and its rows: those of the audit, unless others are asked for."""
+    asked = target.settings
+    measures = parse_measures(settings.measures or target.measures, "pairwise")
+    shown = parse_measures(settings.measures or target.shown, "pairwise")
+    measured = measure_verdicts(
+        measures,
+        target.verdicts,
+        Asked(
+            Inference(level=settings.level, seed=asked["seed"]),
+            band_of(settings.band),
+            asked["repeats"],
+            asked["constrain"],
+            target.decided,
+        ),
+    )
+    kinds = {
+        kind: {
+            "queries": len({verdict.query_id for verdict in verdicts}),
+            "pairs": len(verdicts),
+            **dict.fromkeys(("tied", "unlisted", "unjudged", "not_ranked"), NOTHING),
+        }
+        for kind, verdicts in target.verdicts.items()
+    }
+    facts = {
+        **target.columns,
+        "task": "pairwise",
+        "words": dict(target.words),
+        "measures": [str(measure) for measure in shown],
+        "variants": kinds,
+        "undefined": undefined_counts(measured.columns),
+        "findings": measured.findings,
+        "family": {"size": measured.family, "contrasted": None},
+    }
+    return facts, list(measured.rows)

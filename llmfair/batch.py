@@ -1,0 +1,303 @@
+"""Asks through a server's Batch API: many questions in one file, answered within a day, filed in the run's journal.
+
+Every program runs to its first question without an answer. These questions are submitted together; when their
+batch has ended, the answers go to the journal, and the programs run on to their next questions, if they have any.
+
+Whatever ends the process, no question is submitted twice. A file of lines is on disk before it is uploaded, the
+server's id of it is in `batches.json` before a batch is made of it, and a batch whose own id was never learned is
+found by the file's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from llmfair.backends.base import NoBackend, RateLimited, Transient
+from llmfair.backends.batch import ENDED, Batches, split
+from llmfair.backends.openai import OpenAI
+from llmfair.budgets import Budget
+from llmfair.dispatch import Limits, Program, Progress, chat_sampling, dispatch
+from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
+from llmfair.journal import Journal, request_key
+from llmfair.ledger import Ledger, Sent
+from llmfair.records import Chat, Completion, Failure, Request, Sampling
+
+if TYPE_CHECKING:
+    from openai.types import Batch
+
+    from llmfair.cache import Cache
+
+MOST_ROUNDS = 3
+FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5
+"""Seconds between looks at a batch, at first and at most, and by how much they grow."""
+
+
+def dispatch_batch(
+    programs: Iterable[Program],
+    backend: OpenAI,
+    journal: Journal,
+    sampling: Sampling,
+    limits: Limits,
+    progress: Progress,
+    cache: Cache | None = None,
+) -> Generator[tuple[str, Any | Failure], None, None]:
+    """Like `dispatch`, through the Batch API; `limits.max_calls` counts lines.
+
+    Collects what an earlier invocation submitted, submits what has no answer, and waits. A question that no batch
+    answers goes into the next, three at most. Raises BackendError when nothing was answered at all, Incomplete when
+    something was. A KeyboardInterrupt leaves batches running.
+    """
+    asking = _Asking(list(programs), backend, journal, sampling, limits, progress, cache)
+    cause: LlmfairError | None = None
+    try:
+        asking.fill()
+    except (UsageError, BackendError, Incomplete) as error:
+        if not len(journal):
+            raise
+        cause = Incomplete(error.message, error.hint)
+    ready = []
+    for program in asking.programs:
+        missing = asking.unanswered(program)
+        why = next((asking.failed[one.key] for one in missing if one.key in asking.failed), None)
+        if why is not None:
+            failure = Failure(program.probe_id, type(why).__name__, why.message)
+            journal.put_failure(failure)
+            yield program.probe_id, failure
+        elif not missing:
+            ready.append(program)
+    yield from dispatch(ready, NoBackend(backend.identity), journal, sampling, limits, progress)
+    progress.replayed -= asking.collected
+    if cause is not None:
+        raise cause
+
+
+class _Asking:
+    """One call of `dispatch_batch`, up to where the journal holds every answer there is."""
+
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        backend: OpenAI,
+        journal: Journal,
+        sampling: Sampling,
+        limits: Limits,
+        progress: Progress,
+        cache: Cache | None,
+    ) -> None:
+        self.programs = programs
+        self.backend = backend
+        self.journal = journal
+        self.sampling = sampling
+        self.limits = limits
+        self.progress = progress
+        self.cache = cache
+        self.ledger = Ledger(journal.path.parent)
+        self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
+        self.failed: dict[str, LlmfairError] = {}
+        self.collected = 0
+        self.budget = Budget(price_in=limits.price_in, price_out=limits.price_out)
+        self.server = Batches(backend, limits.retries)
+
+    def fill(self) -> None:
+        """Submits and collects until every question has an answer or a failure.
+
+        Raises Incomplete when the budget of lines is spent, and what makes it useless to go on.
+        """
+        try:
+            for one in self.ledger.open:
+                if one.batch_id is None:
+                    self._create(one, perhaps_made=True)
+                else:
+                    self.progress.tell(f"Collecting {one.batch_id}, {_questions(one.lines)}.")
+            while True:
+                spent = self._submit()
+                if not self.ledger.open:
+                    break
+                self._collect()
+            if spent:
+                raise Incomplete(
+                    f"the budget of {self.limits.max_calls} calls is spent.", "the same command continues"
+                )
+        except BaseException:
+            self._tell_open()
+            raise
+        finally:
+            self.server.close()
+
+    # Questions
+
+    def unanswered(self, program: Program) -> list[Request]:
+        """The questions of a program's first step that lacks an answer; none when it runs to its end."""
+        steps = program.start()
+        answers: list[Completion] | None = None
+        while True:
+            try:
+                chats = next(steps) if answers is None else steps.send(answers)
+            except Exception:  # its end, or what dispatch tells when it runs the program again
+                return []
+            requests = [self._request(chat, program.probe_id) for chat in chats]
+            known = [(request, self._known(request)) for request in requests]
+            if missing := [request for request, answer in known if answer is None]:
+                return missing
+            answers = [answer for _, answer in known if answer is not None]
+
+    def _request(self, chat: Chat, probe_id: str) -> Request:
+        sampling = chat_sampling(chat, self.sampling)
+        return Request(chat, sampling, request_key(self.backend.identity, chat, sampling), probe_id)
+
+    def _known(self, request: Request) -> Completion | None:
+        """The answer in the journal, or in the cache, whence it is filed as this run's own evidence."""
+        known = self.journal.get(request.key)
+        if known is None and self.cache is not None and (known := self.cache.get(request.key)) is not None:
+            self.journal.put(request, known, attempts=0, source="cache")
+            self.progress.cached += 1
+            self.collected += 1
+        return known
+
+    def _pending(self) -> Iterator[Request]:
+        """All questions without an answer, each once, in the order of the programs."""
+        seen = set()
+        for program in self.programs:
+            for request in self.unanswered(program):
+                if request.key not in seen:
+                    seen.add(request.key)
+                    yield request
+
+    # Submitting
+
+    def _submit(self) -> bool:
+        """Submits what has neither answer nor batch; returns whether the budget of lines kept some back."""
+        waiting = (
+            request
+            for request in self._pending()
+            if request.key not in self.failed and request.key not in self.ledger
+        )
+        most = self.limits.max_calls
+        left = None if most is None else max(0, most - self.progress.calls)
+        for lines in split((request.key, self.server.line(request)) for request in islice(waiting, left)):
+            self._send(lines)
+        return left is not None and next(waiting, None) is not None
+
+    def _send(self, lines: list[tuple[str, bytes]]) -> None:
+        path = self.ledger.write(lines)
+        one = self.ledger.add(path, lines, self.server.upload(path))
+        self.rounds.update(key for key, _ in lines)
+        self._create(one)
+
+    def _create(self, one: Sent, perhaps_made: bool = False) -> None:
+        batch = self.server.create(one.input_file_id, perhaps_made)
+        one.batch_id, one.status = batch.id, batch.status
+        self.ledger.save()
+        self.progress.calls += one.lines
+        again = sum(self.rounds[key] > 1 for key in self.ledger.keys[one.file])
+        self.progress.retries += again
+        self.progress.tell(
+            f"Submitted {_questions(one.lines)} as {one.batch_id} to {self.backend.server}"
+            f"{f', {again:,} of them again' if again else ''}. Answers take up to 24 hours; Ctrl-C leaves it "
+            "running, and the same command collects."
+        )
+
+    # Collecting
+
+    def _collect(self) -> None:
+        """Waits until at least one batch has ended, and files its answers."""
+        told: dict[str, str] = {}
+        wait, heard = FIRST_POLL, time.monotonic()
+        while True:
+            ended = False
+            for one in self.ledger.open:
+                try:
+                    batch = self.server.state(str(one.batch_id))
+                except Unavailable:
+                    if time.monotonic() - heard > self.limits.max_wait:
+                        raise
+                    continue
+                heard = time.monotonic()
+                state = _state(batch)
+                if told.get(one.file) != state:
+                    told[one.file] = state
+                    self.progress.tell(f"{one.batch_id}: {state}")
+                if one.status != batch.status:
+                    one.status = batch.status
+                    self.ledger.save()
+                if batch.status in ENDED:
+                    self._read(one, batch)
+                    ended = True
+            if ended:
+                return
+            time.sleep(wait)
+            wait = min(wait * GROWTH, LONGEST_POLL)
+
+    def _read(self, one: Sent, batch: Batch) -> None:
+        """Files the answers of a batch that ended. Raises what makes it useless to go on."""
+        if batch.status == "failed":
+            self.ledger.close(one, answers=0)
+            raise self.server.refusal(batch)
+        lines, keys = self.server.answers(batch), self.ledger.keys[one.file]
+        found, errors = 0, list[BackendError | UsageError]()
+        for request in self._pending():
+            if request.key not in keys:
+                continue
+            try:
+                completion = self._answer(request, lines.get(request.key))
+            except (BackendError, UsageError) as error:
+                self.failed[request.key] = error
+                errors.append(error)
+            else:
+                found += completion is not None
+        self.collected += found
+        self.progress.cost = self.budget.spent if self.budget.priced else None
+        self.ledger.close(one, found)
+        self.progress.tell(f"{one.batch_id}: {found:,} of {one.lines:,} answers collected.")
+        if stop := next((error for error in errors if _stops(error)), None):
+            raise stop
+        refused = [error for error in errors if not isinstance(error, Unavailable)]
+        if len(refused) == one.lines and not len(self.journal):
+            raise refused[0]  # no other will fare better
+
+    def _answer(self, request: Request, line: bytes | None) -> Completion | None:
+        """Files the answer in a line; None for a question that the next batch asks again."""
+        try:
+            if line is None:
+                raise Transient("it ended without this question")
+            completion = self.server.read(line, request)
+        except (Transient, RateLimited) as failure:
+            if self.rounds[request.key] < MOST_ROUNDS:
+                return None
+            cause = failure.cause if isinstance(failure, Transient) else "the rate is limited"
+            raise Unavailable(f"no answer in {MOST_ROUNDS} batches, the last time: {cause}.") from None
+        self.journal.put(request, completion, self.rounds[request.key], "batch")
+        if self.cache is not None:
+            self.cache.put(request.key, completion)
+        self.budget.settle(0.0, request, completion)
+        return completion
+
+    def _tell_open(self) -> None:
+        running = [one.batch_id for one in self.ledger.open if one.batch_id is not None]
+        if running:
+            self.progress.tell(
+                f"{', '.join(running)} run{'s' if len(running) == 1 else ''} on at {self.backend.server}; "
+                "the same command collects the answers."
+            )
+
+
+def _stops(error: BackendError | UsageError) -> bool:
+    """Whether an error of one question means that no other can be asked either."""
+    return isinstance(error, UsageError) or error.stops_run
+
+
+def _questions(count: int) -> str:
+    return f"{count:,} question{'' if count == 1 else 's'}"
+
+
+def _state(batch: Batch) -> str:
+    """A batch's status and counts in words."""
+    counts = batch.request_counts
+    if counts is None or not counts.total:
+        return str(batch.status)
+    failed = f", {counts.failed:,} failed" if counts.failed else ""
+    return f"{batch.status}, {counts.completed:,} of {counts.total:,} answered{failed}"

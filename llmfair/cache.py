@@ -1,0 +1,266 @@
+"""Answers shared between runs: what a model answered once is not asked again, whatever the run folder.
+
+One SQLite file that any number of processes may use at once. It holds answers and what they are filed under,
+never a question. It only saves calls: evidence is the run's journal, which gets a row for every answer taken from
+here, and a cache that cannot be used is said once and left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from llmfair.errors import LlmfairError
+from llmfair.journal import completion_of
+from llmfair.records import Completion, Finish
+
+FILE = "answers.sqlite"
+BUSY_SECONDS = 5.0
+GATHER_SECONDS = 0.5
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS answers "
+    "(key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, value TEXT NOT NULL)"
+)
+CHOSEN = (
+    "WHERE (:model IS NULL OR model = :model OR substr(model, 1, length(:model) + 1) = :model || ' ') "
+    "AND (:before IS NULL OR created < :before)"
+)
+DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""SQLite's codes for a file that is no database, a broken one, and one with another table."""
+
+
+class Cache:
+    """The shared cache, as one run of one model uses it; `model` is the backend's identity.
+
+    Reading happens where it is called and takes microseconds; writing happens in a thread, gathered over half a
+    second, so that nobody waits for the disk. On the first failure (locked, full, damaged, no write-ahead log)
+    `warn` gets one sentence, and from then on the cache knows and keeps nothing.
+    """
+
+    def __init__(self, path: Path, model: str, warn: Callable[[str], None]) -> None:
+        self.path, self._warn = path, warn
+        self.model = model.encode("utf-8", "backslashreplace").decode()  # SQLite refuses lone surrogates
+        self._usable, self._failed, self._guard = True, False, threading.Lock()
+        self._offered: queue.SimpleQueue[tuple[str, Completion] | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._writer: threading.Thread | None = None
+        self._reader: sqlite3.Connection | None = None
+        try:
+            self._reader = _open(path)
+        except (OSError, sqlite3.Error) as error:
+            self._fail(error)
+
+    def get(self, key: str) -> Completion | None:
+        """The answer filed under `key`, or None."""
+        if self._reader is None or not self._usable:
+            return None
+        try:
+            row = self._reader.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            self._fail(error)
+            return None
+        return _completion(row[0]) if row else None
+
+    def put(self, key: str, completion: Completion) -> None:
+        """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
+        if not self._usable or completion.finish is not Finish.STOP:
+            return
+        self._offered.put((key, completion))
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write, name="llmfair-cache", daemon=True)
+            self._writer.start()
+
+    def close(self) -> None:
+        """Writes what is still to be written."""
+        self._usable = False
+        if self._writer is not None:
+            self._offered.put(None)
+            self._closing.set()
+            self._writer.join()
+        if self._reader is not None:
+            self._reader.close()
+
+    def _write(self) -> None:
+        try:
+            with closing(_open(self.path)) as database:
+                more = True
+                while more:
+                    answers, more = self._gather()
+                    database.execute("BEGIN IMMEDIATE")
+                    database.executemany(
+                        "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)",
+                        [(key, self.model, _stamp(), _value(completion)) for key, completion in answers],
+                    )
+                    database.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            self._fail(error)
+
+    def _gather(self) -> tuple[list[tuple[str, Completion]], bool]:
+        """What is offered within half a second of the first answer, and whether more may come."""
+        offered = [self._offered.get()]
+        self._closing.wait(GATHER_SECONDS)
+        while not self._offered.empty():
+            offered.append(self._offered.get())
+        return [answer for answer in offered if answer is not None], None not in offered
+
+    def _fail(self, error: Exception) -> None:
+        with self._guard:  # reader and writer may fail at once
+            first, self._failed, self._usable = not self._failed, True, False
+        if first:
+            self._warn(
+                f"the answer cache {self.path} cannot be used ({_reason(error)}): the run goes on without it; "
+                + ("llmfair cache clear removes it" if _is_damage(error) else "--no-cache leaves it alone")
+            )
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """Entries, size in bytes, and each model's entries with the times of the first and last. Raises LlmfairError."""
+    models: list[dict[str, Any]] = []
+    if path.is_file():
+        try:
+            with closing(_open(path)) as database:
+                found = database.execute(
+                    "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY model ORDER BY model"
+                ).fetchall()
+        except (OSError, sqlite3.Error) as error:
+            raise _unusable(path, error) from None
+        names = ("model", "entries", "oldest", "newest")
+        models = [dict(zip(names, row, strict=True)) for row in found]
+    return {
+        "path": str(path),
+        "entries": sum(model["entries"] for model in models),
+        "bytes": sum(part.stat().st_size for part in _parts(path)),
+        "models": models,
+    }
+
+
+def count(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
+    """How many answers `clear` would remove; None when it would remove a damaged file. Raises LlmfairError."""
+    sql = f"SELECT count(*) FROM answers {CHOSEN}"
+    return _of_chosen(
+        path, model, before, lambda database, chosen: int(database.execute(sql, chosen).fetchone()[0])
+    )
+
+
+def clear(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
+    """Removes the answers of a model (an identity, or how it begins), those from before a time, or all.
+
+    Returns how many. Rows are removed, not the file, since other processes may have it open; a damaged file serves
+    nobody, so it goes when everything is to go, and None is returned. Raises LlmfairError.
+    """
+    removed = _of_chosen(path, model, before, _delete)
+    if removed is None:
+        for part in _parts(path):
+            part.unlink(missing_ok=True)
+    return removed
+
+
+def _delete(database: sqlite3.Connection, chosen: Mapping[str, str | None]) -> int:
+    removed = database.execute(f"DELETE FROM answers {CHOSEN}", chosen).rowcount
+    database.execute("VACUUM")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return removed
+
+
+def _of_chosen(
+    path: Path,
+    model: str | None,
+    before: datetime | None,
+    use: Callable[[sqlite3.Connection, Mapping[str, str | None]], int],
+) -> int | None:
+    """What `use` returns of the cache; 0 without a file, None for a damaged one of which everything is meant."""
+    if not path.is_file():
+        return 0
+    try:
+        with closing(_open(path)) as database:
+            return use(database, {"model": model, "before": None if before is None else _stamp(before)})
+    except (OSError, sqlite3.Error) as error:
+        if model is None and before is None and _is_damage(error):
+            return None
+        raise _unusable(path, error) from None
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """A connection to the cache, which is made where there is none. Raises OSError, sqlite3.Error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return _connect(path)
+        except sqlite3.OperationalError as error:
+            # Two processes that make the file at once are told so without SQLite's own wait.
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # The reader is made by one thread, used by a second and closed by the first, never by two at a time.
+    database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise OSError("its file system allows no write-ahead log")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(TABLE)
+        database.execute("SELECT key, model, created, value FROM answers LIMIT 1").fetchone()
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _value(completion: Completion) -> str:
+    return json.dumps({item.name: getattr(completion, item.name) for item in fields(completion)})
+
+
+def _completion(value: Any) -> Completion | None:
+    """The answer a row holds; None for a row that was damaged, so that it is asked again."""
+    try:
+        found = completion_of(json.loads(value))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return found if found.finish is Finish.STOP and isinstance(found.text, str) else None
+
+
+def _stamp(at: datetime | None = None) -> str:
+    """A time whose alphabetical order is that of time."""
+    return (at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files that SQLite keeps for the cache."""
+    return [part for end in ("", "-wal", "-shm") if (part := Path(f"{path}{end}")).is_file()]
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """SQLite's primary result code."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the file itself is at fault, not its disk or another process."""
+    return isinstance(error, sqlite3.Error) and _code(error) in DAMAGED
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _unusable(path: Path, error: Exception) -> LlmfairError:
+    return LlmfairError(
+        f"the answer cache {path} cannot be used: {_reason(error)}.",
+        "llmfair cache clear    removes all of it"
+        if _is_damage(error)
+        else "repeat when no other process uses it, or name another folder with LLMFAIR_CACHE_DIR",
+    )

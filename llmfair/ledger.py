@@ -1,0 +1,112 @@
+"""What a run has submitted in batches: `batches.json`, and a file of lines for each batch that is not collected.
+
+Written before what it tells of happens, so that a process that dies leaves nothing on a server that the next one
+would not find.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from llmfair.backends.batch import key_of
+from llmfair.errors import RunConflict
+from llmfair.trec import write_whole
+
+FILE = "batches.json"
+SCHEMA = 1
+
+
+@dataclass
+class Sent:
+    """A file of lines that was uploaded, and the batch made of it; `answers` is None until they are collected."""
+
+    file: str
+    lines: int
+    input_file_id: str
+    batch_id: str | None = None
+    status: str = "uploaded"
+    answers: int | None = None
+
+
+class Ledger:
+    """The batches of the run in `folder`; `keys` are those of the questions in each open batch, by its file.
+
+    Raises RunConflict for files that somebody damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sent = read_sent(folder)
+        self.keys = {one.file: self._keys_of(one) for one in self.open}
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a question is in an open batch."""
+        return any(key in keys for keys in self.keys.values())
+
+    @property
+    def open(self) -> list[Sent]:
+        """What was uploaded and is not collected."""
+        return [one for one in self.sent if one.answers is None]
+
+    def write(self, lines: list[tuple[str, bytes]]) -> Path:
+        """The next file of lines on disk, not yet noted."""
+        path = self.folder / f"batch-{len(self.sent) + 1}.jsonl"
+        path.write_bytes(b"".join(line for _, line in lines))
+        return path
+
+    def add(self, path: Path, lines: list[tuple[str, bytes]], input_file_id: str) -> Sent:
+        """Notes a file that was uploaded."""
+        one = Sent(path.name, len(lines), input_file_id)
+        self.sent.append(one)
+        self.keys[one.file] = {key for key, _ in lines}
+        self.save()
+        return one
+
+    def close(self, one: Sent, answers: int) -> None:
+        """Notes that a batch is done with."""
+        one.answers = answers
+        self.save()
+        del self.keys[one.file]
+        (self.folder / one.file).unlink(missing_ok=True)
+
+    def save(self) -> None:
+        content = {"schema": SCHEMA, "batches": [asdict(one) for one in self.sent]}
+        write_whole(self.folder / FILE, [json.dumps(content, indent=1, ensure_ascii=False), "\n"])
+
+    def _keys_of(self, one: Sent) -> set[str]:
+        path = self.folder / one.file
+        try:
+            with path.open("rb") as file:
+                keys = {key for line in file if (key := key_of(line))}
+        except OSError:
+            keys = set()
+        if len(keys) != one.lines:
+            raise RunConflict(
+                f"{path} does not hold the {one.lines:,} lines of {one.batch_id or one.input_file_id}.",
+                f"put it back, or remove {FILE} to ask the questions of open batches again",
+            )
+        return keys
+
+
+def read_sent(folder: Path) -> list[Sent]:
+    """All batches of a run, from the first on. Raises RunConflict for a file that cannot be read."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    try:
+        return [Sent(**row) for row in json.loads(path.read_text("utf-8"))["batches"]]
+    except (OSError, ValueError, LookupError, TypeError):
+        raise RunConflict(
+            f"{path} cannot be read.", "remove it to ask the questions of open batches again"
+        ) from None
+
+
+def refuse_open(folder: Path) -> None:
+    """Raises RunConflict where a run has open batches: what they answer would be asked, and paid, twice."""
+    if any(one.answers is None for one in read_sent(folder)):
+        raise RunConflict(
+            f"{folder} has batches that are not collected.",
+            f"add --batch to collect them, or remove {FILE} to ask their questions again",
+        )

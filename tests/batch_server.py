@@ -1,0 +1,198 @@
+"""Files and batches beside the chat completions of `tests.servers`, as OpenAI's Batch API has them.
+
+Answers are those of the chat endpoint, in reversed order, refusals and expired questions in a file of their own.
+Nothing takes time: a batch ends when it was looked at often enough.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.servers import Respond, Server, completion, rank
+
+PAGE = 2
+"""Batches in one page of the list."""
+EVENTS = {"_upload": "upload", "_create": "create", "_look": "look", "_content": "content"}
+NOTHING: Mapping[str, Sequence[bytes]] = {}
+
+
+@dataclass
+class Made:
+    """A batch: its lines, how often it was looked at, and what it ends as."""
+
+    batch_id: str
+    input_file_id: str
+    lines: list[dict[str, Any]]
+    ends: str = "completed"
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    looks: int = 0
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+
+
+def never(key: str, times: int) -> bool:
+    return False
+
+
+class BatchServer(Server):
+    """`expire(key, times)`: whether a question expires that was submitted so many times; 1 is the first.
+
+    A batch is in progress for `looks` looks. `refuse(lines)` gives the error of a batch that fails as a whole.
+    `on(event)` hears of `upload`, `create`, `created`, `look` and `content`, each before its reply; where it returns
+    False the connection is cut, and what was asked for is not done. `spoil`: bodies to be sent in the place of an
+    event's first replies, to what was done all the same. `expired_as`: how a batch ends in which something expired.
+    """
+
+    expired_as = "expired"
+
+    def __init__(
+        self,
+        respond: Respond = rank,
+        *,
+        expire: Callable[[str, int], bool] = never,
+        refuse: Callable[[list[dict[str, Any]]], dict[str, Any] | None] = lambda lines: None,
+        on: Callable[[str], bool | None] = lambda event: None,
+        spoil: Mapping[str, Sequence[bytes]] = NOTHING,
+        looks: int = 2,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(respond, log=log)
+        self.expire, self.refuse, self.on, self.looks = expire, refuse, on, looks
+        self.spoil = {event: list(bodies) for event, bodies in spoil.items()}
+        self.files: dict[str, bytes] = {}
+        self.batches: list[Made] = []
+        self.submitted: Counter[str] = Counter()
+        self.authorized: set[str] = set()
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=256 * 2**20, middlewares=[self._cut])
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/files", self._upload)
+        app.router.add_get("/v1/files/{file_id}/content", self._content)
+        app.router.add_post("/v1/batches", self._create)
+        app.router.add_get("/v1/batches", self._list)
+        app.router.add_get("/v1/batches/{batch_id}", self._look)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    @web.middleware
+    async def _cut(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.authorized.add(request.headers.get("Authorization", ""))
+        try:
+            response: web.StreamResponse = await handler(request)
+            if spoiled := self.spoil.get(EVENTS.get(request.match_info.handler.__name__, "")):
+                return web.Response(body=spoiled.pop(0), content_type="application/json")
+            return response
+        except ConnectionResetError:
+            if request.transport is not None:
+                request.transport.close()
+            return web.Response(status=500)
+
+    def _hears(self, event: str) -> None:
+        if self.on(event) is False:
+            raise ConnectionResetError(event)
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        part = form["file"]
+        assert isinstance(part, web.FileField) and form["purpose"] == "batch"
+        self._hears("upload")
+        file_id = self._store(part.file.read())
+        document = {"id": file_id, "object": "file", "filename": part.filename, "purpose": "batch"}
+        return web.json_response(document | {"bytes": 0, "created_at": 0, "status": "processed"})
+
+    def _store(self, content: bytes) -> str:
+        file_id = f"file-{len(self.files) + 1}"
+        self.files[file_id] = content
+        return file_id
+
+    async def _content(self, request: web.Request) -> web.Response:
+        self._hears("content")
+        return web.Response(body=self.files[request.match_info["file_id"]])
+
+    async def _create(self, request: web.Request) -> web.Response:
+        wanted = await request.json()
+        assert (wanted["endpoint"], wanted["completion_window"]) == ("/v1/chat/completions", "24h")
+        self._hears("create")
+        content = self.files[wanted["input_file_id"]]
+        lines = [json.loads(line) for line in content.split(b"\n") if line]
+        batch = Made(f"batch_{len(self.batches) + 1}", wanted["input_file_id"], lines)
+        self.batches.append(batch)
+        if error := self.refuse(lines):
+            batch.ends, batch.errors = "failed", [error]
+        else:
+            self.submitted.update(line["custom_id"] for line in lines)
+            self._answer(batch)
+        self._hears("created")
+        return web.json_response(self._document(batch))
+
+    def _answer(self, batch: Made) -> None:
+        assert len({line["custom_id"] for line in batch.lines}) == len(batch.lines)
+        answers, errors = list[dict[str, Any]](), list[dict[str, Any]]()
+        for line in batch.lines:
+            assert (line["method"], line["url"]) == ("POST", "/v1/chat/completions")
+            key = line["custom_id"]
+            row: dict[str, Any] = {
+                "id": f"batch_req_{key}",
+                "custom_id": key,
+                "response": None,
+                "error": None,
+            }
+            if self.expire(key, self.submitted[key]):
+                message = "This request could not be executed before the completion window expired."
+                errors.append(row | {"error": {"code": "batch_expired", "message": message}})
+                batch.ends = self.expired_as
+                continue
+            reply = self.respond(line["body"], self.submitted[key])
+            body = completion(reply, line["body"]["model"])
+            row |= {"response": {"status_code": reply.status, "request_id": "req", "body": body}}
+            (answers if reply.status == 200 else errors).append(row)
+        for rows, name in ((answers, "output_file_id"), (errors, "error_file_id")):
+            if rows:
+                text = "".join(json.dumps(row) + "\n" for row in reversed(rows))
+                setattr(batch, name, self._store(text.encode()))
+
+    async def _look(self, request: web.Request) -> web.Response:
+        self._hears("look")
+        batch = next((b for b in self.batches if b.batch_id == request.match_info["batch_id"]), None)
+        if batch is None:
+            return web.json_response({"error": {"message": "no such batch"}}, status=404)
+        batch.looks += 1
+        return web.json_response(self._document(batch))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        newest = list(reversed(self.batches))
+        after = request.query.get("after")
+        start = 1 + next((i for i, b in enumerate(newest) if b.batch_id == after), -1)
+        page = [self._document(batch) for batch in newest[start : start + PAGE]]
+        return web.json_response(
+            {"object": "list", "data": page, "has_more": start + PAGE < len(newest)}
+            | ({"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {})
+        )
+
+    def _document(self, batch: Made) -> dict[str, Any]:
+        status = "validating" if not batch.looks else "in_progress"
+        over = batch.looks >= self.looks
+        return {
+            "id": batch.batch_id,
+            "object": "batch",
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+            "created_at": 0,
+            "input_file_id": batch.input_file_id,
+            "status": batch.ends if over else status,
+            "output_file_id": batch.output_file_id if over else None,
+            "error_file_id": batch.error_file_id if over else None,
+            "errors": {"object": "list", "data": batch.errors} if batch.errors and over else None,
+            "request_counts": {"total": len(batch.lines), "completed": 0, "failed": 0},
+        }

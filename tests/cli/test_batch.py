@@ -1,0 +1,374 @@
+"""`llmfair pairwise --batch` end to end: the same figures as one by one, whatever becomes of its batches."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.journal import read_rows
+from tests.batch_server import BatchServer
+from tests.cli.command import Outcome, llmfair
+from tests.folders import balanced, write_folder
+from tests.servers import Reply, Respond, Server, rank
+
+QUICK = (
+    "import llmfair.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+    "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; from llmfair.cli.app import main; main()"
+)
+CHATS = 2 * 3 * 11  # both orders, 3 queries, 10 pairs and one of them twice
+SAME = ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv")
+CALM: dict[tuple[Respond, tuple[str, ...]], dict[str, bytes]] = {}
+"""The files of an ordinary run, by how its server answers and by further flags: the same in every test."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.batch.FIRST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.batch.LONGEST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
+    write_folder(Path("lists"), balanced(3, 20, 20))
+
+
+def command(server: Server, output: str, *more: str) -> list[str]:
+    return [
+        "pairwise", "-d", "lists", "--pairs", "10", "--kind", "relevant", "-m", "openai:any", "-o", output,
+        "--base-url", server.base_url, "--server-name", "test", "--max-invalid", "1", "--no-cache", *more,
+    ]  # fmt: skip
+
+
+def batch(server: Server, output: str = "a/run", *more: str) -> Outcome:
+    return llmfair(*command(server, output, "--batch", *more))
+
+
+def assert_as_one_by_one(server: BatchServer, folder: str, *more: str) -> None:
+    """The files in a run folder equal those of an ordinary run against the same server's chat completions."""
+    if (server.respond, more) not in CALM:
+        found = llmfair(*command(server, "calm/run", *more))
+        assert found.code == 0, found.err
+        assert len(server.requests) >= CHATS
+        CALM[server.respond, more] = {name: (Path("calm/run") / name).read_bytes() for name in SAME}
+    for name, content in CALM[server.respond, more].items():
+        assert (Path(folder) / name).read_bytes() == content, name
+
+
+def manifest(folder: str = "a/run") -> Any:
+    return json.loads((Path(folder) / "manifest.json").read_text())
+
+
+def sent(folder: str = "a/run") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((Path(folder) / "batches.json").read_text())["batches"]
+    return rows
+
+
+def rows(folder: str = "a/run") -> list[dict[str, Any]]:
+    return [row for row in read_rows(Path(folder) / "journal.jsonl") if "key" in row]
+
+
+def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
+    with BatchServer() as server:
+        found = batch(server)
+        assert found.code == 0, found.err
+        assert not server.requests and len(server.batches) == 1
+        assert set(server.submitted.values()) == {1} and server.submitted.total() == CHATS
+        assert f"Submitted {CHATS} questions as batch_1 to 127.0.0.1" in found.err
+        assert "batch_1: in_progress, 0 of 66 answered" in found.err
+        assert "batch_1: completed" in found.err and f"{CHATS} of {CHATS} answers collected" in found.err
+        assert {row["source"] for row in rows()} == {"batch"} and len(rows()) == CHATS
+        facts = manifest()
+        assert (facts["calls"], facts["answered"], facts["replayed"]) == (CHATS, CHATS, 0)
+        assert sent() == [
+            {"file": "batch-1.jsonl", "lines": CHATS, "input_file_id": "file-1", "batch_id": "batch_1",
+             "status": "completed", "answers": CHATS},
+        ]  # fmt: skip
+        assert not list(Path("a/run").glob("batch-*"))
+        again = batch(server)
+        assert (again.code, again.out) == (0, found.out) and len(server.batches) == 1
+        assert llmfair("runs", "check", "a/run").code == 0
+        assert_as_one_by_one(server, "a/run")
+
+
+def test_what_expired_is_submitted_once_more() -> None:
+    def expire(key: str, times: int) -> bool:
+        return times == 1 and int(key, 16) % 10 == 0
+
+    with BatchServer(expire=expire) as server:
+        found = batch(server)
+        assert found.code == 0, found.err
+        expired = {key for key in server.submitted if int(key, 16) % 10 == 0}
+        assert 0 < len(expired) < CHATS / 2
+        assert {key for key, times in server.submitted.items() if times == 2} == expired
+        assert server.submitted.total() == CHATS + len(expired)
+        assert [(one["status"], one["lines"]) for one in sent()] == [
+            ("expired", CHATS), ("completed", len(expired)),
+        ]  # fmt: skip
+        assert f"{len(expired)} of them again" in found.err
+        assert manifest()["retries"] == len(expired)
+        assert {row["attempts"] for row in rows() if row["key"] in expired} == {2}
+        assert_as_one_by_one(server, "a/run")
+
+
+def test_after_three_batches_the_run_is_incomplete_and_the_same_command_continues() -> None:
+    stubborn: set[str] = set()
+
+    def expire(key: str, times: int) -> bool:
+        if not stubborn:
+            stubborn.add(key)
+        return key in stubborn and times <= 3
+
+    with BatchServer(expire=expire) as server:
+        found = batch(server, "a/run", "--json")
+        assert found.code == 3
+        assert len(server.batches) == 3 and "no answer in 3 batches" in found.json["error"]["message"]
+        assert found.json["chains"]["relevant"] == {"asked": 33, "ranked": 32}
+        assert "Unavailable" in Path("a/run/failures.csv").read_text()
+        again = batch(server)
+        assert again.code == 0 and len(server.batches) == 4
+        assert_as_one_by_one(server, "a/run")
+
+
+def test_a_refused_question_ends_its_pair_only() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        if "Title q0f3" in text:
+            return Reply(status=400, body={"error": {"message": "not that one"}})
+        return rank(body, attempt)
+
+    with BatchServer(respond) as server:
+        found = batch(server, "a/run", "--json")
+        assert found.code == 3 and "not that one" in found.json["error"]["message"]
+        assert len(server.batches) == 1, "a refusal is not asked again"
+        assert llmfair(*command(server, "calm/run")).code == 3
+        for name in SAME:
+            assert (Path("a/run") / name).read_bytes() == (Path("calm/run") / name).read_bytes(), name
+
+
+def test_bad_answers_asked_again_go_into_the_next_batch() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        text = str(rank({**body, "seed": 0}, 1).text)
+        return Reply("I cannot say" if body["seed"] < 100 and hash_of(text + str(body)) % 5 == 0 else text)
+
+    def hash_of(text: str) -> int:
+        return sum(text.encode())
+
+    with BatchServer(respond) as server:
+        found = batch(server, "a/run", "--on-bad-answer", "retry:2")
+        assert found.code == 0, found.err
+        assert len(server.batches) == 2 and set(server.submitted.values()) == {1}
+        assert len(server.batches[1].lines) == len(rows()) - CHATS > 0
+        assert_as_one_by_one(server, "a/run", "--on-bad-answer", "retry:2")
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_LINES", 20), ("MOST_BYTES", 15_000)])
+def test_the_limits_of_a_file_split_it(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"llmfair.backends.batch.{limit}", value)
+    with BatchServer() as server:
+        assert batch(server).code == 0
+        sizes = [len(made.lines) for made in server.batches]
+        assert len(sizes) > 2 and sum(sizes) == CHATS and set(server.submitted.values()) == {1}
+        uploads = [server.files[made.input_file_id] for made in server.batches]
+        measured = sizes if limit == "MOST_LINES" else [len(upload) for upload in uploads]
+        assert max(measured) <= value and min(measured[:-1]) > 0.8 * value
+        assert_as_one_by_one(server, "a/run")
+
+
+def test_max_calls_counts_lines() -> None:
+    with BatchServer() as server:
+        first = batch(server, "a/run", "--max-calls", "40", "--json")
+        assert first.code == 3 and "budget of 40 calls is spent" in first.json["error"]["message"]
+        assert server.submitted.total() == 40 and not server.requests
+        assert first.json["chains"]["relevant"]["ranked"] == 20
+        assert batch(server).code == 0
+        assert [len(made.lines) for made in server.batches] == [40, CHATS - 40]
+        assert_as_one_by_one(server, "a/run")
+
+
+def test_a_batch_that_fails_says_why_and_is_submitted_again() -> None:
+    error = {"code": "invalid_json_line", "line": 7, "message": "this line is no JSON", "param": None}
+    with BatchServer(refuse=lambda lines: None if len(server.batches) > 1 else error) as server:
+        found = batch(server)
+        assert found.code == 1 and "at line 7: this line is no JSON" in found.err
+        assert sent()[0]["status"] == "failed" and not list(Path("a/run").glob("batch-*"))
+        assert batch(server).code == 0 and set(server.submitted.values()) == {1}
+
+
+def test_the_cache_answers_what_it_can() -> None:
+    with BatchServer() as server:
+        ordinary = [word for word in command(server, "first", "--limit", "2") if word != "--no-cache"]
+        assert llmfair(*ordinary).code == 0
+        more = [word for word in command(server, "a/run", "--batch") if word != "--no-cache"]
+        assert llmfair(*more).code == 0
+        assert server.submitted.total() == CHATS - 44
+        assert {row["source"] for row in rows()} == {"cache", "batch"}
+        third = [word for word in command(server, "third") if word != "--no-cache"]
+        before = len(server.requests)
+        assert llmfair(*third).code == 0 and len(server.requests) == before
+
+
+# Kills
+
+MOMENTS = {
+    "before the file is there": ("upload", 1, False),
+    "after the upload": ("upload", 1, True),
+    "before the batch is made": ("create", 1, False),
+    "after the batch is made, before its id is known": ("created", 1, True),
+    "before the second file is there": ("upload", 2, False),
+    "between upload and batch of the second": ("create", 2, False),
+    "after the second batch is made": ("created", 2, True),
+    "while waiting": ("look", 3, True),
+    "while answers are fetched": ("content", 1, True),
+    "while answers of the second are fetched": ("content", 2, True),
+}
+DYING = """
+import os, signal
+from llmfair.journal import Journal
+put, left = Journal.put, [30]
+def dying(*given, **named):
+    put(*given, **named)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+Journal.put = dying
+"""
+
+
+def started(server: BatchServer, code: str = "") -> subprocess.Popen[str]:
+    """The command in two files, as a process of its own."""
+    code = f"import llmfair.backends.batch as c; c.MOST_LINES = 40\n{code}\n{QUICK}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *command(server, "a/run", "--batch")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Killer:
+    """Kills a process when its server hears of something for the nth time."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.moment: tuple[str, int, bool] | None = None
+        self.process: subprocess.Popen[str] | None = None
+
+    def on(self, event: str) -> bool | None:
+        self.heard.append(event)
+        if self.moment is None or (event, self.heard.count(event)) != self.moment[:2]:
+            return None
+        while self.process is None:  # its first request may be quicker than its parent
+            time.sleep(0.001)
+        self.process.kill()
+        return self.moment[2]
+
+    def kill(self, server: BatchServer, moment: tuple[str, int, bool]) -> None:
+        self.heard, self.moment, self.process = [], moment, None
+        with started(server) as self.process:
+            out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == -signal.SIGKILL, (moment, out, err)
+        self.moment = None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS, ids=[name.replace(" ", "-") for name in MOMENTS])
+def test_killed_at_one_moment_every_question_is_submitted_once(moment: str) -> None:
+    killer = Killer()
+    with BatchServer(on=killer.on) as server:
+        killer.kill(server, MOMENTS[moment])
+        assert batch(server).code == 0
+        assert server.submitted.total() == CHATS and set(server.submitted.values()) == {1}
+        assert len(rows()) == len({row["key"] for row in rows()}) == CHATS
+        assert_as_one_by_one(server, "a/run")
+
+
+def test_killed_again_and_again_and_then_collected() -> None:
+    """Each command gets a little further than the one before; the last finds all that they submitted."""
+    killer = Killer()
+    with BatchServer(on=killer.on) as server:
+        killer.kill(server, ("created", 1, True))
+        killer.kill(server, ("look", 3, True))
+        assert len(server.batches) == 2 and not rows()
+        with started(server, DYING) as dying:
+            dying.communicate(timeout=60)
+        assert dying.returncode == -signal.SIGKILL and len(rows()) == 30
+        assert batch(server).code == 0
+        assert [len(made.lines) for made in server.batches] == [40, CHATS - 40]
+        assert set(server.submitted.values()) == {1} and len(rows()) == CHATS
+        assert_as_one_by_one(server, "a/run")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
+def test_an_interrupt_leaves_batches_running_and_says_how_to_collect(number: int, code: int) -> None:
+    with BatchServer(looks=10**9) as server:
+        with started(server) as running:
+            while not any(made.looks for made in server.batches):
+                assert running.poll() is None
+                time.sleep(0.01)
+            running.send_signal(number)
+            out, err = running.communicate(timeout=20)
+        assert (running.returncode, out) == (code, "")
+        assert "batch_1, batch_2 run on at 127.0.0.1" in err
+        assert "the same command collects the answers" in err and "Traceback" not in err
+        assert manifest()["status"] == "incomplete"
+        refused = llmfair(*command(server, "a/run"))
+        assert refused.code == 1 and "add --batch" in refused.err and not server.requests
+        server.looks = 1
+        found = batch(server)
+        assert found.code == 0 and "Collecting batch_1, 40 questions." in found.err
+        assert set(server.submitted.values()) == {1}
+
+
+# What cannot be asked so
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("listwise", "--batch", "-m", "openai:any"), "each needs the answer of the one before"),
+        (("pairwise", "--batch"), "fake:biased cannot do --batch"),
+        (("pairwise", "--batch", "--sequential", "-m", "openai:any"), "--batch asks all at once"),
+        (
+            ("pairwise", "--batch", "-m", "openai:any", "--max-cost=1", "--price-in=1", "--price-out=1"),
+            "a batch is paid as a whole",
+        ),
+    ],
+)
+def test_what_a_batch_cannot_ask(arguments: tuple[str, ...], says: str) -> None:
+    found = llmfair(*arguments)
+    assert found.code == 2 and says in found.err
+
+
+def test_a_server_without_batches() -> None:
+    with Server() as server:
+        found = batch(server)
+    assert found.code == 1 and "has no Batch API" in found.err and "leave --batch out" in found.err
+
+
+def test_the_key_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    canary = "sk-canary-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    echo = Reply(status=400, body={"error": {"message": f"bad request with key {canary}"}})
+    error = {"code": "x", "line": 1, "message": f"the key {canary} may not", "param": None}
+    outcomes = []
+    for respond, refuse in (
+        (rank, lambda lines: None),
+        (lambda body, attempt: echo, lambda lines: None),
+        (rank, lambda lines: error),
+    ):
+        with BatchServer(respond, refuse=refuse) as server:
+            outcomes.append(batch(server, "a/run", "-v", "--fresh"))
+            assert server.authorized == {f"Bearer {canary}"}
+            assert all(canary.encode() not in content for content in server.files.values() if respond is rank)
+    assert [outcome.code for outcome in outcomes] == [0, 1, 1], [outcome.err for outcome in outcomes]
+    for outcome in outcomes:
+        assert canary not in outcome.out + outcome.err
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or canary.encode() not in path.read_bytes(), path

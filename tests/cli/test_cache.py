@@ -1,0 +1,255 @@
+"""The shared cache from the command line: what is never asked twice, and that nothing else changes by it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Outcome, llmfair, process
+from tests.folders import balanced, write_folder
+from tests.servers import Reply, Server, faulty, rank
+
+CACHE = Path("cache") / "answers.sqlite"
+SMALL = {
+    "listwise": ("--orders", "1", "--passes", "1", "--variants", "neutral"),
+    "pairwise": ("--pairs", "4", "--kind", "relevant"),
+}
+NOT_RESULTS = ("manifest.json", "journal.jsonl", ".lock")
+"""They hold times, and where an answer came from."""
+
+
+def lists() -> Path:
+    return write_folder(Path("lists"), balanced(3, 20, 20))
+
+
+def audit(server: Server, output: str, *more: str, task: str = "listwise", model: str = "any") -> Outcome:
+    """A run in the folder `output`/run, so that results do not differ by its name."""
+    small = SMALL[task]
+    return llmfair(
+        task, "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url, "--server-name", "test",
+        "-o", Path(output) / "run", *small, *more,
+    )  # fmt: skip
+
+
+def manifest(output: str) -> Any:
+    return json.loads((Path(output) / "run" / "manifest.json").read_text())
+
+
+def results(output: str) -> dict[str, bytes]:
+    run = Path(output) / "run"
+    files = (path for path in run.rglob("*") if path.is_file() and path.name not in NOT_RESULTS)
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def sources(output: str) -> set[str]:
+    lines = (Path(output) / "run" / "journal.jsonl").read_text().splitlines()[1:]
+    return {json.loads(line)["source"] for line in lines}
+
+
+def rows() -> int:
+    with closing(sqlite3.connect(CACHE)) as database:
+        return int(database.execute("SELECT count(*) FROM answers").fetchone()[0])
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cache(task: str) -> None:
+    with Server() as server:
+        without = audit(server, "without", "--no-cache", task=task)
+        assert without.code == 0, without.err
+        calls = len(server.requests)
+        assert not CACHE.exists()
+        cold = audit(server, "cold", task=task)
+        assert len(server.requests) == 2 * calls and rows() == calls
+        warm = audit(server, "warm", task=task)
+        assert len(server.requests) == 2 * calls
+    assert (manifest("warm")["calls"], manifest("warm")["cached"]) == (0, calls)
+    assert (manifest("cold")["calls"], manifest("cold")["cached"]) == (calls, 0)
+    assert manifest("warm")["answered"] == manifest("without")["answered"] == calls
+    assert (sources("cold"), sources("warm")) == ({"backend"}, {"cache"})
+    assert len(results("cold")) > 4 and results("without") == results("cold") == results("warm")
+    tables = {
+        run.out.replace(name, "") for run, name in ((without, "without"), (cold, "cold"), (warm, "warm"))
+    }
+    assert len(tables) == 1
+    assert llmfair("runs", "check", "warm/run").code == 0
+    assert audit(server, "warm", task=task).code == 0, "from its journal alone: the server is gone"
+    assert manifest("warm")["cached"] == 0 and manifest("warm")["replayed"] == calls
+
+
+def test_more_pairs_ask_only_the_new_ones() -> None:
+    """3 queries; a tenth of the pairs is asked again; both orders."""
+    with Server() as server:
+        assert audit(server, "few", "--pairs", "20", task="pairwise").code == 0
+        assert len(server.requests) == 3 * (20 + 2) * 2
+        assert audit(server, "many", "--pairs", "50", task="pairwise").code == 0
+        assert len(server.requests) == 3 * (50 + 5) * 2
+        assert manifest("many")["calls"] == 3 * (30 + 3) * 2
+        assert manifest("many")["cached"] == 3 * (20 + 2) * 2
+        assert audit(server, "alone", "--pairs", "50", "--no-cache", task="pairwise").code == 0
+    assert results("many") == results("alone")
+
+
+def test_unfinished_answers_are_asked_again() -> None:
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        reply = rank(body, attempt)
+        cut = "Topic q1" in body["messages"][1]["content"]
+        return Reply(reply.text, finish_reason="length") if cut else reply
+
+    with Server(answer) as server:
+        assert audit(server, "one", "--max-invalid", "1").code == 0
+        calls = len(server.requests)
+        assert rows() == calls * 2 // 3
+        assert audit(server, "two", "--max-invalid", "1").code == 0
+        assert manifest("two")["calls"] == calls // 3 and results("one") == results("two")
+
+
+def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
+    with Server() as server:
+        audit(server, "one")
+        calls = len(server.requests)
+        assert audit(server, "one", "--fresh").code == 0 and len(server.requests) == calls
+        assert (Path("one") / "run" / "journal.1.jsonl").is_file() and manifest("one")["cached"] == calls
+        assert audit(server, "one", "--fresh", "--no-cache").code == 0
+        assert len(server.requests) == 2 * calls and manifest("one")["cached"] == 0
+
+
+def test_another_server_or_model_has_answers_of_its_own() -> None:
+    with Server() as server:
+        audit(server, "one")
+        calls = len(server.requests)
+        audit(server, "two", "--server-name", "other")
+        assert len(server.requests) == 2 * calls
+        audit(server, "three", "--model-seed", "5")
+        assert len(server.requests) == 3 * calls
+    assert len(llmfair("cache", "info", "--json").json["models"]) == 2
+
+
+@pytest.mark.parametrize("content", [b"not a database " * 1000, b"SQLite format 3\0" + b"\xff" * 9000])
+def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None:
+    with Server(faulty(rank, rate_malformed=0.1)) as server:
+        calm = audit(server, "calm", "--no-cache", "--max-invalid", "1")
+        assert calm.code == 0 and "Warning" not in calm.err
+        CACHE.parent.mkdir(exist_ok=True)
+        CACHE.write_bytes(content)
+        found = audit(server, "found", "--max-invalid", "1")
+        assert found.code == 0 and found.err.count("Warning") == 1
+        assert "answers.sqlite cannot be used" in found.err and "llmfair cache clear" in found.err
+        assert results("calm") == results("found") and CACHE.read_bytes() == content
+        info = llmfair("cache", "info")
+        assert info.code == 1 and "llmfair cache clear" in info.err
+        assert llmfair("cache", "clear", "--yes").out == "Removed the damaged cache.\n"
+        again = audit(server, "again", "--max-invalid", "1")
+        assert "Warning" not in again.err and rows() == len(server.requests) // 3
+
+
+def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
+    with Server(faulty(rank, latency=0.02)) as server:
+        command = (
+            "pairwise", "-d", lists(), "-m", "openai:any", "--base-url", server.base_url, "--server-name", "test",
+            "--pairs", "20", "--kind", "relevant", "-j", "8",
+        )  # fmt: skip
+        running = [process(*command, "-o", f"seed{seed}/run", "--seed", seed) for seed in ("1", "2")]
+        for one in running:
+            _, err = one.communicate(timeout=100)
+            assert one.returncode == 0 and "Warning" not in err, err
+        lines = [
+            json.loads(line)
+            for seed in (1, 2)
+            for line in (Path(f"seed{seed}") / "run" / "journal.jsonl").read_text().splitlines()[1:]
+        ]
+        assert {line["source"] for line in lines} >= {"backend"}
+        assert len(lines) > rows() == len({line["key"] for line in lines}), (
+            "some pairs are drawn under both seeds"
+        )
+        before = len(server.requests)
+        assert llmfair(*command, "-o", "again/run", "--seed", "1").code == 0
+        assert len(server.requests) == before and results("again") == results("seed1")
+
+
+def test_neither_key_nor_question_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    canary = "sk-canary-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    with Server() as server:
+        audit(server, "one")
+        assert server.requests[0].headers["Authorization"] == f"Bearer {canary}"
+        question = server.bodies[0]["messages"][1]["content"].encode()
+    content = b"".join(path.read_bytes() for path in CACHE.parent.rglob("answers*"))
+    assert rows() > 0 and canary.encode() not in content and question not in content
+    assert b"Title q0f0" not in content
+
+
+def test_simulated_models_and_rankers_leave_no_cache() -> None:
+    for model in ("fake:oracle", "bm25"):
+        assert llmfair("listwise", "-n", "1", "--orders", "1", "-m", model).code == 0
+    assert not CACHE.exists()
+
+
+# llmfair cache
+
+
+def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / CACHE
+    assert llmfair("cache", "path").out == f"{path}\n"
+    assert llmfair("cache", "path", "--json").json == {"schema": 1, "path": str(path)}
+    assert llmfair("cache", "info").out.startswith("0 answers, 0.0 kB") and not path.exists()
+    with Server() as server:
+        audit(server, "one")
+        calls = len(server.requests)
+    found = llmfair("cache", "info", "--json").json
+    assert (found["schema"], found["path"], found["entries"]) == (1, str(path), calls)
+    assert found["bytes"] == path.stat().st_size
+    (model,) = found["models"]
+    assert (model["model"], model["entries"]) == ("openai any test", calls) and model["oldest"] <= model[
+        "newest"
+    ]
+    shown = llmfair("cache", "info").out
+    assert shown.startswith(f"{calls} answers, ") and "openai any test" in shown and str(path) in shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_clearing_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server() as server:
+        audit(server, "one")
+        audit(server, "two", model="other")
+    calls = manifest("one")["calls"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    refused = llmfair("cache", "clear")
+    assert refused.code == 2 and "--yes" in refused.err
+    for said in ("\n", "n\n", ""):
+        monkeypatch.setattr("sys.stdin", Terminal(said))
+        refused = llmfair("cache", "clear")
+        assert refused.code == 1 and refused.out == "" and f"Remove {2 * calls} answers from" in refused.err
+    assert rows() == 2 * calls
+    assert llmfair("cache", "clear", "--older-than", "1h", "--yes").out == ""
+    none = llmfair("cache", "clear", "--model", "openai:nobody", "--yes", "--json")
+    assert none.code == 0 and none.json["removed"] == 0 and "Nothing to remove" in none.err
+    assert llmfair("cache", "clear", "--model", "openai:other", "--yes").out == f"Removed {calls} answers.\n"
+    assert llmfair("cache", "info", "--json").json["models"][0]["model"] == "openai any test"
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert llmfair("cache", "clear", "--json").json["removed"] == calls and rows() == 0
+    before = CACHE.stat().st_size
+    assert before < 20_000, "the room is given back"
+    assert audit(server, "one").code == 0, "a run folder keeps its own answers"
+
+
+@pytest.mark.parametrize("age", ["30", "d", "-1d", "1.5d", "30days", "٣d"])
+def test_what_is_no_age(age: str) -> None:
+    found = llmfair("cache", "clear", f"--older-than={age}", "--yes")
+    assert found.code == 2 and "is not an age" in found.err and "30d" in found.err
+
+
+def test_help_explains_itself() -> None:
+    shown = llmfair("cache", "--help").out
+    assert all(command in shown for command in ("path", "info", "clear"))
+    assert "--no-cache" in llmfair("listwise", "--help").out
+    assert "LLMFAIR_NO_CACHE" in llmfair("listwise", "--help").out

@@ -1,0 +1,99 @@
+"""How many requests a server takes at once is found by asking it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from llmfair.adaptive import Adaptive
+from llmfair.slots import Slots
+from tests.virtual import Clock
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("pacing", "adaptive", "slots"):
+        monkeypatch.setattr(f"llmfair.{module}.time", clock)
+    return clock
+
+
+def full(most: int = 64) -> Adaptive:
+    adaptive = Adaptive(Slots(most), most)
+    adaptive.slots.taken = most
+    return adaptive
+
+
+def answers(adaptive: Adaptive, count: int, clock: Clock) -> None:
+    for _ in range(count):
+        adaptive.answered(clock.now)
+
+
+def test_the_limit_doubles_until_the_first_cut_then_grows_by_one(clock: Clock) -> None:
+    adaptive = full()
+    limits = []
+    for count in (15, 1, 31, 1):
+        answers(adaptive, count, clock)
+        limits.append(adaptive.slots.limit)
+    assert limits == [16, 32, 32, 64]
+    adaptive.refused(clock.now, 0.5, latency=0.1)
+    assert adaptive.slots.limit == 51
+    answers(adaptive, 200, clock)
+    assert adaptive.slots.limit == 51, "no growth while it cools down"
+    clock.now += 1.01
+    answers(adaptive, 49, clock)
+    assert adaptive.slots.limit == 51
+    answers(adaptive, 1, clock)
+    assert adaptive.slots.limit == 52
+
+
+def test_a_limit_that_is_not_used_does_not_grow(clock: Clock) -> None:
+    adaptive = full()
+    adaptive.slots.taken = 12
+    answers(adaptive, 1000, clock)
+    assert adaptive.slots.limit == 16
+    assert Adaptive(Slots(4), 4).slots.limit == 4
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "latency", "cooldown"),
+    [(None, 0.05, 1.0), (None, 3.0, 6.0), (4.0, 0.05, 4.0), (90.0, 1.0, 15.0)],
+)
+def test_one_cut_at_a_time(clock: Clock, retry_after: float | None, latency: float, cooldown: float) -> None:
+    adaptive = full()
+    for _ in range(20):
+        adaptive.refused(clock.now, retry_after, latency)
+    assert adaptive.slots.limit == 12
+    clock.now += cooldown - 0.01
+    adaptive.refused(clock.now, retry_after, latency)
+    assert adaptive.slots.limit == 12
+    clock.now += 0.02
+    adaptive.refused(clock.now, retry_after, latency)
+    assert adaptive.slots.limit == 9
+
+
+def test_isolated_refusals_and_other_failures_leave_the_limit_alone(clock: Clock) -> None:
+    adaptive, chance = full(), random.Random(0)
+    for _ in range(5000):
+        clock.now += 0.01
+        draw = chance.random()
+        if draw < 0.05:
+            adaptive.refused(clock.now, None, latency=0.05)
+        elif draw < 0.07:
+            adaptive.failed(clock.now)
+        else:
+            adaptive.answered(clock.now)
+    assert adaptive.slots.limit == 64 and adaptive.pace.bucket is None
+
+
+def test_refusals_that_come_back_before_the_answers_of_their_wave_are_no_quota(clock: Clock) -> None:
+    """2 % of 453 requests in flight are refused at once, one after the other; the answers take a while."""
+    adaptive = full(512)
+    adaptive.slots.taken, adaptive.slots.limit = 453, 512
+    for _ in range(20):
+        for _ in range(12):
+            adaptive.refused(clock.now, None, latency=0.02)
+        clock.now += 0.02
+        answers(adaptive, 441, clock)
+    assert adaptive.slots.limit == 512 and adaptive.pace.bucket is None

@@ -1,0 +1,380 @@
+"""The shared cache: no row is lost between processes, nothing unfinished gets in, and it never stops a run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from llmfair import cache as module
+from llmfair.cache import FILE, Cache, clear, count, facts
+from llmfair.dispatch import Limits, Program, Progress, dispatch
+from llmfair.errors import LlmfairError
+from llmfair.journal import Journal, read_rows
+from llmfair.records import Completion, Finish, Sampling, Steps
+from tests.pace import within
+from tests.test_dispatch import Scripted, chain, chat, single
+
+ROOT = Path(__file__).resolve().parents[1]
+ANSWER = Completion(
+    "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
+)  # fmt: skip
+
+
+@contextmanager
+def opened(path: Path, model: str = "openai any test") -> Iterator[tuple[Cache, list[str]]]:
+    warnings: list[str] = []
+    with closing(Cache(path, model, warnings.append)) as cache:
+        yield cache, warnings
+
+
+def filled(path: Path, *keys: str, model: str = "openai any test") -> Path:
+    with opened(path, model) as (cache, warnings):
+        for key in keys:
+            cache.put(key, replace(ANSWER, text=f"answer to {key}"))
+    assert not warnings
+    return path
+
+
+def rows(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        return int(database.execute("SELECT count(*) FROM answers").fetchone()[0])
+
+
+def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
+    texts = ["[2] > [1]", "", "\ud800 lone surrogate", "ü \u2028 [1] \x00"]
+    path = tmp_path / "deep" / "er" / FILE
+    with opened(path, "openai \udcff named in another encoding") as (cache, _):
+        for number, text in enumerate(texts):
+            cache.put(f"{number}", replace(ANSWER, text=text))
+    with opened(path) as (cache, warnings):
+        for number, text in enumerate(texts):
+            assert cache.get(f"{number}") == replace(ANSWER, text=text)
+        assert cache.get("never asked") is None and warnings == []
+    assert [part.name for part in path.parent.iterdir()] == [FILE], "write-ahead files are folded in on close"
+
+
+@pytest.mark.parametrize("finish", [finish for finish in Finish if finish is not Finish.STOP])
+def test_only_answers_that_came_to_their_end_are_kept(tmp_path: Path, finish: Finish) -> None:
+    with opened(tmp_path / FILE) as (cache, _):
+        cache.put("key", replace(ANSWER, finish=finish))
+    assert rows(tmp_path / FILE) == 0
+
+
+def test_what_is_put_is_on_disk_within_a_second_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    with opened(tmp_path / FILE) as (cache, _), opened(tmp_path / FILE) as (other, _):
+        longest = 0.0
+        for number in range(2000):
+            started = time.perf_counter()
+            cache.put(f"{number}", ANSWER)
+            longest = max(longest, time.perf_counter() - started)
+        within(0.01, lambda: cache.put("one more", ANSWER))
+        assert longest < 0.5, "less than the wait for other answers alone"
+        deadline = time.monotonic() + 10
+        while other.get("one more") is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert other.get("0") == other.get("1999") == ANSWER
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from llmfair.cache import Cache
+from llmfair.records import Completion, Finish
+path, name, number = sys.argv[1:]
+cache = Cache(Path(path), "openai any test", lambda text: sys.exit(text))
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(int(number)):
+    cache.put(f"{name}{i}", Completion(f"answer {name}{i}", Finish.STOP))
+    cache.put(f"both{i}", Completion(f"answer both{i}", Finish.STOP))
+cache.close()
+"""
+
+
+def test_processes_that_write_at_once_lose_no_row(tmp_path: Path) -> None:
+    path, names, each = tmp_path / "new" / FILE, ("a", "b", "c"), 400
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name, str(each)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for name in names
+    ]  # fmt: skip
+    for process in processes:  # all made the file at about the same time; now all write
+        assert process.stdout is not None and process.stdout.readline() == "ready\n", process.communicate()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.communicate(timeout=60)[1] == "" and process.returncode == 0
+    assert rows(path) == each * (len(names) + 1)
+    with opened(path) as (cache, _):
+        for key in [f"{name}{i}" for name in (*names, "both") for i in range(each)]:
+            found = cache.get(key)
+            assert found is not None and found.text == f"answer {key}"
+
+
+def test_a_killed_process_leaves_a_cache_that_others_can_use(tmp_path: Path) -> None:
+    path = filled(tmp_path / FILE, "before")
+    code = WRITER.replace("cache.close()", "import os, time; time.sleep(1.5); os.kill(os.getpid(), 9)")
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(path), "a", "50"], input="\n", text=True, stdout=subprocess.PIPE
+    )
+    assert killed.returncode == -9
+    with opened(path) as (cache, warnings):
+        assert cache.get("before") is not None and cache.get("a49") is not None
+        cache.put("after", ANSWER)
+    assert not warnings and rows(path) == 102
+
+
+# A cache that cannot be used
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(b"this is no database, but it is long enough to be read as if it were one " * 100)
+
+
+def broken_inside(path: Path) -> None:
+    filled(path, *(f"key{number}" for number in range(500)))
+    content = path.read_bytes()
+    path.write_bytes(content[:8192] + os.urandom(len(content) - 8192))
+
+
+def of_another_kind(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE answers (question TEXT, answer TEXT)")
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def in_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.write_text("not a folder")
+
+
+@pytest.mark.parametrize("harm", [damaged, broken_inside, of_another_kind, a_folder, in_a_file])
+def test_an_unusable_cache_is_said_once_and_left_alone(tmp_path: Path, harm: object) -> None:
+    assert callable(harm)
+    path = tmp_path / "folder" / FILE
+    path.parent.mkdir()
+    harm(path)
+    with opened(path) as (cache, warnings):
+        for number in range(500):
+            assert cache.get(f"key{number}") is None or harm is broken_inside
+            cache.put(f"new{number}", ANSWER)
+    (warning,) = warnings
+    assert str(path) in warning and "goes on without it" in warning
+
+
+def test_a_locked_cache_is_waited_for_and_then_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUSY_SECONDS", 0.2)
+    path = filled(tmp_path / FILE, "known")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with opened(path) as (cache, warnings):
+            assert cache.get("known") is not None, "reading needs no lock"
+            cache.put("new", ANSWER)
+        assert len(warnings) == 1 and "locked" in warnings[0]
+        holder.execute("ROLLBACK")
+        holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+        holder.execute("BEGIN EXCLUSIVE")
+        with opened(path) as (cache, warnings):
+            assert cache.get("known") is None
+        assert len(warnings) == 1 and "locked" in warnings[0]
+
+
+def test_a_lock_that_is_given_back_in_time_costs_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / FILE, "known")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.3, holder.execute, ["COMMIT"]).start()
+        with opened(path) as (cache, warnings):
+            cache.put("new", ANSWER)
+        assert warnings == [] and rows(path) == 2
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from llmfair.cache import Cache
+from llmfair.records import Completion, Finish
+path = Path(sys.argv[1])
+warnings = []
+cache = Cache(path, "openai any test", warnings.append)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+for number in range(2000):
+    cache.put(f"new{number}", Completion("a long answer " * 50, Finish.STOP))
+cache.close()
+print(len(warnings), *warnings)
+"""
+
+
+def test_no_room_on_the_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / FILE, "known")
+    found = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("1 the answer cache ") and found.stderr == ""
+    with opened(path) as (cache, warnings):
+        assert cache.get("known") is not None
+        cache.put("later", ANSWER)
+    assert not warnings and rows(path) == 2
+
+
+def test_a_file_system_without_write_ahead_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database in memory has none either."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(":memory:", **options))
+    with opened(tmp_path / FILE) as (cache, warnings):
+        assert cache.get("key") is None
+    assert len(warnings) == 1 and "no write-ahead log" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "{", "[]", "null", "3", b"\xff", '{"text": null, "finish": "stop"}', '{"text": "a", "finish": "length"}',
+     '{"text": "a", "finish": "never heard of"}', '{"finish": "stop"}'],
+)  # fmt: skip
+def test_a_row_that_somebody_damaged_is_asked_again(tmp_path: Path, value: object) -> None:
+    path = filled(tmp_path / FILE, "damaged", "sound")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE answers SET value = ? WHERE key = 'damaged'", (value,))
+    with opened(path) as (cache, warnings):
+        assert cache.get("damaged") is None and cache.get("sound") is not None and not warnings
+        cache.put("damaged", ANSWER)
+    with opened(path) as (cache, _):
+        assert cache.get("damaged") == ANSWER
+
+
+# What is in it, and removing some of it
+
+
+def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    assert facts(path) == {"path": str(path), "entries": 0, "bytes": 0, "models": []}
+    assert count(path) == clear(path) == 0 and not path.exists()
+    filled(path, "a", "b", model="openai gpt api.example")
+    filled(path, "c", model="openai gpt-mini api.example")
+    filled(path, "d", "e", "f", model="hf org/gp%")
+    found = facts(path)
+    assert found["entries"] == 6 and found["bytes"] == path.stat().st_size
+    assert {row["model"]: row["entries"] for row in found["models"]} == {
+        "openai gpt api.example": 2, "openai gpt-mini api.example": 1, "hf org/gp%": 3,
+    }  # fmt: skip
+    assert count(path, "openai gpt") == 2 and count(path, "openai") == 3 and count(path, "%") == 0
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "UPDATE answers SET created = ? WHERE key IN ('a', 'd')",
+            ((hour_ago - timedelta(days=1)).isoformat(timespec="milliseconds"),),
+        )
+    assert count(path, before=hour_ago) == 2 and clear(path, "openai gpt", hour_ago) == 1
+    with opened(path, "openai gpt api.example") as (cache, _):  # another process uses it meanwhile
+        assert cache.get("a") is None and cache.get("b") is not None
+        assert clear(path) == 5
+        assert cache.get("b") is None
+        cache.put("g", ANSWER)
+    assert rows(path) == 1
+
+
+def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    damaged(path)
+    for attempt in (
+        lambda: facts(path),
+        lambda: count(path, "openai any"),
+        lambda: clear(path, "openai any"),
+    ):
+        with pytest.raises(LlmfairError, match="cannot be used") as caught:
+            attempt()
+        assert "llmfair cache clear" in caught.value.hint
+    assert count(path) is None and path.exists()
+    assert clear(path) is None and not path.exists()
+
+
+def test_a_locked_cache_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_SECONDS", 0.1)
+    path = filled(tmp_path / FILE, "known")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LlmfairError, match="locked"):
+            clear(path)
+    assert rows(path) == 1
+
+
+# In dispatch
+
+
+def test_dispatch_asks_what_neither_journal_nor_cache_answers(tmp_path: Path) -> None:
+    programs = [chain(f"c{number}", 4) for number in range(3)]
+    path, asked, runs = tmp_path / FILE, [], []
+    for name, more in (("one", []), ("two", [single("new", "x")]), ("two", []), ("three", [])):
+        journal = Journal(tmp_path / f"{name}.jsonl", name, "scripted")
+        backend, progress = Scripted(), Progress()
+        with opened(path, backend.identity) as (cache, _):
+            runs.append(
+                dict(
+                    dispatch([*programs, *more], backend, journal, Sampling(), progress=progress, cache=cache)
+                )
+            )
+        journal.close()
+        asked.append((sum(backend.asked.values()), progress.calls, progress.replayed, progress.cached))
+    assert asked == [(12, 12, 0, 0), (1, 1, 0, 12), (0, 0, 12, 0), (0, 0, 0, 12)]
+    assert runs[0] == runs[2] == runs[3] == {key: runs[1][key] for key in runs[0]}
+    found = list(read_rows(tmp_path / "three.jsonl"))
+    assert len(found) == 12 and {(row["source"], row["attempts"]) for row in found} == {("cache", 0)}
+    ours = json.loads((tmp_path / "one.jsonl").read_text().splitlines()[1])
+    theirs = next(row for row in found if row["key"] == ours["key"])
+    assert {k for k in ours if ours[k] != theirs[k]} == {"source", "attempts", "at"}
+
+
+def test_answers_from_the_cache_need_no_budget_and_unfinished_ones_are_asked_again(tmp_path: Path) -> None:
+    def answer(text: str, attempt: int) -> Completion:
+        return Completion("cut", Finish.LENGTH) if text == "long" else Completion(text, Finish.STOP)
+
+    programs = [single(text, text) for text in ("a", "b", "long", "c")]
+    for name, calls in (("one", 4), ("two", 1)):
+        journal, progress = Journal(tmp_path / f"{name}.jsonl", name, "scripted"), Progress()
+        with opened(tmp_path / FILE) as (cache, _):
+            limits = Limits(workers=1, max_calls=calls)
+            assert (
+                len(list(dispatch(programs, Scripted(answer), journal, Sampling(), limits, progress, cache)))
+                == 4
+            )
+        journal.close()
+        assert progress.calls == calls and progress.answered == 4
+
+
+def test_repeats_have_answers_of_their_own(tmp_path: Path) -> None:
+    def steps() -> Steps[list[str]]:
+        answers = yield [chat("x", draw) for draw in range(3)]
+        return [answer.text for answer in answers]
+
+    found, numbers = [], itertools.count(1)
+    for name in ("one", "two"):
+        journal = Journal(tmp_path / f"{name}.jsonl", name, "scripted")
+        backend = Scripted(lambda text, attempt: f"{text}{next(numbers)}")
+        with opened(tmp_path / FILE) as (cache, _):
+            found.append(dict(dispatch([Program("p", steps)], backend, journal, Sampling(), cache=cache)))
+        journal.close()
+    answers = found[0]["p"]
+    assert found[0] == found[1] and isinstance(answers, list) and sorted(answers) == ["x1", "x2", "x3"]
