@@ -35,6 +35,7 @@ from llmfair.records import (
 )
 from llmfair.retries import LONGEST_WAIT, Retries
 from llmfair.slots import Slots
+from llmfair.turns import Turns
 
 if TYPE_CHECKING:
     from llmfair.cache import Cache
@@ -197,6 +198,7 @@ class _Driver:
         self.progress = progress
         self.finished = finished
         self.slots = _slots(limits)
+        self.turns = Turns()
         adapts = limits.adaptive and "adaptive" in backend.capabilities
         self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
         self.retries = Retries(limits.retries, limits.max_wait)
@@ -274,6 +276,7 @@ class _Driver:
                     answers = [await self._answer(program.probe_id, chats[0])]
                 else:
                     answers = await self._answer_together(program.probe_id, chats)
+                await self.turns.take()
                 chats = steps.send(answers)
         except StopIteration as end:
             return end.value
@@ -326,13 +329,11 @@ class _Driver:
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
             self._note(known)
-            await asyncio.sleep(0)  # chains that never wait for a server must not keep the others waiting
             return known
         if (twin := self.asked.get(key)) is not None:
             return await asyncio.shield(twin)
         request = Request(chat, sampling, key, probe_id)
         if (cached := self._cached(request)) is not None:
-            await asyncio.sleep(0)  # chains that never wait for a server must not keep the others waiting
             return cached
         future = self.asked[key] = asyncio.get_running_loop().create_future()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import selectors
 import threading
 from collections.abc import Iterator
@@ -50,8 +51,9 @@ class _Loop(asyncio.SelectorEventLoop):
 
 @contextmanager
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """`dispatch` in virtual time; backends that only sleep take none."""
+    """`dispatch` in virtual time, its draws seeded; backends that only sleep take none."""
     clock = Clock()
+    monkeypatch.setattr("llmfair.retries.random", random.Random(0))
     for module in ("adaptive", "dispatch", "pacing", "retries", "slots"):
         monkeypatch.setattr(f"llmfair.{module}.time", clock)
     loop = _Loop(clock)

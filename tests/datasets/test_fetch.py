@@ -385,7 +385,7 @@ def test_a_stream_with_a_wrong_md5_leaves_no_result(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        (gzip.compress(b'{"page_id": 307}\n')[:-9], "not a complete gzip file"),
+        (gzip.compress(b'{"page_id": 307}\n', mtime=0)[:-9], "not a complete gzip file"),
         (b'{"page_id": 307, "gender": [}\n', "metadata:1: not a JSON object"),
         (b'{"page_id": 1}\n[307]\n', "metadata:2: not a JSON object"),
         (b'{"page": 307}\n', "metadata:1: page_id: is not a page id"),

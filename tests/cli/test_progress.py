@@ -1,0 +1,67 @@
+"""What is said of a run while it is asked."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from llmfair.cli import console
+from llmfair.dispatch import Progress
+
+
+class Clock:
+    """Stands in for the `time` module."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+
+def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("llmfair.cli.console.time", clock)
+    progress = Progress()
+    state = console.Bar("Asking a model", 1000, progress, 64)
+    assert state.line() == "0/1,000  0 unreadable  0 from the journal  0 cached  0/64 in flight"
+    clock.now += 10
+    progress.answered, progress.replayed, progress.cached, progress.unreadable = 200, 90, 10, 3
+    progress.in_flight, progress.limit, progress.retries, progress.cost = 31, 32, 7, 0.01234
+    assert state.line() == (
+        "200/1,000  3 unreadable  90 from the journal  10 cached  31/32 in flight  10.0/s  7 tried again  "
+        "cost 0.0123  1:20 left"
+    )
+    progress.waiting_until = clock.now + 12
+    assert state.line().endswith("rate limited, waiting 12 s")
+
+
+def test_time_left_goes_by_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("llmfair.cli.console.time", clock)
+    progress = Progress()
+    state = console.Bar("Asking a model", 100_000, progress, 64)
+    for _ in range(60):  # a minute at 100 a second, then five at 1
+        clock.now += 1
+        progress.answered += 100
+        state.line()
+    for _ in range(300):
+        clock.now += 1
+        progress.answered += 1
+        last = state.line()
+    assert "1.0/s" in last
+
+
+def test_without_a_terminal_lines_come_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("llmfair.cli.console.PLAIN_EVERY", 0.02)
+    with console.bar("Asking a model", 10, Progress(answered=4), 64):
+        time.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all(line.startswith("Asking a model  4/10  0 unreadable") for line in lines)
