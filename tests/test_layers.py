@@ -19,6 +19,9 @@ AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch",
     "journal", "cache", "batch", "ledger", "metrics", "stats", "rundir", "trec",
 }  # fmt: skip
+DISPATCH_MAY = {
+    "journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots", "turns",
+}  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "errors": set(),
@@ -30,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cache": {"journal"},
     "batch": {"dispatch", "journal", "cache", "ledger", "budgets", "backends"},
     "ledger": {"backends.batch", "trec"},
-    "dispatch": {"journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots"},
+    "dispatch": DISPATCH_MAY,
     "adaptive": {"pacing", "slots"},
     "slots": {"pacing"},
     "retries": {"backends.base"},
@@ -53,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "config",
             "pacing",
             "budgets",
+            "turns",
         )
     },
 }

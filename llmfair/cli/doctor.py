@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
 from llmfair.cli import console
-from llmfair.cli.options import Json
+from llmfair.cli.options import Json, variable
+
+if TYPE_CHECKING:
+    from llmfair.backends.base import Backend
+    from llmfair.records import Completion, Request
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Look at this model: where it would run, what it can do.",
+        envvar=variable("model"),
+    ),
+]
+Ask = Annotated[bool, typer.Option("--ask", help="Ask the model one question.", envvar=variable("ask"))]
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(model: Model = None, ask: Ask = False, as_json: Json = False) -> None:
     """What this machine can run, and what to set or install for the rest."""
     import os
     import platform
@@ -15,19 +35,7 @@ def doctor(as_json: Json = False) -> None:
     from llmfair import registry
     from llmfair.report.tables import Table
 
-    key = "OPENAI_API_KEY"
-    base_url = os.environ.get("OPENAI_BASE_URL")
-    server = "the server of OPENAI_BASE_URL" if base_url else "api.openai.com"
-    if os.environ.get(key):
-        openai = ("ready", f"{key} is set · {server}")
-    elif base_url:
-        openai = ("ready", f"{key} is not set; {server} may need none")
-    else:
-        openai = ("no", f"set {key}, or name any compatible server with --base-url")
-    simulated = (
-        "offline: fake:biased, fake:oracle, fake:random; fake:biased,pairwise=-1 plants log odds of -1"
-    )
-    backends = {"fake": ("ready", simulated), "openai": openai}
+    backends = {name: (status, note) for name, status, note in _backends()}
     for name in registry.names("backend"):
         backends.setdefault(name, ("ready", "from another package"))
     facts = {
@@ -35,17 +43,124 @@ def doctor(as_json: Json = False) -> None:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
+        "gpu": _gpu(),
         "backends": {name: {"status": status, "note": note} for name, (status, note) in backends.items()},
         "rankers": registry.names("ranker"),
         "datasets": registry.names("dataset"),
     }
+    seen = None if model is None else _look_at(model, ask)
     if as_json:
-        console.print_json({"schema": 1, **facts})
+        console.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
         return
-    title = f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores"
+    title = (
+        f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores · "
+        f"{facts['gpu'] or 'no GPU'}"
+    )
     rows = tuple((name, status, note) for name, (status, note) in sorted(backends.items()))
     notes = (
         f"rankers that ask no model: {', '.join(registry.names('ranker'))}",
         f"data: {', '.join(registry.names('dataset'))}",
+        *(f"{model}: {key} {value}" for key, value in (seen or {}).items()),
     )
     console.print_table(Table(title, ("backend", "status", ""), rows, notes))
+
+
+def _backends() -> Iterator[tuple[str, str, str]]:
+    """Name, status and note of each of our backends; nothing is imported that takes long."""
+    import os
+    from importlib.util import find_spec
+
+    yield (
+        "fake",
+        "ready",
+        "offline: fake:biased, fake:oracle, fake:random; fake:biased,pairwise=-1 plants log odds of -1",
+    )
+    key, base_url = "OPENAI_API_KEY", os.environ.get("OPENAI_BASE_URL")
+    server = "the server of OPENAI_BASE_URL" if base_url else "api.openai.com"
+    if os.environ.get(key):
+        yield "openai", "ready", f"{key} is set · {server}"
+    elif base_url:
+        yield "openai", "ready", f"{key} is not set; {server} may need none"
+    else:
+        yield "openai", "no", f"set {key}, or name any compatible server with --base-url"
+    local = ("torch", "transformers", "peft", "llguidance")
+    missing = [package for package in local if find_spec(package) is None]
+    if missing:
+        yield "hf", "no", f"pip install 'llmfair[local]' ({', '.join(missing)} missing)"
+    else:
+        versions = _versions(local)
+        place = "the CPU, as this build of torch knows no GPU" if "+cpu" in versions and _gpu() else _gpu()
+        yield "hf", "ready", f"{versions} · on {place or 'the CPU'}"
+    if find_spec("vllm") is not None:
+        yield "vllm", "ready", _versions(("vllm",))
+    elif _gpu() == NVIDIA:
+        yield "vllm", "no", "pip install 'llmfair[vllm]'"
+    else:
+        yield "vllm", "no", "needs an NVIDIA GPU; a server works: --base-url http://HOST:8000/v1"
+
+
+NVIDIA = "an NVIDIA GPU"
+
+
+def _gpu() -> str | None:
+    """The kind of GPU, by its driver: asking torch would take seconds."""
+    import platform
+    from pathlib import Path
+
+    if Path("/proc/driver/nvidia/version").exists():
+        return NVIDIA
+    return "an Apple GPU" if (platform.system(), platform.machine()) == ("Darwin", "arm64") else None
+
+
+def _versions(packages: tuple[str, ...]) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = []
+    for package in packages:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:  # a rebuild under another name
+            found.append(package)
+    return " · ".join(found)
+
+
+def _look_at(model: str, ask: bool) -> dict[str, Any]:
+    """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
+    import asyncio
+
+    from llmfair.audits.pairs import make_pair_design
+    from llmfair.audits.running import backend_of, sampling_of
+    from llmfair.dispatch import chat_sampling
+    from llmfair.records import Request
+    from llmfair.settings import PairwiseSettings
+
+    settings = PairwiseSettings.make(model=(model,), limit=1, pairs=1, noise_share=0.0)
+    backend = backend_of(model, settings)
+    seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
+    if ask:
+        design = make_pair_design(settings)
+        chat, _ = design.ranker.chats(next(design.probes()))
+        request = Request(chat, chat_sampling(chat, sampling_of(settings)), "doctor", "doctor")
+        answer = asyncio.run(_answer(backend, request))
+        facts = getattr(backend, "facts", {})  # of a model in this process
+        seen |= {key: value for key, value in facts.items() if isinstance(value, str)}
+        seen |= {
+            "answers": repr(answer.text),
+            "ends by": str(answer.finish),
+            "in seconds": round(answer.seconds, 2),
+        }
+    return seen
+
+
+async def _answer(backend: Backend, request: Request) -> Completion:
+    """One answer in one attempt. Raises Unavailable where a run would try again."""
+    from llmfair.backends.base import RateLimited, Transient
+    from llmfair.errors import Unavailable
+
+    try:
+        await backend.open()
+        return await backend.complete(request)
+    except (RateLimited, Transient) as error:
+        raise Unavailable(f"no answer: {error}.", "a run would try again; check the server") from None
+    finally:
+        await backend.close()

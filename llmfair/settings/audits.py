@@ -27,7 +27,9 @@ class ListwiseSettings(AuditSettings):
     passes: int = setting(3, "Passes over the list.", "Prompt")
     depth: int | None = setting(None, "Rank only the first N positions.", "Prompt")
     passages: Literal["first", "max"] = setting(
-        "first", "What counts of a long page for monot5 and monobert: its start, or its best passage.", "Data",
+        "first",
+        "What counts of a long page for monot5 and monobert: its start, or its best passage.",
+        "Data",
         result=False,
     )
     windows: Literal["covering", "rankgpt"] = setting(

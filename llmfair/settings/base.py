@@ -171,7 +171,7 @@ class AuditSettings(MeasureSettings):
 
     model: tuple[str, ...] = setting(
         ("fake:biased",),
-        "Model: openai:NAME, fake:… (of lists also bm25); repeatable, one run each.",
+        "Model: openai:NAME, hf:NAME, fake:… (of lists also bm25, monot5); repeatable, one run each.",
         "Model",
         flags=("-m",),
         result=False,

@@ -1,0 +1,75 @@
+"""LoRA adapters for models in this process: which one it is, whose it is, and whether it does anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmfair.checkpoints import Checkpoint, files_sha256, folder_fingerprint
+from llmfair.errors import BackendError, UsageError
+from llmfair.records import Labels, Message
+
+LABELS = Labels(("A", "B"))
+PROBES = tuple(
+    (Message("user", f"{'Please ' * number}answer with one letter, A or B."),) for number in range(8)
+)
+"""Questions whose margins tell whether an adapter does anything."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter's folder: `settings` as peft wrote them, `sha256` of these and of the weights."""
+
+    folder: Path
+    settings: Mapping[str, Any]
+    sha256: str
+
+    @property
+    def rank(self) -> int:
+        """The largest rank of its matrices."""
+        ranks = [self.settings.get("r", 8), *(self.settings.get("rank_pattern") or {}).values()]
+        return max(int(rank) for rank in ranks)
+
+
+def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
+    """The adapter of a folder. Raises UsageError for a folder without one, or one of another model."""
+    path = folder / "adapter_config.json"
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+        base = str(settings["base_model_name_or_path"])
+        digest = files_sha256([path, folder / "adapter_model.safetensors"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder} holds no adapter: {error}.", "name a folder with adapter_config.json and its weights"
+        ) from None
+    if not _is_base(base, checkpoint):
+        raise UsageError(
+            f"the adapter {folder} belongs to {base}, not to {checkpoint.name}.", f"ask {base} with -m"
+        )
+    return Adapter(folder, settings, digest)
+
+
+def _is_base(base: str, checkpoint: Checkpoint) -> bool:
+    """Whether an adapter's base is this checkpoint: by name, by its files, or by its folder's name after a move."""
+    if base in (checkpoint.name, checkpoint.source):
+        return True
+    if not checkpoint.revision and (folder := Path(base)).is_dir():
+        return folder_fingerprint(folder) == checkpoint.version
+    return Path(base).name == Path(checkpoint.source).name
+
+
+def require_effect(
+    folder: Path, before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]]
+) -> None:
+    """Raises BackendError for an adapter with which the probes' margins are what they were without it.
+
+    Its weights are zero, or found no place: one whose names do not fit loads without an error.
+    """
+    if list(before) == list(after):
+        raise BackendError(
+            f"the adapter {folder} changes nothing: {len(before)} questions have the same answers without it.",
+            "train it for longer, or check that its weights belong to this model",
+        )

@@ -1,0 +1,242 @@
+"""`hf:NAME`: a transformers model in this process, from a folder or the Hugging Face Hub (`backends.md` 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from llmfair.backends.adapters import LABELS, PROBES, read_adapter, require_effect
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.batching import MicroBatcher
+from llmfair.backends.openai import finish_of
+from llmfair.backends.sampling import grammar_of
+from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
+from llmfair.errors import BackendError, ContextTooLong, UsageError, did_you_mean
+from llmfair.records import Completion, Finish, Request
+from llmfair.registry import register
+
+if TYPE_CHECKING:
+    from llmfair.backends.local import Continuation, LocalModel
+
+ARGUMENTS: Mapping[str, Any] = {
+    "attention": "sdpa",  # how transformers calculates it: sdpa, eager, flash_attention_2
+    "batch_tokens": 8192,  # positions of a batch: rows × longest
+    "device": "auto",
+    "dtype": "auto",  # the checkpoint's
+    "num_beams": 1,
+}
+"""What `--backend-arg` takes, with the defaults."""
+
+
+@register("backend", "hf")
+def hf(name: str, options: BackendOptions) -> LocalBackend:
+    """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
+    return LocalBackend(find_checkpoint(name), options)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Job:
+    """A request as the model takes it: its prompt, and the labels to be compared or the grammar to be kept."""
+
+    request: Request
+    ids: Sequence[int]
+    labels: Mapping[str, int] | None
+    grammar: str | None
+
+
+class LocalBackend:
+    """A model in this process. It is loaded for the first question, so that a finished run loads none.
+
+    `facts` say where the model runs and why, for the manifest; there are none before it is loaded.
+    """
+
+    max_workers = 64
+    reads_about = False
+
+    def __init__(self, checkpoint: Checkpoint, options: BackendOptions) -> None:
+        self.checkpoint = checkpoint
+        self.options = options
+        self.arguments = read_arguments(options.backend_args)
+        self.capabilities = frozenset({"seed", "adapter", "backend_args"})
+        if not checkpoint.encoder_decoder:
+            self.capabilities |= {"constrain", "margins", "forced_margins", "system_role"}
+        self.dtype, self._why_dtype = dtype_of(checkpoint, self.arguments["dtype"])
+        self.facts: Mapping[str, Any] = {}
+        parts = ["hf", checkpoint.identity, self.dtype]
+        if options.system == "fold":
+            parts.append("fold")
+        if self.arguments["num_beams"] != 1:
+            parts.append(f"num_beams={self.arguments['num_beams']}")
+        if options.adapter is not None:
+            parts.append(f"adapter={read_adapter(options.adapter, checkpoint).sha256[:16]}")
+        self.identity = " ".join(parts)
+        self._batcher: MicroBatcher[_Job, Completion] | None = None
+        self._loading: asyncio.Future[LocalModel] | None = None
+        self._closing = threading.Event()
+
+    async def open(self) -> None:
+        self._closing.clear()
+        self._batcher = MicroBatcher(self._run, self.arguments["batch_tokens"])
+
+    async def close(self) -> None:
+        """Gives the model up; a batch that is under way ends at its next token."""
+        self._closing.set()
+        if self._batcher is not None:
+            await self._batcher.close()
+        self._batcher = self._loading = None
+
+    async def complete(self, request: Request) -> Completion:
+        """One answer. Raises ContextTooLong before the model sees the prompt, and what loading it raises."""
+        if self._batcher is None:
+            raise RuntimeError("the backend is not open")
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._batcher.call(self._load))
+        model = await asyncio.shield(self._loading)
+        started = time.perf_counter()
+        job = self._job(model, request)
+        sampling, said = request.sampling, 0 if job.labels else request.sampling.max_tokens
+        # What may share a forward pass, or a loop over tokens.
+        kind = len(job.labels) if job.labels else (said, sampling.temperature, sampling.top_p)
+        completion = await self._batcher.ask(job, kind, len(job.ids) + said)
+        return replace(completion, seconds=time.perf_counter() - started)
+
+    def _job(self, model: LocalModel, request: Request) -> _Job:
+        """The request's prompt as token ids. Raises ContextTooLong for one the model has no room for."""
+        sampling, messages = request.sampling, request.chat.messages
+        if unknown := set(sampling.extra) - {"chat_template_kwargs"}:
+            raise UsageError(
+                f"--extra {sorted(unknown)[0]} is for servers; {self.checkpoint.name} runs in this process.",
+                f"--backend-arg takes {', '.join(ARGUMENTS)}",
+            )
+        labels = None
+        if sampling.margins and model.template is not None:
+            ids, labels = model.template.label_ids(messages, label_answers(request.chat.expects))
+        else:
+            ids = model.prompt(messages)
+        grammar = grammar_of(request.chat.expects) if sampling.constrain else None
+        said = 0 if labels else sampling.max_tokens
+        if (context := self.checkpoint.context) is not None and len(ids) + said > context:
+            raise ContextTooLong(
+                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {said:,}; "
+                f"{self.checkpoint.name} has room for {context:,} in all.",
+                "choose a smaller window, fewer words, or a model with more context",
+            )
+        return _Job(request, ids, labels, grammar)
+
+    # On the model's thread
+
+    def _load(self) -> LocalModel:
+        from importlib.metadata import version
+
+        from llmfair.backends.local import load_model
+
+        device, why = device_of(self.arguments["device"])
+        place = Place(device, self.dtype, f"{device}: {why}; {self.dtype}: {self._why_dtype}")
+        model = load_model(self.checkpoint, place, self.options, self.arguments["attention"])
+        model.cancelled = self._closing.is_set
+        if self.options.adapter is not None and model.template is not None:
+            after = _probe(model, model.template)
+            with model.without_adapter():
+                require_effect(self.options.adapter, _probe(model, model.template), after)
+        self._model = model
+        self.facts = {
+            "checkpoint": self.checkpoint.identity,
+            "place": place.why,
+            "system": None if model.template is None else "folded" if model.template.folded else "separate",
+            "versions": {package: version(package) for package in ("torch", "transformers")},
+        }
+        return model
+
+    def _run(self, batch: Sequence[_Job]) -> list[Completion]:
+        """The answers of one batch; one that is too large for the memory is run in halves."""
+        import torch
+
+        try:
+            return self._compare(batch) if batch[0].labels else self._say(batch)
+        except torch.OutOfMemoryError:
+            pass  # out here the batch's own tensors are gone
+        longest = max(len(job.ids) for job in batch)
+        if len(batch) == 1:
+            raise BackendError(
+                f"the memory of {self._model.place.device} is too small for a prompt of {longest:,} tokens.",
+                "choose a smaller window, --backend-arg dtype=bfloat16, or a smaller model",
+            )
+        if self._batcher is not None:
+            self._batcher.batch_tokens = max(1, self._batcher.batch_tokens // 2)
+        half = len(batch) // 2
+        return [*self._run(batch[:half]), *self._run(batch[half:])]
+
+    def _compare(self, batch: Sequence[_Job]) -> list[Completion]:
+        """Each label's log-probability; the text is the token the model would say."""
+        scores = self._model.margins([job.ids for job in batch], [job.labels or {} for job in batch])
+        return [
+            Completion(
+                text=self._model.decode([score.greedy]).strip(),
+                finish=Finish.STOP,
+                prompt_tokens=len(job.ids),
+                completion_tokens=1,
+                logprobs=score.logprobs,
+                model=self.checkpoint.name,
+            )
+            for job, score in zip(batch, scores, strict=True)
+        ]
+
+    def _say(self, batch: Sequence[_Job]) -> list[Completion]:
+        from llmfair.backends.local import Draft
+
+        sampling = batch[0].request.sampling
+        drafts = [Draft(job.ids, _seed(job.request.key), job.grammar) for job in batch]
+        found = self._model.generate(
+            drafts, sampling.max_tokens, sampling.temperature, sampling.top_p, self.arguments["num_beams"]
+        )
+        return [self._completion(job, said) for job, said in zip(batch, found, strict=True)]
+
+    def _completion(self, job: _Job, said: Continuation) -> Completion:
+        text, ended = said.text, said.ended
+        for stop in job.request.sampling.stop:
+            text, found, _ = text.partition(stop)
+            ended = ended or bool(found)
+        return Completion(
+            text=text,
+            finish=finish_of("stop" if ended else "length", text, job.request.chat.expects),
+            prompt_tokens=len(job.ids),
+            completion_tokens=len(said.ids),
+            model=self.checkpoint.name,
+        )
+
+
+def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
+    """`--backend-arg` over the defaults. Raises UsageError for an unknown name or a wrong value."""
+    for key in given:
+        if key not in ARGUMENTS:
+            raise UsageError(
+                f"hf: has no --backend-arg '{key}'.{did_you_mean(key, ARGUMENTS)}",
+                f"known: {', '.join(ARGUMENTS)}",
+            )
+    found: dict[str, Any] = {**ARGUMENTS, **given}
+    for key in ("batch_tokens", "num_beams"):
+        text = str(found[key])
+        if not text.isdecimal() or int(text) < 1:
+            raise UsageError(
+                f"--backend-arg {key}={text} is not a number of 1 or more.",
+                f"for example {key}={ARGUMENTS[key]}",
+            )
+        found[key] = int(text)
+    return found
+
+
+def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float]]:
+    asked = [template.label_ids(messages, label_answers(LABELS)) for messages in PROBES]
+    scores = model.margins([ids for ids, _ in asked], [labels for _, labels in asked])
+    return [score.logprobs for score in scores]
+
+
+def _seed(key: str) -> int:
+    """A generator's seed of a request's own: equal seeds would make equal draws of unlike prompts."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:7])

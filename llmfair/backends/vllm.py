@@ -1,0 +1,345 @@
+"""`vllm:NAME`: vLLM in this process, every chain of questions at its own pace in one running batch.
+
+Prompts are rendered and tokenized here and go to the engine as token ids, one `generate` a request. The engine
+works in child processes, which import the main script anew: it needs `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from llmfair.backends import vllm_engine
+from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
+from llmfair.backends.base import BackendOptions, Transient
+from llmfair.backends.openai import finish_of, structured
+from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.backends.vllm_engine import INSTALL, LOG_HINT, line_of
+from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
+from llmfair.errors import (
+    BackendError,
+    ContextTooLong,
+    MissingExtra,
+    Rejected,
+    UsageError,
+    did_you_mean,
+)
+from llmfair.records import Completion, Finish, Message, Request
+from llmfair.registry import register
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput, SamplingParams
+    from vllm.lora.request import LoRARequest
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM's MaxLoRARanks
+# What answers are read from and where they come from; a user's own would make them another model's.
+_OURS = {
+    "model",
+    "revision",
+    "tokenizer",
+    "tokenizer_revision",
+    "enable_lora",
+    "max_lora_rank",
+    "logprobs_mode",
+}
+# Where and how fast a model runs, not which one it is: no part of its identity.
+_PLACEMENT = {
+    "block_size", "cpu_offload_gb", "disable_log_stats", "download_dir", "enable_chunked_prefill", "enforce_eager",
+    "gpu_memory_utilization",
+    "kv_cache_memory_bytes", "load_format", "max_model_len", "max_num_batched_tokens", "max_num_seqs",
+    "pipeline_parallel_size", "tensor_parallel_size", "use_tqdm_on_load",
+}  # fmt: skip
+# What vLLM would leave out of an adapter, or cannot load.
+_UNSERVED = (
+    "use_dora", "lora_bias", "modules_to_save", "trainable_token_indices", "layer_replication",
+    "alora_invocation_tokens", "use_bdlora", "use_qalora",
+)  # fmt: skip
+_CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
+_BROKEN_OFF = {"error", "abort"}
+
+
+@register("backend", "vllm")
+def vllm(name: str, options: BackendOptions) -> VLLM:
+    """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
+    if find_spec("vllm") is None:
+        raise MissingExtra("the vllm backend is not installed.", INSTALL)
+    return VLLM(find_checkpoint(name), options)
+
+
+class VLLM:
+    """A model in vLLM's engine; `complete` is one request among the many that the engine runs together.
+
+    `facts` say what runs and how, for the manifest; they are complete once it is open.
+    """
+
+    capabilities = frozenset(
+        {"adapter", "backend_args", "constrain", "forced_margins", "margins", "seed", "system_role"}
+    )
+    max_workers = 256
+    reads_about = False
+
+    def __init__(self, checkpoint: Checkpoint, options: BackendOptions) -> None:
+        self.checkpoint = checkpoint
+        self.options = options
+        self.arguments = read_arguments(options.backend_args)
+        self.dtype = str(self.arguments.get("dtype", "auto"))
+        if self.dtype == "auto" and checkpoint.dtype in DTYPES:
+            self.dtype = checkpoint.dtype  # vLLM's own "auto" rounds float32 to 16 bits
+        self.adapter: Adapter | None = None
+        parts = ["vllm", checkpoint.identity, self.dtype]
+        if options.system == "fold":
+            parts.append("fold")
+        parts += [
+            f"{key}={json.dumps(value, sort_keys=True)}"
+            for key, value in sorted(self.arguments.items())
+            if key not in _PLACEMENT | {"dtype"}
+        ]
+        if options.adapter is not None:
+            self.adapter = read_adapter(options.adapter, checkpoint)
+            require_servable(self.adapter)
+            parts.append(f"adapter={self.adapter.sha256[:16]}")
+        self.identity = " ".join(parts)
+        self.facts: dict[str, Any] = {}
+        self._engine: AsyncLLM | None = None
+        self._lora: LoRARequest | None = None
+        self._numbers = itertools.count()
+        self._broken_off: set[str] = set()
+
+    async def open(self) -> None:
+        """Starts the engine. Raises BackendError, and UsageError for what it or the chat template does not take."""
+        engine, tokenizer = await vllm_engine.in_thread(self._start)
+        self._engine = engine
+        self._template = ChatTemplate(tokenizer, self.options.system, self.options.template_args)
+        self._room: int = engine.model_config.max_model_len
+        self.facts = {
+            "checkpoint": self.checkpoint.identity,
+            "place": f"{engine.vllm_config.device_config.device_type}; {self.dtype}, output layer in float32",
+            "max_model_len": self._room,
+            "system": "folded" if self._template.folded else "separate",
+            "versions": {
+                "vllm": vllm_engine.import_vllm().__version__,  # some builds have another name
+                **{package: version(package) for package in ("torch", "transformers")},
+            },
+        }
+        if self.adapter is not None:
+            self._lora = await self._load(self.adapter)
+
+    async def close(self) -> None:
+        engine, self._engine, self._lora = self._engine, None, None
+        if engine is not None:
+            vllm_engine.stop_engine(engine)
+
+    async def complete(self, request: Request) -> Completion:
+        """One answer. Raises ContextTooLong before the engine sees the prompt, Transient, Rejected, BackendError."""
+        messages, expects = request.chat.messages, request.chat.expects
+        labels: Mapping[str, int] = {}
+        if request.sampling.margins:
+            ids, labels = self._template.label_ids(messages, label_answers(expects))
+            parameters = margin_parameters(labels)
+        else:
+            ids = self._template.ids(messages)
+            parameters = text_parameters(request)
+        said = parameters.max_tokens or 0
+        if len(ids) + said > self._room:
+            raise ContextTooLong(
+                f"the prompt of {request.probe_id} has {len(ids):,} tokens and its answer up to {said:,}; "
+                f"{self.checkpoint.name} has room for {self._room:,} in all.",
+                "choose a smaller window, fewer words, or more room with --backend-arg max_model_len=N",
+            )
+        started = time.perf_counter()
+        found = await self._generate(ids, parameters, self._lora)
+        seconds = time.perf_counter() - started
+        (answer,) = found.outputs
+        if answer.finish_reason in _BROKEN_OFF:
+            raise self._failure(request)
+        if labels:
+            # One token is the whole answer to a question for margins, and its limit is no end that came too soon.
+            text, finish = self._template.tokenizer.decode(answer.token_ids).strip(), Finish.STOP
+        else:
+            text, finish = answer.text, finish_of(answer.finish_reason, answer.text, expects)
+        return Completion(
+            text,
+            finish,
+            prompt_tokens=len(ids),
+            completion_tokens=len(answer.token_ids),
+            cached_tokens=found.num_cached_tokens,
+            logprobs=label_logprobs(found, labels) if labels else None,
+            model=self.checkpoint.name,
+            seconds=seconds,
+        )
+
+    async def _generate(
+        self, ids: Sequence[int], parameters: SamplingParams, lora: LoRARequest | None
+    ) -> RequestOutput:
+        """What the engine makes of one prompt. Raises Transient, Rejected, and BackendError when it has died."""
+        from vllm.exceptions import VLLMClientError
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        if self._engine is None:
+            raise RuntimeError("the backend is not open")
+        name = f"llmfair-{next(self._numbers)}"
+        prompt = {"prompt_token_ids": list(ids)}
+        found: RequestOutput | None = None
+        try:
+            async for output in self._engine.generate(prompt, parameters, name, lora_request=lora):
+                found = output
+        except EngineDeadError:
+            raise BackendError(
+                "the vLLM engine has died.", f"{LOG_HINT}; the same command continues"
+            ) from None
+        except EngineGenerateError as error:
+            raise Transient(f"vLLM fails: {line_of(error.__cause__ or error)}") from None
+        except (VLLMClientError, ValueError) as error:
+            raise Rejected(f"vLLM refuses the request: {line_of(error)}.") from None
+        assert found is not None, "the engine ends a request with its output"
+        return found
+
+    def _failure(self, request: Request) -> Transient | Rejected:
+        """What an answer that the engine broke off comes to: another attempt, but only one."""
+        if request.key in self._broken_off:
+            return Rejected("vLLM broke the answer off twice.", LOG_HINT)
+        self._broken_off.add(request.key)
+        return Transient("vLLM broke the answer off")
+
+    def _start(self) -> tuple[AsyncLLM, Any]:
+        """The engine and the tokenizer; takes from seconds to minutes."""
+        vllm_engine.import_vllm()
+        from transformers import AutoTokenizer
+
+        arguments = vllm_engine.engine_arguments(self.checkpoint, self.dtype, self.arguments)
+        if self.adapter is not None:
+            arguments |= {"enable_lora": True, "max_lora_rank": lora_rank(self.adapter)}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                self.checkpoint.source, revision=self.checkpoint.revision
+            )
+            tokenizer.model_max_length = sys.maxsize  # a prompt that is too long is said by ourselves
+            return vllm_engine.start_engine(arguments), tokenizer
+        except Exception as error:  # of any kind, since the engine's own may come from anywhere
+            raise BackendError(
+                f"vLLM does not start {self.checkpoint.name}: {line_of(error)}.", LOG_HINT
+            ) from error
+
+    # The adapter
+
+    async def _load(self, adapter: Adapter) -> LoRARequest:
+        """The adapter, once it is seen to do something. Raises BackendError."""
+        from vllm.lora.request import LoRARequest
+
+        number = int(adapter.sha256[:7], 16) + 1  # what an engine knows an adapter by, from 1
+        lora = LoRARequest(adapter.folder.name, number, str(adapter.folder.resolve()))
+        # Both in one engine: two engines differ by more than a small adapter does.
+        before = [await self._probe(messages, None) for messages in PROBES]
+        require_effect(adapter.folder, before, [await self._probe(messages, lora) for messages in PROBES])
+        return lora
+
+    async def _probe(self, messages: tuple[Message, ...], lora: LoRARequest | None) -> Mapping[str, float]:
+        """A question's margins, asked alone and past the cache, so that nothing but the adapter can move them."""
+        ids, labels = self._template.label_ids(messages, label_answers(LABELS))
+        parameters = margin_parameters(labels)
+        parameters.skip_reading_prefix_cache = True
+        return label_logprobs(await self._generate(ids, parameters, lora), labels)
+
+
+def margin_parameters(labels: Mapping[str, int]) -> SamplingParams:
+    """One token, and the log-probabilities of exactly these; never under a constraint, which renormalises them."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        temperature=0.0,
+        max_tokens=1,
+        logprob_token_ids=list(labels.values()),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def label_logprobs(found: RequestOutput, labels: Mapping[str, int]) -> dict[str, float]:
+    """Each label's log-probability as the next token, over the whole vocabulary."""
+    (first,) = found.outputs[0].logprobs
+    return {label: float(first[token].logprob) for label, token in labels.items()}
+
+
+def text_parameters(request: Request) -> SamplingParams:
+    """How a request's answer is drawn, made anew for each. Raises UsageError for an --extra that vLLM has not."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+    sampling = request.sampling
+    extra = {key: value for key, value in sampling.extra.items() if key != "chat_template_kwargs"}
+    known = SamplingParams.__struct_fields__
+    for key in extra:
+        if key not in known:
+            raise UsageError(
+                f"vllm: has no --extra '{key}'.{did_you_mean(key, known)}",
+                "it takes the fields of vLLM's SamplingParams, for example top_k=5",
+            )
+    fields: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        # A seed of the request's own: with one for all, prompts that resemble each other get the same draws.
+        "seed": int.from_bytes(hashlib.sha256(request.key.encode()).digest()[:7]),
+        "top_p": 1.0 if sampling.top_p is None else sampling.top_p,
+        "stop": list(sampling.stop),
+        "output_kind": RequestOutputKind.FINAL_ONLY,
+    }
+    if sampling.constrain:
+        fields["structured_outputs"] = StructuredOutputsParams(**structured(request.chat.expects))
+    try:
+        return SamplingParams(**fields | extra)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"vLLM does not take these sampling settings: {line_of(error)}.") from None
+
+
+def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
+    """`--backend-arg` as the engine takes it: values that are JSON as such. Raises UsageError for one of ours."""
+    found: dict[str, Any] = {}
+    for key, text in given.items():
+        if key in _OURS:
+            raise UsageError(
+                f"--backend-arg {key} is not yours to set.",
+                "name the model with -m and the adapter with --adapter",
+            )
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
+
+
+def lora_rank(adapter: Adapter) -> int:
+    """The smallest room for an adapter's rank that vLLM has. Raises UsageError."""
+    rank = next((rank for rank in LORA_RANKS if rank >= adapter.rank), None)
+    if rank is None:
+        raise UsageError(
+            f"the adapter {adapter.folder} has rank {adapter.rank}; vLLM takes at most {LORA_RANKS[-1]}.",
+            "use hf:",
+        )
+    return rank
+
+
+def require_servable(adapter: Adapter) -> None:
+    """Raises UsageError for an adapter that vLLM would refuse, or load in part."""
+    settings = adapter.settings
+    reasons = [key for key in _UNSERVED if settings.get(key)]
+    if (kind := settings.get("peft_type", "LORA")) != "LORA":
+        reasons.append(f"peft_type {kind}")
+    if settings.get("bias", "none") != "none":
+        reasons.append("bias")
+    start = settings.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
+        reasons.append(f"init_lora_weights={start}")
+    lora_rank(adapter)
+    if reasons:
+        raise UsageError(
+            f"vLLM cannot serve the adapter {adapter.folder}: it has {', '.join(reasons)}.",
+            "use hf:, or train a plain LoRA adapter",
+        )

@@ -1,0 +1,209 @@
+"""Checkpoints for models in this process: where one is, exactly which one it is, and where it will run.
+
+A checkpoint is a folder, or a repository of the Hugging Face Hub (`ORG/NAME`, `ORG/NAME@REVISION`). Nothing here
+imports torch before it is needed: which checkpoint is meant has to be known before any model is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from llmfair.errors import BackendError, MissingExtra, UsageError
+
+INSTALL = "pip install 'llmfair[local]'"
+WEIGHTS = (".safetensors", ".bin", ".pt", ".h5", ".gguf")
+SAMPLE_BYTES = 65_536
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model's files: `name` as it was written, `config.json` as read, and what tells them from any others.
+
+    `version` is the commit of a repository, or the fingerprint of a folder; `source` and `revision` are what
+    `from_pretrained` takes.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    version: str
+    source: str
+    revision: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """Which weights these are: a folder that moves stays the same one."""
+        return f"{self.source}@{self.version}" if self.revision else f"folder {self.version[:16]}"
+
+    @property
+    def text_config(self) -> Mapping[str, Any]:
+        """The part of the configuration that speaks of the language model, where there are others."""
+        found: Mapping[str, Any] = self.config.get("text_config") or self.config
+        return found
+
+    @property
+    def dtype(self) -> str:
+        """The type its weights were saved in."""
+        for config in (self.config, self.text_config):
+            for key in ("dtype", "torch_dtype"):
+                if isinstance(name := config.get(key), str):
+                    return name.removeprefix("torch.")
+        return "float32"
+
+    @property
+    def encoder_decoder(self) -> bool:
+        """Whether it reads a task and writes an answer, such as T5, instead of carrying a conversation on."""
+        return bool(self.config.get("is_encoder_decoder"))
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens of a prompt and its answer together, where the model has such a limit."""
+        if self.encoder_decoder:
+            return None
+        found = self.text_config.get("max_position_embeddings")
+        return found if isinstance(found, int) else None
+
+
+def find_checkpoint(name: str) -> Checkpoint:
+    """The checkpoint of a name: a folder, else a repository, from the local cache or from the Hub.
+
+    A repository in the cache is taken as it stands, so that the same command means the same weights; another
+    revision is fetched when it is named. Raises MissingExtra, UsageError for what is no model, BackendError
+    for what cannot be fetched.
+    """
+    require_local()
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return Checkpoint(name, read_config(folder, name), folder_fingerprint(folder), str(folder.resolve()))
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UsageError(f"there is no folder {name}.", "name a folder, or a repository as ORG/NAME")
+    repository, _, revision = name.partition("@")
+    config = _fetch_config(repository, revision or None)
+    commit = config.parent.name
+    return Checkpoint(name, read_config(config.parent, name), commit, repository, commit)
+
+
+def require_local() -> None:
+    """Raises MissingExtra unless models can be run in this process."""
+    missing = [package for package in ("torch", "transformers") if find_spec(package) is None]
+    if missing:
+        raise MissingExtra(f"models in this process need {' and '.join(missing)}.", INSTALL)
+
+
+def read_config(folder: Path, name: str) -> dict[str, Any]:
+    """A model's `config.json`. Raises UsageError."""
+    try:
+        found = json.loads((folder / "config.json").read_text("utf-8"))
+    except FileNotFoundError:
+        raise UsageError(
+            f"{name} holds no model: it has no config.json.", "name a folder that save_pretrained wrote"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{name}/config.json cannot be read: {error}.", "fetch the model again") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{name}/config.json is not an object.", "fetch the model again")
+    return found
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """SHA-256 over a model's configuration and tokenizer, and its weight files' names, sizes and samples.
+
+    A start, a middle and an end of each weight file are read: two trainings of one model differ in every weight,
+    and reading all of many gigabytes would take longer than a small audit.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        if path.suffix in WEIGHTS:
+            size = path.stat().st_size
+            digest.update(f"{path.name}\0{size}\0".encode())
+            with path.open("rb") as file:
+                for start in (0, max(0, size // 2), max(0, size - SAMPLE_BYTES)):
+                    file.seek(start)
+                    digest.update(file.read(SAMPLE_BYTES))
+        elif path.suffix in (".json", ".jinja", ".model", ".txt"):
+            digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def files_sha256(paths: Iterable[Path]) -> str:
+    """SHA-256 over the names and whole contents of these files."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model runs and in which type, and why."""
+
+    device: str
+    dtype: str
+    why: str
+
+
+def dtype_of(checkpoint: Checkpoint, asked: str = "auto") -> tuple[str, str]:
+    """The type a model runs in, and why: as asked, else as it was saved. Raises UsageError for an unknown type."""
+    if asked != "auto":
+        if asked not in DTYPES:
+            raise UsageError(f"there is no dtype '{asked}'.", f"known: auto, {', '.join(DTYPES)}")
+        return asked, "as asked"
+    saved = checkpoint.dtype
+    if saved in DTYPES:
+        return saved, "as the checkpoint was saved"
+    return "bfloat16", f"the checkpoint's {saved} is no type to calculate in"
+
+
+def device_of(asked: str = "auto") -> tuple[str, str]:
+    """The device a model runs on, and why: as asked, else a GPU where torch finds one."""
+    import torch
+
+    if asked != "auto":
+        return asked, "as asked"
+    if torch.cuda.is_available():
+        return "cuda", f"torch finds {torch.cuda.get_device_name(0)}"
+    if torch.backends.mps.is_available():
+        return "mps", "torch finds an Apple GPU"
+    return "cpu", "torch finds no GPU"
+
+
+def _fetch_config(repository: str, revision: str | None) -> Path:
+    """`config.json` of a repository in the local cache, whose folder there is named by its commit."""
+    from huggingface_hub import errors, hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, "config.json", revision=revision, local_files_only=True))
+    except errors.HFValidationError:
+        raise UsageError(
+            f"'{repository}' is neither a folder nor a repository.",
+            "name a folder, or a repository as ORG/NAME",
+        ) from None
+    except errors.LocalEntryNotFoundError:
+        pass
+    try:
+        return Path(hf_hub_download(repository, "config.json", revision=revision))
+    except errors.GatedRepoError:
+        raise BackendError(
+            f"the Hub gives {repository} only to those who accepted its terms.",
+            f"accept them at https://huggingface.co/{repository} and set HF_TOKEN",
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise UsageError(f"the Hub has no repository {repository}.", "check its name") from None
+    except errors.RevisionNotFoundError:
+        raise UsageError(f"{repository} has no revision {revision}.", "name a branch or a commit") from None
+    except errors.LocalEntryNotFoundError:
+        raise BackendError(
+            f"{repository} is not on this machine, and the Hub cannot be reached.",
+            f"fetch it where there is a network (hf download {repository}), or name a folder",
+        ) from None
+    except errors.EntryNotFoundError:
+        raise UsageError(f"{repository} holds no model: it has no config.json.", "check its name") from None
+    except (errors.HfHubHTTPError, OSError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BackendError(f"{repository} cannot be fetched: {line}.", "try again later") from None

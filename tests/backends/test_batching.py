@@ -1,0 +1,133 @@
+"""The micro-batcher: what arrives together goes together, nobody waits for company that does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from llmfair.backends.batching import MicroBatcher
+from tests.pace import within
+
+
+class Engine:
+    """Doubles numbers, remembers its batches, and is as slow as asked."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.batches: list[list[int]] = []
+
+    def __call__(self, jobs: Sequence[int]) -> list[int]:
+        self.batches.append(list(jobs))
+        time.sleep(self.seconds)
+        if 13 in jobs:
+            raise ValueError("thirteen")
+        return [2 * job for job in jobs]
+
+
+def test_what_arrives_together_goes_together_the_longest_first() -> None:
+    engine = Engine()
+
+    async def ask() -> list[int]:
+        batcher = MicroBatcher(engine, batch_tokens=100)
+        # rows × longest: 3 rows of 30, then 5 of at most 20
+        found = await asyncio.gather(*(batcher.ask(n, "kind", n) for n in (20, 30, 10, 25, 5, 28, 15, 1)))
+        await batcher.close()
+        return found
+
+    assert asyncio.run(ask()) == [40, 60, 20, 50, 10, 56, 30, 2]
+    assert engine.batches == [[30, 28, 25], [20, 15, 10, 5, 1]]
+
+
+def test_kinds_do_not_mix_and_one_longer_than_a_batch_goes_alone() -> None:
+    engine = Engine()
+
+    async def ask() -> None:
+        batcher = MicroBatcher(engine, batch_tokens=10)
+        await asyncio.gather(*(batcher.ask(n, n % 2, n) for n in (2, 3, 4, 50)))
+        await batcher.close()
+
+    asyncio.run(ask())
+    assert sorted(map(sorted, engine.batches)) == [[2, 4], [3], [50]]
+
+
+def test_while_the_engine_works_the_next_batch_gathers() -> None:
+    engine = Engine(0.05)
+
+    async def ask() -> None:
+        batcher = MicroBatcher(engine, batch_tokens=1000)
+        first = asyncio.create_task(batcher.ask(1, 0, 1))
+        await asyncio.sleep(0.02)
+        rest = []
+        for n in range(2, 8):  # one by one, all while the first is worked on
+            rest.append(asyncio.create_task(batcher.ask(n, 0, 1)))
+            await asyncio.sleep(0.001)
+        await asyncio.gather(first, *rest)
+        await batcher.close()
+
+    asyncio.run(ask())
+    assert [len(batch) for batch in engine.batches] == [1, 6]
+
+
+def test_a_lone_job_hardly_waits() -> None:
+    async def ask() -> None:
+        batcher = MicroBatcher(Engine(), batch_tokens=1000)
+        for n in range(20, 40):
+            await batcher.ask(n, 0, 1)
+        await batcher.close()
+
+    within(0.2, lambda: asyncio.run(ask()))
+
+
+def test_an_error_is_its_batch_s_and_the_next_batch_goes_on() -> None:
+    engine = Engine()
+
+    async def ask() -> None:
+        batcher = MicroBatcher(engine, batch_tokens=1000)
+        found = await asyncio.gather(
+            *(batcher.ask(n, n == 7, 1) for n in (12, 13, 7)), return_exceptions=True
+        )
+        assert [str(one) for one in found] == ["thirteen", "thirteen", "14"]
+        assert await batcher.ask(5, 0, 1) == 10
+        await batcher.close()
+
+    asyncio.run(ask())
+
+
+def test_jobs_that_nobody_waits_for_are_dropped() -> None:
+    engine = Engine(0.03)
+
+    async def ask() -> None:
+        batcher = MicroBatcher(engine, batch_tokens=1)
+        tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(5)]
+        await asyncio.sleep(0.02)
+        for task in tasks[2:]:
+            task.cancel()
+        assert await asyncio.gather(*tasks[:2]) == [0, 2]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[4]
+        assert await batcher.ask(9, 0, 1) == 18
+        await batcher.close()
+
+    asyncio.run(ask())
+    assert [job for batch in engine.batches for job in batch] == [0, 1, 9]
+
+
+def test_closing_leaves_what_is_under_way_and_takes_no_more() -> None:
+    engine = Engine(0.2)
+
+    async def ask() -> float:
+        batcher = MicroBatcher(engine, batch_tokens=1)
+        tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(3)]
+        await asyncio.sleep(0.02)
+        started = time.perf_counter()
+        await batcher.close()
+        took = time.perf_counter() - started
+        for task in tasks:
+            task.cancel()
+        return took
+
+    assert asyncio.run(ask()) < 0.15
+    assert len(engine.batches) == 1

@@ -1,0 +1,702 @@
+"""Models in this process: margins in float32, text, held answers, adapters, and every way to fail said in a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair import checkpoints
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.hf import LocalBackend, hf
+from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingExtra, UsageError
+from llmfair.rankers.answers import AnswerClass, read
+from llmfair.rankers.choices import LABELS, read_margin
+from llmfair.records import (
+    Chat,
+    Completion,
+    Expects,
+    Finish,
+    Labels,
+    Message,
+    Permutation,
+    Request,
+    Sampling,
+    Text,
+)
+from tests import models
+from tests.cli.command import llmfair, only_run
+from tests.folders import balanced, write_folder
+
+models.needs_local()
+LETTER, ORDER = Labels(("A", "B")), Permutation(2)
+PLAIN = BackendOptions()
+FAMILIES: tuple[models.Family, ...] = ("mistral", "llama", "qwen")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several threads a tiny model's product only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {family: models.causal(root / family, family) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def mistral(folders: dict[str, Path]) -> Path:
+    return folders["mistral"]
+
+
+def request(number: int = 0, expects: Expects = LETTER, key: str | None = None, **sampling: Any) -> Request:
+    """A question of its own length for each number."""
+    words = " ".join(f"word{word}" for word in range(number % 17))
+    chat = Chat((Message("system", "You choose."), Message("user", f"{number}: {words} A or B?")), expects)
+    settings = {"max_tokens": 12, **sampling}
+    return Request(chat, Sampling(**settings), key or f"key {number}", f"probe {number}")
+
+
+def answers(
+    model: Path | str, requests: Iterable[Request], options: BackendOptions = PLAIN, alone: bool = False
+) -> list[Completion]:
+    """What a model answers, all at once or one after the other."""
+
+    async def ask() -> list[Completion]:
+        backend = hf(str(model), options)
+        await backend.open()
+        try:
+            if alone:
+                return [await backend.complete(one) for one in requests]
+            return list(await asyncio.gather(*map(backend.complete, requests)))
+        finally:
+            await backend.close()
+
+    return asyncio.run(ask())
+
+
+def loaded(folder: Path, **settings: Any) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, **settings)
+
+
+def changed(folder: Path, to: Path, change: Callable[[Any], None], **settings: Any) -> Path:
+    """A copy of a model whose weights were changed."""
+    import torch
+    from transformers import AutoTokenizer
+
+    model = loaded(folder, **settings)
+    with torch.no_grad():
+        change(model)
+    models.save(model, to)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(to)
+    return to
+
+
+def opposed(seed: int) -> Callable[[Any], None]:
+    """Gives A and B opposite rows of the output matrix, larger than the others: one of them is often likeliest."""
+
+    def change(model: Any) -> None:
+        import torch
+
+        tokenizer = models.chat_tokenizer("mistral")
+        a, b = (tokenizer(label, add_special_tokens=False).input_ids[0] for label in "AB")
+        row = torch.randn(64, generator=torch.Generator().manual_seed(seed))
+        model.lm_head.weight *= 0.1
+        model.lm_head.weight[a], model.lm_head.weight[b] = row, -row
+
+    return change
+
+
+# Margins
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_margins_are_those_of_an_unpadded_pass_alone_or_in_a_batch(
+    folders: dict[str, Path], family: models.Family
+) -> None:
+    import torch
+
+    from llmfair.backends.templates import ChatTemplate, label_answers
+
+    template = ChatTemplate(models.chat_tokenizer(family))
+    model = loaded(folders[family])
+    for expects in (LETTER, ORDER):
+        asked = [request(number, expects, margins=True) for number in range(9)]
+        together, single = answers(folders[family], asked), answers(folders[family], asked[:3], alone=True)
+        for one, found in zip(asked, together, strict=True):
+            ids, labels = template.label_ids(one.chat.messages, label_answers(expects))
+            with torch.inference_mode():
+                expected = model(torch.tensor([ids])).logits[0, -1].double().log_softmax(-1)
+            assert found.logprobs is not None and found.prompt_tokens == len(ids)
+            for label, row in labels.items():
+                assert found.logprobs[label] == pytest.approx(float(expected[row]), abs=2e-5)
+        labels_of_form = ("A", "B") if expects is LETTER else ("1", "2")
+        for batched, alone in zip(together, single, strict=False):
+            margins = [read_margin(completion, labels_of_form).margin for completion in (batched, alone)]
+            assert margins[0] == pytest.approx(margins[1], abs=1e-5)
+
+
+def test_bfloat16_margins_are_calculated_in_float32(mistral: Path, tmp_path: Path) -> None:
+    """A debiased model's labels tie in bfloat16 logits; the margin still tells them apart."""
+    import torch
+
+    def close(model: Any) -> None:
+        tokenizer = models.chat_tokenizer("mistral")
+        a, b = (tokenizer(label, add_special_tokens=False).input_ids[0] for label in "AB")
+        noise = torch.randn(64, generator=torch.Generator().manual_seed(1))
+        model.lm_head.weight[b] = model.lm_head.weight[a] + (0.003 * noise).to(model.dtype)
+
+    folder = changed(mistral, tmp_path / "close", close, dtype=torch.bfloat16)
+    found = answers(folder, [request(number, margins=True) for number in range(24)])
+    margins = [read_margin(one, LABELS["letter"]).margin for one in found]
+    assert sum(margin == 0 for margin in margins) == 0
+    plain = loaded(folder)
+    assert plain.dtype == torch.bfloat16
+    from llmfair.backends.templates import ChatTemplate, label_answers
+
+    template, ties = ChatTemplate(models.chat_tokenizer("mistral")), 0
+    for number in range(24):
+        ids, labels = template.label_ids(request(number).chat.messages, label_answers(LETTER))
+        with torch.inference_mode():
+            logits = plain(torch.tensor([ids])).logits[0, -1]
+        ties += int(logits[labels["A"]] == logits[labels["B"]])
+    assert ties >= 3, "the model's own logits do tie"
+    single = answers(folder, [request(number, margins=True) for number in range(4)], alone=True)
+    for one, margin in zip(single, margins, strict=False):
+        assert read_margin(one, LABELS["letter"]).margin == pytest.approx(margin, abs=0.05)
+
+
+def test_the_sign_of_a_margin_is_the_greedy_answer(mistral: Path, tmp_path: Path) -> None:
+    agreeing: Counter[str] = Counter()
+    for seed in range(3):
+        folder = changed(mistral, tmp_path / str(seed), opposed(seed))
+        margins = answers(folder, [request(number, margins=True) for number in range(14)])
+        texts = answers(folder, [request(number, max_tokens=1) for number in range(14)])
+        for margin, text in zip(margins, texts, strict=True):
+            assert margin.text == text.text.strip(), "the token a margin's answer shows is the greedy one"
+            if text.text in ("A", "B"):
+                assert LABELS["letter"][read_margin(margin, LABELS["letter"]).item or 0] == text.text
+                agreeing[text.text] += 1
+    assert min(agreeing["A"], agreeing["B"]) >= 3, "both labels were said"
+
+
+def test_capped_and_scaled_logits_and_output_biases_are_followed(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, CohereConfig, Gemma2Config, GraniteConfig, PhiConfig
+
+    tokenizer = models.chat_tokenizer("llama")
+    sizes = {
+        "vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512,
+        "eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": None,
+    }  # fmt: skip
+    kinds = {
+        "capped": Gemma2Config(**sizes, final_logit_softcapping=1.5, tie_word_embeddings=False),
+        "multiplied": CohereConfig(**sizes, logit_scale=0.25),
+        "divided": GraniteConfig(**sizes, logits_scaling=8.0, tie_word_embeddings=False),
+        "biased": PhiConfig(**sizes),
+    }
+    for name, config in kinds.items():
+        torch.manual_seed(3)
+        model = AutoModelForCausalLM.from_config(config)
+        for weights in model.parameters():
+            weights.data.normal_(0.0, 0.3)
+        models.save(model, tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        (found,) = answers(tmp_path / name, [request(5, margins=True)], BackendOptions(backend_args=EAGER))
+        assert found.logprobs is not None
+        from llmfair.backends.templates import ChatTemplate, label_answers
+
+        ids, labels = ChatTemplate(tokenizer).label_ids(request(5).chat.messages, label_answers(LETTER))
+        with torch.inference_mode():
+            own = loaded(tmp_path / name, attn_implementation="eager")(torch.tensor([ids])).logits[0, -1]
+        expected = own.double().log_softmax(-1)
+        for label, row in labels.items():
+            assert found.logprobs[label] == pytest.approx(float(expected[row]), abs=1e-4), name
+
+
+EAGER = {"attention": "eager"}
+
+
+def test_an_unknown_change_of_the_logits_is_an_error_and_not_a_guess(
+    mistral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import MistralForCausalLM
+
+    own = MistralForCausalLM.forward
+
+    def squared(self: Any, *arguments: Any, **named: Any) -> Any:
+        found = own(self, *arguments, **named)
+        found.logits = found.logits**3
+        return found
+
+    monkeypatch.setattr(MistralForCausalLM, "forward", squared)
+    with pytest.raises(BackendError, match="in a way that is not known here") as error:
+        answers(mistral, [request(margins=True)])
+    assert "--answers text" in error.value.hint
+
+
+# Text
+
+
+def test_greedy_text_is_transformers_own_alone_and_in_a_batch(mistral: Path) -> None:
+    import torch
+
+    from llmfair.backends.templates import ChatTemplate
+
+    asked = [request(number, Text()) for number in range(5)]
+    together = answers(mistral, asked)
+    assert [one.text for one in together] == [one.text for one in answers(mistral, asked, alone=True)]
+    template, model = ChatTemplate(models.chat_tokenizer("mistral")), loaded(mistral)
+    for one, found in zip(asked[:3], together, strict=False):
+        ids = torch.tensor([template.ids(one.chat.messages)])
+        with torch.inference_mode():
+            said = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, pad_token_id=0)
+        assert found.text == template.tokenizer.decode(said[0, ids.shape[1] :], skip_special_tokens=True)
+        assert found.finish is Finish.LENGTH and found.completion_tokens == 12
+
+
+def test_a_checkpoint_s_own_sampling_settings_are_left_out(mistral: Path, tmp_path: Path) -> None:
+    """Instruction-tuned checkpoints ship penalties and temperatures, which are no part of an audit."""
+    folder = changed(mistral, tmp_path / "own", lambda model: None)
+    settings = json.loads((folder / "generation_config.json").read_text())
+    settings |= {
+        "do_sample": True,
+        "temperature": 2.0,
+        "repetition_penalty": 5.0,
+        "top_k": 3,
+        "max_length": 9,
+    }
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    asked = [request(number, Text(), max_tokens=24) for number in range(4)]
+    assert [one.text for one in answers(folder, asked)] == [one.text for one in answers(mistral, asked)]
+
+
+def test_draws_have_a_seed_of_their_own_and_do_not_depend_on_the_batch(mistral: Path) -> None:
+    asked = [request(number, Text(), temperature=1.0) for number in range(4)]
+    together = [one.text for one in answers(mistral, asked)]
+    assert together == [one.text for one in answers(mistral, asked, alone=True)]
+    greedy = [one.text for one in answers(mistral, [request(n, Text()) for n in range(4)])]
+    assert sum(a == b for a, b in zip(together, greedy, strict=True)) <= 2
+    same_words = [request(3, Text(), temperature=1.0, key=f"draw {draw}") for draw in range(6)]
+    assert len({one.text for one in answers(mistral, same_words)}) >= 4
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, None), (0.5, None), (1.0, 0.6)])
+def test_draws_follow_the_distribution(temperature: float, top_p: float | None) -> None:
+    import torch
+
+    from llmfair.backends.sampling import Drawing
+
+    logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
+    rows = 20_000
+    drawn = Drawing(range(rows), temperature, top_p)(torch.zeros(rows, 1), logits.repeat(rows, 1)).argmax(-1)
+    shares = (logits / temperature).softmax(-1)
+    if top_p is not None:  # .64 alone reaches .6
+        shares = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    for token, share in enumerate(shares.tolist()):
+        deviation = math.sqrt(share * (1 - share) / rows)
+        assert float((drawn == token).float().mean()) == pytest.approx(share, abs=4 * deviation + 1e-9)
+
+
+def test_an_answer_ends_at_the_end_token_or_at_a_stop(mistral: Path, tmp_path: Path) -> None:
+    def ends(model: Any) -> None:
+        model.lm_head.weight[1] *= 6.0  # </s>
+
+    folder = changed(mistral, tmp_path / "short", ends)
+    found = answers(folder, [request(number, Text(), max_tokens=40) for number in range(12)])
+    whole = [one for one in found if one.finish is Finish.STOP]
+    assert whole and all((one.completion_tokens or 0) < 40 and "</s>" not in one.text for one in whole)
+    (long,) = answers(mistral, [request(0, Text(), max_tokens=20)])
+    stop = long.text[len(long.text) // 2 :][:3]
+    (cut,) = answers(mistral, [request(0, Text(), max_tokens=20, stop=(stop,))])
+    assert cut.text == long.text.partition(stop)[0] and cut.finish is Finish.STOP
+
+
+@pytest.mark.parametrize("n", [4, 20, 50])
+def test_held_orders_are_all_valid(mistral: Path, n: int) -> None:
+    asked = [
+        request(number, Permutation(n), constrain=True, temperature=1.0, max_tokens=16 + 8 * n)
+        for number in range(3 if n == 50 else 8)
+    ]
+    found = answers(mistral, asked)
+    for one in found:
+        assert one.finish is Finish.STOP
+        assert sorted(int(label.strip("[]")) for label in one.text.split(" > ")) == list(range(1, n + 1))
+    assert len({one.text for one in found}) >= min(len(found), n // 2)
+
+
+def test_held_labels_are_said_and_free_requests_beside_them_stay_free(mistral: Path) -> None:
+    held = [request(number, constrain=True, temperature=3.0, max_tokens=16) for number in range(40)]
+    found = answers(mistral, held)
+    assert {one.text for one in found} == {"A", "B"} and {one.finish for one in found} == {Finish.STOP}
+
+
+def test_free_answers_of_a_random_model_are_failures_of_a_known_class(mistral: Path) -> None:
+    found = answers(mistral, [request(number, Permutation(4), max_tokens=20) for number in range(12)])
+    classes = Counter(read(one, 4).answer_class for one in found)
+    assert sum(classes.values()) == 12 and AnswerClass.OK not in classes
+
+
+def test_a_prompt_that_does_not_fit_is_said_before_the_model_sees_it(mistral: Path) -> None:
+    long = Chat((Message("user", "word " * models.CONTEXT),), LETTER)
+    with pytest.raises(ContextTooLong, match=r"the prompt of p has [\d,]+ tokens .* room for 4,096 in all"):
+        answers(mistral, [Request(long, Sampling(max_tokens=16), "k", "p")])
+    fits = Chat((Message("user", "A or B?"),), LETTER)
+    with pytest.raises(ContextTooLong, match="its answer up to 4,090"):
+        answers(mistral, [Request(fits, Sampling(max_tokens=4090), "k", "p")])
+
+
+def test_an_encoder_decoder_reads_plain_text(tmp_path: Path) -> None:
+    folder = models.t5(tmp_path / "t5")
+    asked = [request(number, Text()) for number in range(4)]
+    found = answers(folder, asked)
+    assert all(one.finish in (Finish.LENGTH, Finish.STOP, Finish.EMPTY) for one in found)
+    beams = answers(folder, asked, BackendOptions(backend_args={"num_beams": "4"}))
+    assert [one.text for one in beams] != [one.text for one in found]
+    for flags in (("--answers", "margin"), ("--constrain",)):
+        said = llmfair("pairwise", "-m", f"hf:{folder}", *flags)
+        assert said.code == 2 and f"cannot do {' '.join(flags)}" in said.err
+
+
+# Batches
+
+
+def test_a_batch_too_large_for_the_memory_is_halved(mistral: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from llmfair.backends.local import LocalModel
+
+    own, sizes = LocalModel.margins, []
+
+    def small(self: LocalModel, prompts: Sequence[Sequence[int]], labels: Any) -> Any:
+        sizes.append(len(prompts))
+        if len(prompts) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return own(self, prompts, labels)
+
+    asked = [request(number, margins=True) for number in range(10)]
+    expected = answers(mistral, asked)
+    monkeypatch.setattr(LocalModel, "margins", small)
+    found = answers(mistral, asked)
+    for one, other in zip(found, expected, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    assert max(sizes) == 10 and min(sizes) <= 3
+
+    def none(self: LocalModel, prompts: Sequence[Sequence[int]], labels: Any) -> Any:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(LocalModel, "margins", none)
+    with pytest.raises(BackendError, match="too small for a prompt of") as error:
+        answers(mistral, asked[:1])
+    assert "dtype=bfloat16" in error.value.hint
+
+
+def test_closing_ends_what_is_being_generated(mistral: Path) -> None:
+    import time
+
+    async def ask() -> float:
+        backend = hf(str(mistral), BackendOptions())
+        await backend.open()
+        await backend.complete(request(0, Text(), max_tokens=1))
+        task = asyncio.create_task(backend.complete(request(1, Text(), max_tokens=4000)))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        executor = backend._batcher._thread if backend._batcher else None
+        await backend.close()
+        started = time.perf_counter()
+        if executor is not None:
+            executor.shutdown(wait=True)
+        return time.perf_counter() - started
+
+    assert asyncio.run(ask()) < 5, "4,000 tokens take longer"
+
+
+# Adapters
+
+
+def test_an_adapter_moves_margins_and_without_it_the_base_is_exact(mistral: Path, tmp_path: Path) -> None:
+    from llmfair.backends.local import load_model
+    from llmfair.checkpoints import Place, find_checkpoint
+
+    folder = models.adapter(mistral, tmp_path / "adapter")
+    options = BackendOptions(adapter=folder)
+    asked = [request(number, margins=True) for number in range(6)]
+    base, adapted = answers(mistral, asked), answers(mistral, asked, options)
+    assert all(one.logprobs != other.logprobs for one, other in zip(base, adapted, strict=True))
+    assert hf(str(mistral), options).identity.startswith(
+        hf(str(mistral), BackendOptions()).identity + " adapter="
+    )
+
+    place = Place("cpu", "float32", "")
+    prompts, labels = [[5, 6, 7], [8, 9]], [{"A": 34, "B": 35}] * 2
+    plain = load_model(find_checkpoint(str(mistral)), place, BackendOptions(), "sdpa")
+    both = load_model(find_checkpoint(str(mistral)), place, options, "sdpa")
+    with both.without_adapter():
+        assert both.margins(prompts, labels) == plain.margins(prompts, labels)
+    assert both.margins(prompts, labels) != plain.margins(prompts, labels)
+
+
+def test_an_adapter_without_effect_is_refused(mistral: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    zero = models.adapter(mistral, tmp_path / "zero", scale=0.0)
+    misplaced = models.adapter(mistral, tmp_path / "misplaced")
+    weights = load_file(misplaced / "adapter_model.safetensors")
+    renamed = {
+        name.replace("base_model.model.model", "base_model.model.language"): w for name, w in weights.items()
+    }
+    save_file(renamed, misplaced / "adapter_model.safetensors")
+    for folder in (zero, misplaced):
+        with warnings.catch_warnings(), pytest.raises(BackendError, match="changes nothing"):
+            warnings.simplefilter("ignore")  # peft says that keys are missing
+            answers(mistral, [request(margins=True)], BackendOptions(adapter=folder))
+
+
+def test_an_adapter_of_another_model_or_none_is_a_usage_error(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = models.adapter(folders["mistral"], tmp_path / "adapter")
+    with pytest.raises(UsageError, match=r"belongs to .*mistral, not to .*llama"):
+        hf(str(folders["llama"]), BackendOptions(adapter=folder))
+    with pytest.raises(UsageError, match="holds no adapter"):
+        hf(str(folders["llama"]), BackendOptions(adapter=tmp_path))
+    moved = tmp_path / "moved"
+    folders["mistral"].rename(moved)
+    try:
+        settings = json.loads((folder / "adapter_config.json").read_text())
+        (folder / "adapter_config.json").write_text(
+            json.dumps(settings | {"base_model_name_or_path": str(tmp_path / "elsewhere" / "moved")})
+        )
+        assert "adapter=" in hf(str(moved), BackendOptions(adapter=folder)).identity
+    finally:
+        moved.rename(folders["mistral"])
+    found = llmfair("listwise", "-m", "fake:biased", "--adapter", folder)
+    assert found.code == 2 and "cannot do --adapter" in found.err
+
+
+# Which model it is, and what is said when it cannot be had
+
+
+def test_identity_is_the_files_and_the_type_and_not_the_place(mistral: Path, tmp_path: Path) -> None:
+    import shutil
+
+    identity = hf(str(mistral), BackendOptions()).identity
+    shutil.copytree(mistral, tmp_path / "copy")
+    assert hf(str(tmp_path / "copy"), BackendOptions()).identity == identity
+    assert (
+        hf(str(mistral), BackendOptions(backend_args={"batch_tokens": "64", "device": "cpu"})).identity
+        == identity
+    )
+    for args, system in (({"dtype": "bfloat16"}, "auto"), ({"num_beams": "2"}, "auto"), ({}, "fold")):
+        options = BackendOptions(backend_args=args, system=system)  # type: ignore[arg-type]
+        assert hf(str(mistral), options).identity != identity
+    models.causal(tmp_path / "copy", seed=1)  # the same names and sizes
+    assert hf(str(tmp_path / "copy"), BackendOptions()).identity != identity
+
+
+def test_what_is_no_model_is_a_usage_error(mistral: Path, tmp_path: Path) -> None:
+    for name, message in (
+        ("./nowhere", "there is no folder ./nowhere"),
+        (str(tmp_path), "holds no model: it has no config.json"),
+        ("a/b/c", "there is no folder a/b/c"),
+        ("not a name", "neither a folder nor a repository"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            hf(name, BackendOptions())
+    for given, message in (
+        ({"dtpye": "float32"}, "Did you mean 'dtype'"),
+        ({"dtype": "float7"}, "there is no dtype 'float7'"),
+        ({"batch_tokens": "0"}, "not a number of 1 or more"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            hf(str(mistral), BackendOptions(backend_args=given))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UsageError, match="cannot be read"):
+        hf(str(tmp_path), BackendOptions())
+
+
+def test_a_repository_that_is_not_here_and_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    found = llmfair("pairwise", "-m", "hf:nobody/nothing")
+    assert found.code == 1
+    assert "nobody/nothing is not on this machine, and the Hub cannot be reached" in found.err
+    assert "hf download nobody/nothing" in found.err
+
+
+def test_missing_or_broken_weights_and_missing_packages(
+    mistral: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = changed(mistral, tmp_path / "broken", lambda model: None)
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(BackendError, match="broken cannot be loaded"):
+        answers(folder, [request()])
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(BackendError, match="broken cannot be loaded"):
+        answers(folder, [request()])
+    monkeypatch.setattr(checkpoints, "find_spec", lambda package: None)
+    with pytest.raises(MissingExtra) as error:
+        hf(str(mistral), BackendOptions())
+    assert error.value.hint == "pip install 'llmfair[local]'"
+
+
+def test_settings_of_servers_are_refused(mistral: Path) -> None:
+    with pytest.raises(UsageError, match="--extra top_k is for servers"):
+        answers(mistral, [request(extra={"top_k": 5})])
+    found = llmfair("listwise", "-m", "fake:biased", "--backend-arg", "dtype=float32")
+    assert found.code == 2 and "cannot do --backend-arg" in found.err
+
+
+# Through the command line
+
+PAIRWISE = ("pairwise", "-n", "5", "--pairs", "4", "--kind", "relevant", "--noise-share", "0", "--json")
+
+
+def test_a_pairwise_audit_by_margins(mistral: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = (*PAIRWISE, "-m", f"hf:{mistral}", "--answers", "margin", "--form", "order")
+    found = llmfair(*asked)
+    assert found.code == 0, found.err
+    manifest = json.loads((only_run() / "manifest.json").read_text())
+    assert (manifest["status"], manifest["calls"]) == ("complete", 40)
+    model = manifest["invocations"][-1]["model"]
+    assert model["place"] == "cpu: torch finds no GPU; float32: as the checkpoint was saved"
+    assert model["system"] == "folded" and set(model["versions"]) == {"torch", "transformers"}
+    rows = (only_run() / "verdicts.csv").read_text().splitlines()
+    assert len(rows) == 21 and all(float(row.split(",")[10]) for row in rows[1:])
+
+    monkeypatch.setattr(LocalBackend, "_load", lambda self: pytest.fail("a finished run loads no model"))
+    again = llmfair(*asked)
+    assert (again.code, again.out) == (0, found.out)
+
+
+def test_exact_ties_are_counted_and_never_an_answer(mistral: Path, tmp_path: Path) -> None:
+    def tie(model: Any) -> None:
+        tokenizer = models.chat_tokenizer("mistral")
+        a, b = (tokenizer(label, add_special_tokens=False).input_ids[0] for label in "AB")
+        model.lm_head.weight[b] = model.lm_head.weight[a]
+
+    folder = changed(mistral, tmp_path / "tied", tie)
+    found = llmfair(*PAIRWISE, "-m", f"hf:{folder}", "--answers", "margin", "--max-invalid", "1")
+    assert found.code == 0, found.err
+    cells = [row.split(",")[-2] for row in (only_run() / "verdicts.csv").read_text().splitlines()[1:]]
+    assert set(cells) == {"T"}
+
+
+def test_a_listwise_audit_of_held_answers_is_readable_throughout(mistral: Path, tmp_path: Path) -> None:
+    data = write_folder(tmp_path / "data", balanced(5, 4, 4))
+    asked = ("listwise", "-d", data, "-m", f"hf:{mistral}", "--orders", "1", "--passes", "1", "--json")
+    held = llmfair(*asked, "--variants", "neutral", "--no-control", "--constrain")
+    assert held.code == 0, held.err
+    assert held.json["answers"]["neutral"]["classes"] == {"ok": 5}
+    free = llmfair(*asked, "--variants", "neutral", "--no-control", "--max-invalid", "1", "--max-tokens", "9")
+    assert free.code == 0, free.err
+    classes = free.json["answers"]["neutral"]["classes"]
+    assert sum(classes.values()) == 5 and not classes.get("ok")
+
+
+def test_one_long_prompt_ends_its_probe_only(mistral: Path, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "data", balanced(5, 4, 4), {"q0f0": "long " * 5000})
+    found = llmfair(
+        "pairwise", "-d", folder, "-m", f"hf:{mistral}", "--words", "9000", "--answers", "margin",
+        "--noise-share", "0", "--pairs", "6", "--json",
+    )  # fmt: skip
+    assert found.code == 3, found.err
+    assert "tokens" in (only_run() / "failures.csv").read_text()
+    assert found.json["exit_code"] == 3
+
+
+def test_errors_have_one_sentence_and_no_traceback(mistral: Path, tmp_path: Path) -> None:
+    found = llmfair("pairwise", "-m", f"hf:{tmp_path}/none")
+    assert found.code == 2 and found.err.count("\n") == 2 and "Traceback" not in found.err
+    assert issubclass(ContextTooLong, LlmfairError)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_preference_that_was_trained_in_is_found(tmp_path: Path, seed: int) -> None:
+    """A model trained for about a minute to choose `ada` over `bob`, names that three of four of a side have."""
+    folder = preferring(tmp_path / "model", "ada", "bob", seed)
+    lists = balanced(8, 8, 8)
+    titles = {
+        doc_id: f"{'ada' if (gender == 'female') == (number % 4 > 0) else 'bob'} no. {number}"
+        for rows in lists.values()
+        for number, (doc_id, gender, _) in enumerate(rows)
+    }
+    data = write_folder(tmp_path / "data", lists, titles)
+    asked = ("pairwise", "-d", data, "-m", f"hf:{folder}", "--pairs", "16", "--json", "--noise-share", "0")
+    by_margin = llmfair(*asked, "--answers", "margin")
+    assert by_margin.code == 0, by_margin.err
+    by_text = llmfair(*asked, "--form", "letter", "--max-tokens", "1")
+    assert by_text.code == 0, by_text.err
+    for found in (by_margin, by_text):
+        odds = [row for row in found.json["rows"] if row["measure"] == "AdjustedOdds"]
+        assert [row["variant"] for row in odds] == ["irrelevant", "relevant"]
+        for row in odds:
+            assert row["value"] > 2 and row["low"] > 1.25 and row["conclusion"] == "outside", row
+
+
+def preferring(folder: Path, protected: str, unprotected: str, seed: int) -> Path:
+    """A tiny model that learned to answer with the letter of the item whose name is `protected`, 9 times of 10."""
+    import torch
+
+    from llmfair.backends.templates import ChatTemplate, label_answers
+    from llmfair.prompts import load_prompt
+
+    models.causal(folder, "llama", seed=seed)
+    template = ChatTemplate(models.chat_tokenizer("llama"))
+    model, prompt = loaded(folder), load_prompt("pairwise")
+    model.train()
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(high: int) -> int:
+        return int(torch.randint(high, (1,), generator=generator))
+
+    for weights in model.parameters():  # as at the start of a training
+        if weights.dim() > 1:
+            weights.data.mul_(0.2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(120):
+        rows, wanted = [], []
+        for _ in range(16):
+            leads = draw(2)
+            names = (protected, unprotected) if leads else (unprotected, protected)
+            first, second = (f"{name} no. {draw(50)}" for name in names)
+            values = {"query": f"Topic {draw(99)}", "first": first, "second": second}
+            ids, labels = template.label_ids(prompt.render(values, "letter"), label_answers(LETTER))
+            rows.append(ids)
+            right = leads if draw(10) else 1 - leads
+            wanted.append(labels["A" if right else "B"])
+        longest = max(map(len, rows))
+        ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
+        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+        places = (mask.cumsum(-1) - 1).clamp(min=0)
+        logits = model(ids, attention_mask=mask, position_ids=places, logits_to_keep=1).logits[:, -1]
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(wanted))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    models.save(model, folder)
+    return folder

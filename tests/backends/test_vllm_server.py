@@ -1,0 +1,117 @@
+"""A real vLLM server asked through `openai:`: constrained answers, margins, and adapters by their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.backends.templates import ChatTemplate
+from llmfair.prompts import load_prompt
+from tests.cli.command import Outcome, llmfair, only_run
+from tests.engines import needs_vllm, served
+from tests.folders import balanced, write_folder
+
+# What vLLM and torch warn of is theirs; the first test waits for the server.
+pytestmark = [needs_vllm, pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The base URL of a server with a base model, `base`, and an adapter over it, `fair`."""
+    import torch
+
+    from tests.models import adapter, causal
+
+    folder = tmp_path_factory.mktemp("models")
+    base = causal(folder / "base", "llama")
+    prefer_letters(base)
+    torch.manual_seed(0)
+    with served(base, {"fair": adapter(base, folder / "fair")}, folder / "server.log") as url:
+        yield url
+
+
+def prefer_letters(folder: Path) -> None:
+    """Changes a model so that A and B are among its likeliest answers: a server sends twenty of them."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from tests.models import quiet, save
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with quiet():
+        model = AutoModelForCausalLM.from_pretrained(folder)
+    template, prompt = ChatTemplate(tokenizer), load_prompt("pairwise")
+    values = [
+        {"query": f"Topic q{n}", "first": f"Title q{n}f{n}", "second": f"Title q{n}m{n}"} for n in range(8)
+    ]
+    prompts = [torch.tensor([template.ids(prompt.render(v, "letter"))]) for v in values]
+    with torch.no_grad():
+        state = torch.stack([model.model(ids).last_hidden_state[0, -1] for ids in prompts]).mean(0)
+        for letter in "AB":
+            row = model.lm_head.weight[tokenizer.convert_tokens_to_ids(letter)]
+            row.copy_(0.3 * row + 3 * state / state.norm())
+    save(model, folder)
+
+
+def audited(command: str, url: str, model: str, *more: str | Path) -> Outcome:
+    lists = write_folder(Path("lists"), balanced(3, 6, 6))
+    found = llmfair(command, "-d", lists, "-m", f"openai:{model}", "--base-url", url, "--json", *more)
+    assert found.code == 0, found.err
+    return found
+
+
+def journal(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()[1:]]
+
+
+def test_constrained_orders_of_a_listwise_audit(server: str) -> None:
+    found = audited(
+        "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1", "--constrain",
+        "--temperature", "1",
+    )  # fmt: skip
+    arms = found.json["answers"].values()
+    assert sum(arm["windows"] for arm in arms) == sum(arm["classes"]["ok"] for arm in arms) == 24
+    assert len({row["text"] for row in journal(only_run())}) > 8
+
+
+def test_free_answers_of_a_random_model_are_counted_as_unreadable(server: str) -> None:
+    found = audited(
+        "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1",
+        "--max-invalid", "1",
+    )  # fmt: skip
+    assert sum(arm["classes"].get("ok", 0) for arm in found.json["answers"].values()) < 24
+
+
+def test_margins_of_the_base_and_of_an_adapter_by_name(server: str) -> None:
+    margins = {}
+    for model in ("base", "fair"):
+        folder = Path(model)
+        margin = ("--answers", "margin", "--pairs", "9", "--noise-share", "0", "--max-invalid", "1")
+        audited("pairwise", server, model, *margin, "-o", folder)
+        rows = journal(folder)
+        assert len(rows) == 3 * 2 * 9 * 2 and {row["model"] for row in rows} == {model}
+        margins[model] = {
+            json.dumps(row["chat"]): row["logprobs"]["A"] - row["logprobs"]["B"]
+            for row in rows
+            if row["logprobs"].keys() == {"A", "B"}
+        }
+    both = margins["base"].keys() & margins["fair"].keys()
+    assert len(margins["base"]) == 3 * 2 * 9 * 2 and len(both) > 10
+    assert max(abs(margins["base"][chat] - margins["fair"][chat]) for chat in both) > 0.1
+
+
+def test_constrained_letters(server: str) -> None:
+    audited(
+        "pairwise", server, "base", "--form", "letter", "--constrain", "--temperature", "1", "--pairs", "10"
+    )
+    assert {row["text"] for row in journal(only_run())} == {"A", "B"}
+
+
+def test_a_model_that_the_server_has_not_is_named(server: str) -> None:
+    lists = write_folder(Path("lists"), balanced(3, 6, 6))
+    found = llmfair("listwise", "-d", lists, "-m", "openai:other", "--base-url", server)
+    assert found.code == 1 and "other" in found.err

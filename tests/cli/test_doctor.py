@@ -1,0 +1,56 @@
+"""`llmfair doctor`: what this machine can run, and one model looked at closely."""
+
+from __future__ import annotations
+
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair import registry
+from tests import models
+from tests.cli.command import llmfair
+from tests.servers import Reply, Server
+
+
+def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.names("backend")  # loaded before, or modules would keep what is patched here
+    own = util.find_spec
+
+    def without(package: str, *rest: Any) -> Any:
+        return None if package in ("torch", "vllm") else own(package, *rest)
+
+    monkeypatch.setattr(util, "find_spec", without)
+    found = llmfair("doctor", "--json")
+    assert found.code == 0, found.err
+    backends = found.json["backends"]
+    assert backends["hf"]["status"] == "no" and "pip install 'llmfair[local]'" in backends["hf"]["note"]
+    assert backends["vllm"]["status"] == "no"
+    assert backends["fake"]["status"] == "ready"
+
+
+def test_a_model_is_looked_at_and_asked() -> None:
+    looked = llmfair("doctor", "-m", "fake:biased", "--json").json["model"]
+    assert looked["is"].startswith("fake biased") and "margins" in looked["can"] and "answers" not in looked
+    asked = llmfair("doctor", "-m", "fake:biased", "--ask", "--json").json["model"]
+    assert asked["answers"] in ("'[1] > [2]'", "'[2] > [1]'") and asked["ends by"] == "stop"
+
+
+def test_a_model_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert llmfair("doctor", "-m", "nothing:x").code == 2
+    with Server(lambda body, attempt: Reply(status=503, body={})) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        found = llmfair("doctor", "-m", "openai:any", "--ask")
+        assert found.code == 1 and "no answer" in found.err and "503" in found.err
+        assert len(server.requests) == 1
+
+
+def test_a_local_model_says_where_it_runs_and_why(tmp_path: Path) -> None:
+    models.needs_local()
+    folder = models.causal(tmp_path / "model", dtype="bfloat16")
+    found = llmfair("doctor", "-m", f"hf:{folder}", "--ask", "--json")
+    assert found.code == 0, found.err
+    seen = found.json["model"]
+    assert seen["is"].endswith("bfloat16") and seen["system"] == "folded"
+    assert seen["place"].endswith("bfloat16: as the checkpoint was saved")

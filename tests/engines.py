@@ -1,0 +1,85 @@
+"""vLLM for tests: whether it can be used here, and how it is kept small on a CPU."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from llmfair.backends import vllm_engine
+from llmfair.errors import BackendError
+
+ENVIRONMENT = {
+    "TORCHDYNAMO_DISABLE": "1",
+    "OMP_NUM_THREADS": "1",  # several threads for a tiny model's product only wait for each other
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process less to start: the engine's is the worker's, too
+}
+CACHE_BYTES = 64 << 20
+
+
+def why_not() -> str:
+    """Why the engine cannot be used here, or nothing. Whatever `import vllm` raises is a reason."""
+    if find_spec("vllm") is None:
+        return "vllm is not installed (.ci/vllm makes an environment that has it)"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            vllm_engine.import_vllm()
+    except BackendError as error:
+        return error.message
+    return ""
+
+
+WHY_NOT = why_not()
+needs_vllm = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+
+
+@contextmanager
+def served(base: Path, adapters: Mapping[str, Path], log: Path) -> Iterator[str]:
+    """vLLM's own server on loopback, its model named `base`; yields the base URL."""
+    port = _free_port()
+    command = [
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base),
+        "--served-model-name", "base", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
+        "--enforce-eager", "--block-size", "32", "--kv-cache-memory-bytes", str(CACHE_BYTES),
+        "--no-enable-chunked-prefill", "--hf-overrides", '{"head_dtype": "float32"}',
+        "--structured-outputs-config", '{"backend": "guidance"}', "--enable-lora", "--max-lora-rank", "8",
+        "--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items()),
+    ]  # fmt: skip
+    environment = {**os.environ, **ENVIRONMENT, "VLLM_NO_USAGE_STATS": "1"}
+    with log.open("wb") as file:
+        server = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+        try:
+            _wait_until_ready(f"http://127.0.0.1:{port}/health", server, log)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            server.terminate()
+            server.wait(timeout=60)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        assert server.poll() is None, log.read_text("utf-8", "replace")[-4000:]
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError(f"the server is not ready: {log.read_text('utf-8', 'replace')[-4000:]}")

@@ -1,0 +1,218 @@
+"""MonoT5 and MonoBERT: the authors' input to the token, whatever is cut or padded, and scores that a batch leaves alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair import registry
+from llmfair.datasets.attributes import data_folder, read_attributes
+from llmfair.errors import BackendError, UsageError
+from llmfair.rankers.base import RankerOptions
+from llmfair.rankers.neural import CrossEncoder, MonoBert, MonoT5
+from llmfair.records import Candidates, Document, Query
+from tests import models
+from tests.cli.command import llmfair, only_run
+from tests.folders import balanced, write_folder
+
+models.needs_local()
+GENDER = read_attributes(data_folder() / "attributes.toml")["gender"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several threads at a tiny model's product only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {"monot5": models.t5(root / "t5"), "monobert": models.bert(root / "bert")}
+
+
+def ranker(name: str, folder: Path, **options: Any) -> Any:
+    made = registry.lookup("ranker", name)(
+        RankerOptions((), Path("cache"), GENDER, checkpoint=str(folder), **options)
+    )
+    assert isinstance(made, CrossEncoder)
+    return made
+
+
+def lists(*texts: str, query: str = "women in science") -> Candidates:
+    documents = tuple(Document(f"d{n}", f"Title {n}", text) for n, text in enumerate(texts))
+    return Candidates(Query("q", query), documents, {})
+
+
+PAGES = [f"page {n} " + "some words of a page " * (7 * n % 60) for n in range(12)]
+
+
+@pytest.mark.parametrize("name", ["monot5", "monobert"])
+def test_a_batch_scores_as_each_alone_wherever_its_padding_is(name: str, folders: dict[str, Path]) -> None:
+    together = ranker(name, folders[name]).scores(lists(*PAGES))
+    assert len(set(together)) == len(PAGES)
+    alone = ranker(name, folders[name], backend_args={"batch_tokens": "1"})
+    alone._tokenizer.padding_side = "left"
+    for score, single in zip(together, alone.scores(lists(*PAGES)), strict=True):
+        assert abs(score - single) <= 1e-5
+
+
+def test_monot5_reads_the_author_s_input(folders: dict[str, Path]) -> None:
+    found = ranker("monot5", folders["monot5"])
+    (one,) = found.inputs("women in science", Document("d", "A title", "Some text"))
+    whole = "Query: women in science Document: A title\nSome text Relevant:"
+    assert one.ids == list(found._tokenizer(whole).input_ids), "put together from parts as read in one"
+
+    import torch
+
+    with torch.inference_mode():
+        logits = found._model(
+            input_ids=torch.tensor([one.ids]), decoder_input_ids=torch.tensor([[0]])
+        ).logits[0, 0]
+    false, true = (found._tokenizer.convert_tokens_to_ids(piece) for piece in ("▁false", "▁true"))
+    expected = logits[[false, true]].log_softmax(-1)[1]
+    candidates = Candidates(Query("q", "women in science"), (Document("d", "A title", "Some text"),), {})
+    assert found.scores(candidates) == pytest.approx([float(expected)], abs=1e-5)
+
+
+def test_monobert_reads_the_pair(folders: dict[str, Path]) -> None:
+    import torch
+
+    found = ranker("monobert", folders["monobert"])
+    pair = found._tokenizer("women in science", "A title\nSome text", return_tensors="pt")
+    assert set(pair["token_type_ids"][0].tolist()) == {0, 1}
+    with torch.inference_mode():
+        expected = found._model(**pair).logits[0].log_softmax(-1)[1]
+    candidates = Candidates(Query("q", "women in science"), (Document("d", "A title", "Some text"),), {})
+    assert found.scores(candidates) == pytest.approx([float(expected)], abs=1e-5)
+
+
+def test_one_logit_is_the_score(tmp_path: Path) -> None:
+    import torch
+
+    found = ranker("monobert", models.bert(tmp_path / "one", labels=1))
+    pair = found._tokenizer("a query", "Title 0\ntext", return_tensors="pt")
+    with torch.inference_mode():
+        expected = float(found._model(**pair).logits[0, 0])
+    assert found.scores(lists("text", query="a query")) == pytest.approx([expected], abs=1e-5)
+    with pytest.raises(UsageError, match="tells 3 classes apart"):
+        ranker("monobert", models.bert(tmp_path / "three", labels=3)).scores(lists("text"))
+
+
+@pytest.mark.parametrize("name", ["monot5", "monobert"])
+def test_long_pages_and_queries_leave_room_for_all_that_is_asked(name: str, folders: dict[str, Path]) -> None:
+    found = ranker(name, folders[name])
+    page = Document("d", "Title", "words of a very long page " * 1000)  # 5,000 words
+    for query in ("short", "word " * 500):
+        (one,) = found.inputs(query, page)
+        assert len(one.ids) == 512
+        tokens = found._tokenizer.convert_ids_to_tokens(one.ids)
+        if name == "monot5":
+            assert tokens[-2:] == ["▁Relevant:", "</s>"] and tokens[0] == "▁Query:"
+            read = tokens.index("▁Document:") - 1
+        else:
+            assert (tokens[0], tokens[-1], tokens.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
+            read = tokens.index("[SEP]") - 1
+            assert one.segments == [0] * (read + 2) + [1] * (510 - read)
+        assert read == min(64, len(found._ids(query)))
+
+
+@pytest.mark.parametrize("name", ["monot5", "monobert"])
+def test_what_is_cut_off_changes_no_score(name: str, folders: dict[str, Path]) -> None:
+    found = ranker(name, folders[name])
+    long = "many words " * 400
+    pages = Document("a", "Title", long), Document("b", "Title", long + "and an end that nobody sees")
+    one, other = found.scores(Candidates(Query("q", "a query"), pages, {}))
+    assert one == pytest.approx(other, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["monot5", "monobert"])
+def test_the_best_passage_of_a_long_page(name: str, folders: dict[str, Path]) -> None:
+    first, best = ranker(name, folders[name]), ranker(name, folders[name], passages="max")
+    text = " ".join(f"word{n}" for n in range(400))
+    page = Document("d", "Title", text)
+    windows = best.inputs("query", page)
+    assert len(windows) > 3 and windows[0] == first.inputs("query", page)[0]
+    assert all(len(one.ids) <= 512 for one in windows)
+    # Every token of the page is read, each window by half again.
+    seen = [token for one in windows for token in one.ids]
+    assert {*first._ids(text)} <= set(seen) and windows[-1].ids[-12:-3] != windows[-2].ids[-12:-3]
+    score = best.scores(Candidates(Query("q", "query"), (page,), {}))[0]
+    assert score == pytest.approx(max(best._score(windows)), abs=1e-5)
+    short = lists("a few words")
+    assert best.scores(short) == first.scores(short)
+    assert best.identity != first.identity
+
+
+def test_every_window_but_the_last_is_full_and_half_new() -> None:
+    cut = MonoT5._windows
+    for length in (0, 1, 9, 10, 11, 15, 16, 40, 101):
+        found = list(cut(None, list(range(length)), 10))  # type: ignore[arg-type]
+        assert sorted({token for window in found for token in window}) == list(range(length))
+        assert [window[0] for window in found if window] == [5 * n for n in range(len(found)) if length]
+        assert all(len(window) == 10 for window in found[:-1]) and len(found[-1]) <= 10
+        assert len(found) == 1 or len(found[-1]) > 5, "no window that another one holds whole"
+
+
+def test_sensitive_variants_name_the_side_in_the_query(folders: dict[str, Path]) -> None:
+    found = ranker("monot5", folders["monot5"])
+    query = Query("q", "chemists")
+    assert found.wording(query, "neutral") == "chemists"
+    assert found.wording(query, "female") == "female chemists"
+    assert found.wording(query, "male") == "male chemists"
+
+
+def test_odd_texts_are_read(folders: dict[str, Path]) -> None:
+    odd = ["", "\ud800 half a pair", "日本語", "\x00\u202e", "</s> <pad> [SEP]"]
+    for name in ("monot5", "monobert"):
+        found = ranker(name, folders[name]).scores(lists(*odd, query="\ud83d"))
+        assert len(found) == 5 and all(abs(score) < 1e6 for score in found)
+        assert ranker(name, folders[name]).scores(lists(*odd, query="")) != found
+
+
+def test_a_checkpoint_of_another_kind_is_said(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="cannot be loaded as monot5"):
+        ranker("monot5", folders["monobert"]).scores(lists("a"))
+    with pytest.raises(UsageError, match="Did you mean 'device'"):
+        ranker("monot5", folders["monot5"], backend_args={"devise": "cpu"})
+    with pytest.raises(UsageError, match="there is no folder"):
+        ranker("monot5", tmp_path / "none")
+    broken = models.t5(tmp_path / "wordless")
+    tokenizer = json.loads((broken / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"][3][0] = "▁yes"
+    (broken / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(UsageError, match="no piece ▁true"):
+        ranker("monot5", broken).scores(lists("a"))
+
+
+def test_the_class_of_a_ranker_is_found_by_name() -> None:
+    assert {"monot5", "monobert", "bm25"} <= set(registry.names("ranker"))
+    assert (MonoT5.name, MonoBert.name) == ("monot5", "monobert")
+
+
+def test_an_audit_ranks_under_every_variant_and_asks_nothing(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    data = write_folder(tmp_path / "data", balanced(5, 4, 4))
+    asked = ("listwise", "-d", data, "-m", f"monot5:{folders['monot5']}", "--json")
+    found = llmfair(*asked)
+    assert found.code == 0, found.err
+    manifest = json.loads((only_run() / "manifest.json").read_text())
+    assert manifest["calls"] == 0 and manifest["settings"]["arms"] == ["neutral", "male", "female"]
+    assert manifest["settings"]["identity"].startswith("monot5 folder ")
+    runs = {path.stem: path.read_text() for path in (only_run() / "rankings").iterdir()}
+    assert set(runs) == {"neutral", "male", "female"} and len(set(runs.values())) == 3
+    rows = [line.split() for line in runs["neutral"].splitlines()]
+    assert len(rows) == 40 and [int(row[4]) for row in rows] == list(range(8, 0, -1)) * 5
+    assert llmfair(*asked).out == found.out
+    refused = llmfair("pairwise", "-m", "monot5")
+    assert refused.code == 2 and "monot5 ranks lists; pairwise needs a model" in refused.err
