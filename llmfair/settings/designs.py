@@ -35,7 +35,7 @@ class Calibrated(AuditSettings):
         planted_of(self.planted)
         if self.runs < 2:
             raise UsageError(f"--runs is {self.runs}, but is at least 2.", "for example --runs 200")
-        if not 1 - self.level < self.power < 1:
+        if not 0.05 < self.power < 1:
             raise UsageError(f"--power is {self.power}, but lies between 0.05 and 1.", "for example 0.8")
         if self.output is not None:
             raise UsageError("calibrate writes no files, but --output names a folder.", "use --json > FILE")
@@ -115,7 +115,7 @@ class Planned(AuditSettings):
     def check(self) -> None:
         super().check()
         at_least(self, {"latency": 0})
-        if not 1 - self.level < self.power < 1:
+        if not 0.05 < self.power < 1:
             raise UsageError(
                 f"--power is {self.power}, but lies between 0.05, the chance of a false alarm, and 1.",
                 "for example 0.8",
