@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from llmfair.pacing import Pace
+from llmfair.pacing import Bucket, Pace
 from llmfair.slots import Slots
 
 START = 16
@@ -36,6 +36,14 @@ class Adaptive:
         self._last: deque[bool] = deque()
         self._refused = 0
         self._cool_until = 0.0
+        self._told: Bucket | None = None
+
+    def told(self, rate: float) -> None:
+        """The server says that it will take so many requests a second."""
+        if self._told is None:
+            self._told = Bucket(rate)
+            self.slots.requests.append(self._told)
+        self._told.rate = rate
 
     def answered(self, sent: float) -> None:
         """A request sent at this time was answered."""

@@ -383,9 +383,10 @@ class _Driver:
                 self._failed(failure, sent)
             else:
                 self.retries.succeeded(sent)
+                self._note(completion)
                 if self.adaptive is not None:
                     self.adaptive.answered(sent)
-                self._note(completion)
+                    self._heed_allowance(self.adaptive)
                 self._answered(completion)
                 return completion
             finally:
@@ -418,6 +419,17 @@ class _Driver:
         finally:
             budget.settle(reserved, request, completion)
             progress.cost = budget.spent if budget.priced else None
+
+    def _heed_allowance(self, adaptive: Adaptive) -> None:
+        """Keeps to what the server says that it will still take; tokens count as requests of the size so far."""
+        if (allowance := getattr(self.backend, "allowance", None)) is None:
+            return
+        rates = [] if allowance.requests is None else [allowance.requests]
+        used = self.progress.prompt_tokens + self.progress.completion_tokens
+        if allowance.tokens is not None and used:
+            rates.append(allowance.tokens * self.progress.answered / used)
+        if rates:
+            adaptive.told(min(rates))
 
     def _failed(self, failure: RateLimited | Transient, sent: float) -> None:
         """What a passing failure says to requests that were not part of it."""

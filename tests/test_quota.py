@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from llmfair.backends.base import RateLimited, Transient
+from llmfair.backends.headers import Allowance
 from llmfair.dispatch import Limits, Program, dispatch
 from llmfair.journal import Journal
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
@@ -54,6 +56,33 @@ class Metered:
         if (draw := self.random.random()) < self.chance:
             raise RateLimited() if draw < self.chance / 2 else Transient("HTTP 500")
         return Completion("an answer", Finish.STOP)
+
+
+class Telling(Metered):
+    """Says with every answer what it will still take: requests, or with `tokens` a request so many of these.
+
+    Without `refills` its bucket is full again at every minute only.
+    """
+
+    def __init__(
+        self, clock: Clock, rate: float, depth: float, latency: float, refills: bool = True, tokens: int = 0
+    ) -> None:
+        super().__init__(clock, rate, depth, latency, tells=False)
+        self.refills, self.tokens = refills, tokens
+        self.allowance: Allowance | None = None
+
+    async def complete(self, request: Request) -> Completion:
+        minute = self.clock.now // 60
+        if not self.refills:
+            if minute > self.at // 60:
+                self.level = self.depth
+            self.at = self.clock.now
+        completion = await super().complete(request)
+        missing = (self.depth - self.level) / self.rate
+        reset = missing if self.refills else 60 * (self.clock.now // 60 + 1) - self.clock.now
+        left = max(self.level, 1.0) / max(reset, 1e-3)
+        self.allowance = Allowance(None, left * self.tokens) if self.tokens else Allowance(left, None)
+        return replace(completion, prompt_tokens=self.tokens, completion_tokens=0)
 
 
 def chains(length: int) -> Iterator[Program]:
@@ -129,6 +158,28 @@ def test_a_quota_that_grows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(backend, "complete", growing)
         ask(backend, tmp_path, minutes=20)
     assert used(backend, start=240)[0] >= 0.95
+
+
+@pytest.mark.parametrize("refills", [True, False])
+def test_a_quota_that_is_told_is_kept_from_the_start(
+    refills: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 a minute, as OpenAI counts them (refilling all the time) or anew each minute; told with every answer."""
+    with virtual_time(monkeypatch) as clock:
+        backend = Telling(clock, 5.0, 300.0, 0.5, refills=refills)
+        ask(backend, tmp_path, minutes=6)
+    share, refused = used(backend, start=0)
+    assert share >= 0.95
+    assert refused <= 0.002
+
+
+def test_tokens_that_are_told_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with virtual_time(monkeypatch) as clock:
+        backend = Telling(clock, 5.0, 300.0, 0.5, tokens=100)
+        ask(backend, tmp_path, minutes=6)
+    share, refused = used(backend, start=0)
+    assert share >= 0.95
+    assert refused <= 0.002
 
 
 def test_a_rate_that_is_set_is_met_without_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

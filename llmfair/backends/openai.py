@@ -14,15 +14,13 @@ import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from email.utils import mktime_tz, parsedate_tz
-from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
 from llmfair.backends.grammar import permutation_grammar
+from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.records import (
     Completion,
@@ -82,7 +80,10 @@ def openai(name: str, options: BackendOptions) -> OpenAI:
 
 
 class OpenAI:
-    """A model behind chat completions, without streaming; `complete` is one attempt."""
+    """A model behind chat completions, without streaming; `complete` is one attempt.
+
+    `allowance`: what the server's last reply said that it will still take, if it said so.
+    """
 
     max_workers = 64
     reads_about = False
@@ -101,6 +102,7 @@ class OpenAI:
         if options.system == "fold":
             parts.append("fold")
         self.identity = " ".join(parts)
+        self.allowance: Allowance | None = None
         self._session: aiohttp.ClientSession | None = None
         self._url = ""
         self._proxy: str | None = None
@@ -167,6 +169,7 @@ class OpenAI:
             started = time.perf_counter()
             status, headers, reply = await self._post(body)
             seconds = time.perf_counter() - started
+            self.allowance = allowance(headers)
             if not self.takes_other_limit(status, reply):
                 break
         return self.read(status, headers, reply, request, seconds)
@@ -333,7 +336,7 @@ def encode_body(
     body.update(sampling.extra)
     body.pop("messages", None)
     # Pieced together: the encoder takes three times as long for as many small objects.
-    said = [f'{{"role":"{one.role}","content":{encode_basestring(one.content)}}}' for one in messages]
+    said = [f'{{"role":"{one.role}","content":{one.quoted}}}' for one in messages]
     text = f'{_encode(body)[:-1]},"messages":[{",".join(said)}]}}'
     return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8; JSON writes \ud800
 
@@ -399,19 +402,6 @@ def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
     # A constrained label can fill the limit and be whole.
     whole = isinstance(expects, Labels) and text.strip() in expects.labels
     return Finish.LENGTH if reason in _LENGTH and not whole else Finish.STOP
-
-
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds the server asks to wait, at Unix time `now`; None where it says nothing that can be read."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        with suppress(KeyError, ValueError):
-            seconds = float(headers[name]) / unit
-            if 0 <= seconds < math.inf:
-                return seconds
-    with suppress(ValueError, OverflowError):
-        if date := parsedate_tz(headers.get("retry-after", "")):
-            return max(0.0, mktime_tz((*date[:9], date[9] or 0)) - now)
-    return None
 
 
 def error_of(reply: bytes) -> Mapping[str, Any]:

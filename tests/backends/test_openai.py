@@ -29,7 +29,6 @@ from llmfair.backends.openai import (
     finish_of,
     proxy_for,
     read_completion,
-    retry_after,
     server_of,
 )
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
@@ -236,32 +235,6 @@ def test_a_server_that_knows_neither_limit_is_not_asked_for_ever() -> None:
 
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "1.5"}, 1.5),
-        ({"retry-after": "3600"}, 3600.0),
-        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
-        ({"retry-after": "Tue Nov 14 22:13:50 2023"}, 30.0),
-        ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
-        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "-1"}, None),
-        ({"retry-after": "soon"}, None),
-        ({}, None),
-    ],
-)
-def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers, NOW) == seconds
-
-
-@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ (Nov|Jan) \d+ \d+:\d+:\d+ GMT", fullmatch=True))
-def test_any_retry_after_is_read_or_ignored(value: str) -> None:
-    seconds = retry_after({"retry-after": value}, NOW)
-    assert seconds is None or seconds >= 0
 
 
 def test_retry_after_arrives_by_any_spelling() -> None:
