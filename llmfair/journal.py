@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def request_key(
 
 def _encode_messages(chat: Chat) -> str:
     """`[[role, text], …]` as JSON; pieced together, since every request needs it twice and this takes a third."""
-    pairs = [f'["{message.role}",{encode_basestring(message.content)}]' for message in chat.messages]
+    pairs = [f'["{message.role}",{message.quoted}]' for message in chat.messages]
     return f"[{','.join(pairs)}]"
 
 

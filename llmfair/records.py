@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -126,10 +128,18 @@ Run = Mapping[str, Ranking]
 Role = Literal["system", "user", "assistant"]
 
 
+_quoted = lru_cache(maxsize=4096)(encode_basestring)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     role: Role
     content: str
+
+    @property
+    def quoted(self) -> str:
+        """The content as a JSON string; remembered, since key, request and journal need it and many turns recur."""
+        return _quoted(self.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,11 +176,11 @@ class _Questions:
     def __init__(self, ranker: ListwiseRanker, probe: Probe) -> None:
         query, documents = probe.candidates.query, probe.candidates.documents
         side = _side_named_by(probe.variant, ranker.attribute)
-        special = ranker.special_tokens
-        self.prompt = ranker.prompt
+        self.ranker, self.documents = ranker, documents
+        self.titles: dict[int, str] = {}
         self.draw = probe.draw
         self.wording = "neutral" if side is None else "sensitive"
-        self.values = {"query": clean(query.text, special=special)}
+        self.values = {"query": clean(query.text, special=ranker.special_tokens)}
         if side is not None:
             self.values["word"] = ranker.attribute.words[side]
         self.about = {
@@ -189,7 +189,6 @@ class _Questions:
             "variant": probe.variant,
             "names": side and side.value,
         }
-        self.titles = [passage(document, ranker.input, ranker.words, special) for document in documents]
         self.doc_ids = [document.doc_id for document in documents]
         sides = [ranker.attribute.side(document) for document in documents]
         self.sides = [side and side.value for side in sides]
@@ -197,8 +196,8 @@ class _Questions:
 
     def chat(self, shown: Sequence[int], pass_number: int, start: int, end: int) -> Chat:
         """The question about the candidates `shown`, by their index in the probe."""
-        passages = [{"k": k, "title": self.titles[index]} for k, index in enumerate(shown, start=1)]
-        messages = self.prompt.render({**self.values, "n": len(shown)}, self.wording, passages)
+        passages = [{"k": k, "title": self._title(index)} for k, index in enumerate(shown, start=1)]
+        messages = self.ranker.prompt.render({**self.values, "n": len(shown)}, self.wording, passages)
         about = {
             **self.about,
             "doc_ids": [self.doc_ids[index] for index in shown],
@@ -208,6 +207,14 @@ class _Questions:
             "window": [start, end],
         }
         return Chat(messages, Permutation(len(shown)), self.draw, about)
+
+    def _title(self, index: int) -> str:
+        """What is shown of a candidate; made when it is first shown, so that the first question need not wait."""
+        if (known := self.titles.get(index)) is None:
+            ranker = self.ranker
+            known = passage(self.documents[index], ranker.input, ranker.words, ranker.special_tokens)
+            self.titles[index] = known
+        return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ def clean(text: str, words: int = WORDS, special: tuple[str, ...] = ()) -> str:
 
     `special` are further control tokens: a tokenizer's own, known only to a model in this process.
     """
-    text = _INVISIBLE.sub(" ", unicodedata.normalize("NFC", text))
+    if not (text.isascii() and text.isprintable()):  # most texts are, and there are many
+        text = _INVISIBLE.sub(" ", unicodedata.normalize("NFC", text))
     text = " ".join(text.split(None, words)[:words])
     if "[" in text or "<" in text or not text.isascii():
         text = _SQUARE.sub(_round_numbers, text)
