@@ -163,6 +163,21 @@ def asked(log: Path) -> list[str]:
     return [row["body"] for row in map(json.loads, lines) if "body" in row]
 
 
+def _wait_for_a_moment(running: subprocess.Popen[str], journal: Path, moments: random.Random) -> None:
+    """A moment anywhere in a run, however fast the machine is: some are before the first answer, most after a few."""
+
+    def size() -> int:
+        return journal.stat().st_size if journal.exists() else 0
+
+    if moments.random() < 0.2:
+        time.sleep(moments.uniform(0, 0.5))
+        return
+    enough = size() + moments.uniform(0, 30_000)  # bytes; an answer takes about 1,500
+    while running.poll() is None and size() <= enough:
+        time.sleep(0.002)
+    time.sleep(moments.uniform(0, 0.02))
+
+
 def kill_and_resume(
     folder: Path, server: ServerKind, kills: int, seed: int, audited: Audited = LISTWISE
 ) -> list[int]:
@@ -180,7 +195,7 @@ def kill_and_resume(
             known, before = journalled(disturbed, server), len(asked(log))
             server.forget(port)
             running = process(*command(audited, port, disturbed))
-            time.sleep(moments.uniform(0.4, 1.2))
+            _wait_for_a_moment(running, disturbed / "journal.jsonl", moments)
             running.kill()
             running.communicate()
             time.sleep(server.settle)
