@@ -8,7 +8,7 @@ from typing import Any
 from llmfair.audits.listwise import Listwise
 from llmfair.audits.pairwise import Pairwise
 from llmfair.audits.running import Task, sampling_of
-from llmfair.backends.base import Backend
+from llmfair.backends.base import Backend, NoBackend
 from llmfair.dispatch import Program, chat_sampling
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.journal import completion_of, read_rows, request_key
@@ -31,13 +31,13 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
     for row in read_rows(run.journal):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
-        ended = _ended(row, settings)
+        ended = how_ended(row, settings)
         if only_bad and ended == AnswerClass.OK:
             continue
         found.append(
             {
                 "probe": row["probe"],
-                "shown": _shown(row["about"]),
+                "shown": what_was_shown(row["about"]),
                 "class": ended,
                 "finish": row["finish"],
                 "text": row["text"],
@@ -46,7 +46,7 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
     return found
 
 
-def _ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """How an answer ended: `ok`, or what was wrong with it, by the settings of the run."""
     completion, form = completion_of(row), settings.get("form")
     if form is None:
@@ -56,7 +56,7 @@ def _ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     return str(choice.problem or AnswerClass.OK)
 
 
-def _shown(about: Mapping[str, Any]) -> str:
+def what_was_shown(about: Mapping[str, Any]) -> str:
     """What a question showed: a window's ranks, or which side's item came first."""
     return (
         f"{about['sides'][0]} first" if about.get("task") == "pairwise" else "{}–{}".format(*about["window"])
@@ -99,13 +99,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
     for row in read_rows(run.journal):
         if "key" in row:
             answers.setdefault(row["key"], completion_of(row))
-    backend = task.backend()
+    # Who answered is on record; the model itself need not be there any more.
+    asked = NoBackend(known["identity"], reads_about=manifest["simulated"])
     results: dict[str, Any] = {}
     failures: list[Failure] = []
     missing = 0
     for program in task.programs():
         try:
-            results[program.probe_id] = _replay(program, answers, backend, settings)
+            results[program.probe_id] = _replay(program, answers, asked, settings)
         except KeyError:
             missing += 1
         except LlmfairError as error:

@@ -11,10 +11,10 @@ from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Attribute, Candidates, Query, Side
-from llmfair.settings import AuditSettings
+from llmfair.settings import ListSettings
 
 
-def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
+def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
     source = load_dataset(settings.dataset, settings.allow_missing)
     attribute = named_attribute(source, settings.attribute, settings.mixed)
@@ -26,7 +26,7 @@ def load_lists(settings: AuditSettings) -> tuple[Dataset, Attribute]:
     return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
 
 
-def selected_queries(dataset: Dataset, settings: AuditSettings) -> list[Query]:
+def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
     queries = list(dataset.queries)
     if settings.queries is not None:

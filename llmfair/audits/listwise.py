@@ -14,7 +14,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.making import make_design
 from llmfair.audits.outcome import outcome_of
 from llmfair.audits.reach import reach_of
-from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, no_watch
+from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, label_of, no_watch
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.dispatch import Program
 from llmfair.rankers.base import ScoringRanker
@@ -23,9 +23,14 @@ from llmfair.records import Failure, Probe
 from llmfair.settings import ListwiseSettings
 
 
-def audit_listwise(settings: ListwiseSettings, model: str, watch: Watch = no_watch) -> Result:
-    """Runs or continues one model's listwise audit; raises what `audit` does, and UsageError for wrong input."""
-    return audit(Listwise.of(settings, model), model, watch)
+def audit_listwise(
+    settings: ListwiseSettings, model: str, watch: Watch = no_watch, adapted: bool = True
+) -> Result:
+    """Runs or continues one model's listwise audit; raises what `audit` does, and UsageError for wrong input.
+
+    Without `adapted` the base of the settings' adapter is asked, in the adapter's engine.
+    """
+    return audit(Listwise.of(settings, model, adapted), watch)
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,13 @@ class Listwise:
 
     design: Design
     model: str
+    adapted: bool = True
     name: str = "listwise"
 
     @classmethod
-    def of(cls, settings: ListwiseSettings, model: str) -> Listwise:
+    def of(cls, settings: ListwiseSettings, model: str, adapted: bool = True) -> Listwise:
         """Loads what the settings name. Raises UsageError."""
-        return cls(make_design(settings, model), model)
+        return cls(make_design(settings, model), model, adapted)
 
     @property
     def settings(self) -> ListwiseSettings:
@@ -54,7 +60,7 @@ class Listwise:
         ranker = self.design.ranker
         if isinstance(ranker, ScoringRanker):
             return NoBackend(ranker.identity)
-        return backend_of(self.model, self.settings)
+        return backend_of(self.model, self.settings, self.adapted)
 
     def probes(self) -> Iterator[Probe]:
         return self.design.probes()
@@ -79,4 +85,6 @@ class Listwise:
 
     def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
         chains = [(p, results[p.probe_id]) for p in self.probes() if p.probe_id in results]
-        return outcome_of(self.design, run, self.model, chains, failures)
+        return outcome_of(
+            self.design, run, label_of(self.model, self.settings, self.adapted), chains, failures
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmfair.audits.pairs import PairDesign, make_pair_design
-from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, no_watch
+from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, label_of, no_watch
 from llmfair.audits.stopping import Stopping
 from llmfair.audits.verdicts import outcome_of
 from llmfair.backends.base import Backend
@@ -21,9 +21,14 @@ from llmfair.records import Failure, PairKind, Probe, Steps, Verdict
 from llmfair.settings import PairwiseSettings, band_of
 
 
-def audit_pairwise(settings: PairwiseSettings, model: str, watch: Watch = no_watch) -> Result:
-    """Runs or continues one model's pairwise audit; raises what `audit` does, and UsageError for wrong input."""
-    return audit(Pairwise.of(settings, model), model, watch)
+def audit_pairwise(
+    settings: PairwiseSettings, model: str, watch: Watch = no_watch, adapted: bool = True
+) -> Result:
+    """Runs or continues one model's pairwise audit; raises what `audit` does, and UsageError for wrong input.
+
+    Without `adapted` the base of the settings' adapter is asked, in the adapter's engine.
+    """
+    return audit(Pairwise.of(settings, model, adapted), watch)
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,11 @@ class Pairwise:
     design: PairDesign
     model: str
     stopping: Mapping[PairKind, Stopping] = field(default_factory=dict)
+    adapted: bool = True
     name: str = "pairwise"
 
     @classmethod
-    def of(cls, settings: PairwiseSettings, model: str) -> Pairwise:
+    def of(cls, settings: PairwiseSettings, model: str, adapted: bool = True) -> Pairwise:
         """Loads what the settings name. Raises UsageError."""
         design = make_pair_design(settings)
         stopping = {}
@@ -45,7 +51,7 @@ class Pairwise:
             stopping = {
                 kind: Stopping.over(design.in_rounds(kind), band, settings.level) for kind in design.kinds
             }
-        return cls(design, model, stopping)
+        return cls(design, model, stopping, adapted)
 
     @property
     def settings(self) -> PairwiseSettings:
@@ -56,7 +62,7 @@ class Pairwise:
         return self.design.calls
 
     def backend(self) -> Backend:
-        return backend_of(self.model, self.settings)
+        return backend_of(self.model, self.settings, self.adapted)
 
     def probes(self) -> Iterator[Probe]:
         if not self.stopping:
@@ -111,4 +117,5 @@ class Pairwise:
                     kind_stopping.note(probe, results[probe.probe_id])
         probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
         verdicts = [results[probe.probe_id] for probe in probes if probe.probe_id in results]
-        return outcome_of(self.design, run, self.model, verdicts, failures, stopped)
+        label = label_of(self.model, self.settings, self.adapted)
+        return outcome_of(self.design, run, label, verdicts, failures, stopped)

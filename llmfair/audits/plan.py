@@ -13,7 +13,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.listwise import Listwise
 from llmfair.audits.making import make_design
 from llmfair.audits.reach import inference_of, reach_of
-from llmfair.audits.running import backend_of, folder_of, is_ranker, limits_of
+from llmfair.audits.running import backend_of, folder_of, is_ranker, limits_of, subjects
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked
@@ -75,7 +75,7 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
     readable; a chat that a chain repeats word for word counts, though the journal answers it. Tokens are
     characters / 4, measured on one chain a query. Rankers that ask no model cost nothing.
     """
-    asked = [model for model in settings.model if not is_ranker(model)]
+    asked = [model for model, _ in subjects(settings) if not is_ranker(model)]
     model = (asked or settings.model)[0]
     design = make_design(settings, model)
     workers = max((limits_of(backend_of(model, settings), settings).workers for model in asked), default=1)
@@ -224,7 +224,7 @@ def _smallest(sd: float, queries: int, target: float) -> tuple[float, float]:
 def _known(design: Design, settings: ListwiseSettings, model: str) -> dict[str, Any]:
     """The run folder of this design, and how many answers it holds already."""
     task = Listwise(design, model)
-    _, folder = folder_of(task, model, task.backend())
+    _, folder = folder_of(task, task.backend())
     answers = folder.summary()["answers"] if folder.manifest.is_file() else 0
     return {"folder": str(folder.path), "answered": answers}
 

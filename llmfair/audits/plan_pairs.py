@@ -13,7 +13,7 @@ from typing import Any
 from llmfair.audits.pairs import PairDesign
 from llmfair.audits.pairwise import Pairwise
 from llmfair.audits.plan import CHARACTERS_PER_TOKEN, spent
-from llmfair.audits.running import backend_of, folder_of, limits_of
+from llmfair.audits.running import backend_of, folder_of, limits_of, subjects
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form
@@ -70,14 +70,15 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
     there however often it is asked, and no unreadable answer is expected. Calls are exact for a model whose
     answers need no second asking; under --sequential they are the most there can be. Raises UsageError.
     """
-    backends = [backend_of(model, settings) for model in settings.model]
-    task = Pairwise.of(settings, settings.model[0])
+    asked = subjects(settings)
+    backends = [backend_of(model, settings, adapted) for model, adapted in asked]
+    task = Pairwise.of(settings, *asked[0])
     design, models = task.design, len(backends)
     workers = max(limits_of(backend, settings).workers for backend in backends)
     pairs = {kind: _pairs(of_it.values()) for kind, of_it in design.pairs.items()}
     once = 2 * settings.repeats * sum(map(sum, pairs.values()))
     prompts, answers = _tokens(design)
-    _, folder = folder_of(task, task.model, backends[0])
+    _, folder = folder_of(task, backends[0])
     planned: dict[str, Any] = {
         "task": "pairwise",
         "design": design.facts(),

@@ -83,11 +83,16 @@ class Outcome:
 class Task(Protocol):
     """An audit of one model, made but not begun: what it asks, and what the answers come to.
 
+    `adapted`: the settings' adapter, if there is one, answers; else the base that it stands on, in the same engine.
     `identity` holds all that can change a result; `planned` what is told before the first question.
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def adapted(self) -> bool: ...
     @property
     def calls(self) -> int: ...
     @property
@@ -130,7 +135,7 @@ class Answered:
         }
 
 
-def audit(task: Task, model: str, watch: Watch = no_watch) -> Result:
+def audit(task: Task, watch: Watch = no_watch) -> Result:
     """Runs or continues one model's audit; all of it ends in the run folder.
 
     Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
@@ -138,12 +143,11 @@ def audit(task: Task, model: str, watch: Watch = no_watch) -> Result:
     unreadable or a gate is not met (everything is written).
     """
     settings, backend, progress = task.settings, task.backend(), Progress()
-    identity, folder = folder_of(task, model, backend)
+    identity, folder = folder_of(task, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
-    with session(folder, identity, settings.fresh, {**task.describe(), "model": model}) as (
-        journal,
-        manifest,
-    ):
+    label = label_of(task.model, settings, task.adapted)
+    facts = {**task.describe(), "model": label, "simulated": backend.reads_about}
+    with session(folder, identity, settings.fresh, facts) as (journal, manifest):
         planned = {**task.planned(), "on_disk": len(journal)}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         with shared_answers(task, backend) as cache:
@@ -164,11 +168,25 @@ def audit(task: Task, model: str, watch: Watch = no_watch) -> Result:
     return Result(folder, outcome.results, outcome.rows)
 
 
-def folder_of(task: Task, model: str, backend: Backend) -> tuple[dict[str, Any], RunDir]:
+def label_of(model: str, settings: AuditSettings, adapted: bool = True) -> str:
+    """Whom an audit asks, as results name it: the model's spec, and the adapter's folder if one answers."""
+    adapter = settings.adapter if adapted else None
+    return model if adapter is None else f"{model} + {adapter.resolve().name}"
+
+
+def folder_of(task: Task, backend: Backend) -> tuple[dict[str, Any], RunDir]:
     """What names a run, and its folder: the one that --output says, or one derived from the settings."""
     identity = {"task": task.name, "identity": backend.identity, **task.identity()}
-    named = folder_name((task.name, *task.name_parts(), model.removeprefix("openai:")), identity)
+    label = label_of(task.model, task.settings, task.adapted)
+    named = folder_name((task.name, *task.name_parts(), label.removeprefix("openai:")), identity)
     return identity, RunDir(task.settings.output or task.settings.runs_dir / named)
+
+
+def subjects(settings: AuditSettings) -> list[tuple[str, bool]]:
+    """Whom the settings ask, one run each: every model, and with an adapter both its base and itself."""
+    if settings.adapter is None or settings.adapter_only:
+        return [(model, True) for model in settings.model]
+    return [(model, adapted) for model in settings.model for adapted in (False, True)]
 
 
 def check_models(settings: AuditSettings) -> None:
@@ -178,7 +196,7 @@ def check_models(settings: AuditSettings) -> None:
             backend_of(model, settings)
 
 
-def backend_of(model: str, settings: AuditSettings) -> Backend:
+def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Backend:
     """The backend a model spec names. Raises UsageError for an unknown prefix or model."""
     prefix, colon, name = model.partition(":")
     rankers, example = registry.names("ranker"), "for example openai:gpt-4o-mini or fake:biased"
@@ -196,8 +214,9 @@ def backend_of(model: str, settings: AuditSettings) -> Backend:
         system=settings.system,
         seed=settings.seed,
         adapter=settings.adapter,
-        backend_args=_backend_args(settings),
-        template_args=_template_args(settings),
+        adapted=adapted,
+        backend_args=backend_args(settings.backend_arg),
+        template_args=template_args(settings.template_arg),
     )
     backend: Backend = registry.lookup("backend", prefix)(name, options)
     for capability, flag in settings.needs():
@@ -218,7 +237,9 @@ def scoring_ranker(
     name, _, checkpoint = model.partition(":")
     options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
     if settings is not None:
-        options = replace(options, passages=settings.passages, backend_args=_backend_args(settings))
+        options = replace(
+            options, passages=settings.passages, backend_args=backend_args(settings.backend_arg)
+        )
     ranker: ScoringRanker = registry.lookup("ranker", name)(options)
     return ranker
 
@@ -232,7 +253,7 @@ def sampling_of(settings: AuditSettings) -> Sampling:
             extra[key] = json.loads(value)
         except ValueError:
             raise UsageError(f"--extra {assignment}: the value is not JSON.", "for example top_k=5") from None
-    if template := _template_args(settings):
+    if template := template_args(settings.template_arg):
         extra["chat_template_kwargs"] = template
     return Sampling(
         temperature=settings.temperature,
@@ -245,13 +266,14 @@ def sampling_of(settings: AuditSettings) -> Sampling:
     )
 
 
-def _backend_args(settings: AuditSettings) -> dict[str, str]:
-    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in settings.backend_arg)
+def backend_args(given: Iterable[str]) -> dict[str, str]:
+    """`--backend-arg` as settings of an engine. Raises UsageError."""
+    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in given)
 
 
-def _template_args(settings: AuditSettings) -> dict[str, Any]:
-    assignments = (_assignment("--template-arg", one) for one in settings.template_arg)
-    return {key: _plain(value) for key, value in assignments}
+def template_args(given: Iterable[str]) -> dict[str, Any]:
+    """`--template-arg` as what a chat template is given. Raises UsageError."""
+    return {key: _plain(value) for key, value in (_assignment("--template-arg", one) for one in given)}
 
 
 def _assignment(flag: str, text: str, example: str = "enable_thinking=false") -> tuple[str, str]:

@@ -31,8 +31,9 @@ class Transient(Exception):
 class BackendOptions:
     """What a user may say about how a model is reached; a backend reads what concerns it.
 
-    `adapter`: the folder of a LoRA adapter. `backend_args`: settings of an engine in this process, as they were
-    written. `template_args`: what its chat template is given.
+    `adapter`: the folder of a LoRA adapter; without `adapted` its base answers, in an engine started for both.
+    `backend_args`: settings of an engine in this process, as they were written. `template_args`: what its chat
+    template is given.
     """
 
     base_url: str | None = None
@@ -41,6 +42,7 @@ class BackendOptions:
     system: Literal["auto", "separate", "fold"] = "auto"
     seed: int = 0
     adapter: Path | None = None
+    adapted: bool = True
     backend_args: Mapping[str, str] = field(default_factory=dict)
     template_args: Mapping[str, Any] = field(default_factory=dict)
 
@@ -71,14 +73,13 @@ class Backend(Protocol):
 
 
 class NoBackend:
-    """Stands where a backend would for a ranker that asks nothing; `identity` is the ranker's."""
+    """Stands where a backend would: for a ranker that asks nothing, or a model that was asked before."""
 
     capabilities: frozenset[str] = frozenset()
     max_workers = 1
-    reads_about = False
 
-    def __init__(self, identity: str) -> None:
-        self.identity = identity
+    def __init__(self, identity: str, reads_about: bool = False) -> None:
+        self.identity, self.reads_about = identity, reads_about
 
     async def open(self) -> None:
         return None

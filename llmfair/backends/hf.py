@@ -61,7 +61,8 @@ class LocalBackend:
 
     def __init__(self, checkpoint: Checkpoint, options: BackendOptions) -> None:
         self.checkpoint = checkpoint
-        self.options = options
+        # Switched off and not there are the same, bit by bit.
+        self.options = options = options if options.adapted else replace(options, adapter=None)
         self.arguments = read_arguments(options.backend_args)
         self.capabilities = frozenset({"seed", "adapter", "backend_args"})
         if not checkpoint.encoder_decoder:

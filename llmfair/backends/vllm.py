@@ -105,7 +105,9 @@ class VLLM:
         if options.adapter is not None:
             self.adapter = read_adapter(options.adapter, checkpoint)
             require_servable(self.adapter)
-            parts.append(f"adapter={self.adapter.sha256[:16]}")
+            # An engine with room for adapters rounds differently, so its base is another model than without.
+            adapter = f"adapter={self.adapter.sha256[:16]}"
+            parts.append(adapter if options.adapted else f"max_lora_rank={lora_rank(self.adapter)}")
         self.identity = " ".join(parts)
         self.facts: dict[str, Any] = {}
         self._engine: AsyncLLM | None = None
@@ -129,7 +131,7 @@ class VLLM:
                 **{package: version(package) for package in ("torch", "transformers")},
             },
         }
-        if self.adapter is not None:
+        if self.adapter is not None and self.options.adapted:
             self._lora = await self._load(self.adapter)
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from llmfair.settings import AuditSettings
 if TYPE_CHECKING:
     from llmfair.dispatch import Progress
     from llmfair.report.tables import Table
+    from llmfair.rundir import RunDir
 
 
 @dataclass(frozen=True)
@@ -32,37 +33,48 @@ class Kind:
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
-    if settings.output is not None and len(settings.model) > 1:
-        raise UsageError("--output names one folder, but several models are audited.", "use --runs-dir")
-    if len(settings.model) == 1:
-        results, error = _audit(kind, settings, settings.model[0], style)
+    from llmfair.audits.running import subjects
+
+    asked = subjects(settings)
+    if settings.output is not None and len(asked) > 1:
+        hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
+        raise UsageError("--output names one folder, but several models are audited.", hint)
+    if len(asked) == 1:
+        results, error, _ = _audit(kind, settings, *asked[0], style)
         if style == "json":
             console.print_json(results)
     else:
-        error = _audit_all(kind, settings, style)
+        error = _audit_all(kind, settings, asked, style)
     if error is not None:
         console.output.as_json = False  # said already
         raise typer.Exit(console.fail(error))
 
 
-def _audit_all(kind: Kind, settings: AuditSettings, style: str) -> LlmfairError | None:
-    """Several models, one run each; one that fails stops no other. Returns the gravest error."""
-    from llmfair.audits.running import check_models
+def _audit_all(
+    kind: Kind, settings: AuditSettings, asked: Sequence[tuple[str, bool]], style: str
+) -> LlmfairError | None:
+    """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
+    from llmfair.audits.running import check_models, label_of
 
     check_models(settings)  # nothing is spent while another model's name is wrong
     runs: list[dict[str, Any]] = []
     errors: list[LlmfairError] = []
-    for model in settings.model:
+    complete: list[RunDir] = []
+    for model, adapted in asked:
+        name = label_of(model, settings, adapted)
         try:
-            results, error = _audit(kind, settings, model, style)
+            results, error, run = _audit(kind, settings, model, adapted, style)
+            if results["status"] == "complete":
+                complete.append(run)
         except LlmfairError as failure:
-            results, error = {"model": model, **console.failure(failure)}, failure
+            results, error = {"model": name, **console.failure(failure)}, failure
         runs.append(results)
         if error is not None:
-            error.message = f"{model}: {error.message}"
+            error.message = f"{name}: {error.message}"
             errors.append(error)
+    compared = _compare(complete, style)
     if style == "json":
-        console.print_json({"schema": 1, "runs": runs})
+        console.print_json({"schema": 1, "runs": runs, "comparison": compared})
     gravest = max(errors, key=lambda error: error.exit_code, default=None)
     for error in errors:
         if error is not gravest:
@@ -70,16 +82,32 @@ def _audit_all(kind: Kind, settings: AuditSettings, style: str) -> LlmfairError 
     return gravest
 
 
+def _compare(runs: Sequence[RunDir], style: str) -> dict[str, Any] | None:
+    """Runs side by side, the first as the base; None where there are not two."""
+    from llmfair.audits.compare import compare
+    from llmfair.report.compare import compare_table
+
+    if len(runs) < 2:
+        return None
+    compared = compare(runs)
+    if style == "table":
+        print()
+        console.print_table(compare_table(compared))
+    return compared
+
+
 def _audit(
-    kind: Kind, settings: AuditSettings, model: str, style: str
-) -> tuple[dict[str, Any], LlmfairError | None]:
-    """One model's audit, shown; returns its results, and the error that left them incomplete or under a gate.
+    kind: Kind, settings: AuditSettings, model: str, adapted: bool, style: str
+) -> tuple[dict[str, Any], LlmfairError | None, RunDir]:
+    """One model's audit, shown; returns its results, the error that left them incomplete or under a gate, its folder.
 
     Raises the errors after which there are no results.
     """
+    from llmfair.audits.running import label_of
     from llmfair.cli.app import Terminated
     from llmfair.rundir import RunDir
 
+    name = label_of(model, settings, adapted)
     seen: dict[str, Any] = {}
 
     @contextmanager
@@ -90,7 +118,7 @@ def _audit(
         if calls:
             console.say(kind.before(planned))
         shown = calls and not settings.batch  # a batch has nothing to draw for hours
-        with console.bar(f"Asking {model}", calls, progress, limit) if shown else nullcontext():
+        with console.bar(f"Asking {name}", calls, progress, limit) if shown else nullcontext():
             yield
 
     def how_far() -> str:
@@ -101,7 +129,7 @@ def _audit(
 
     error: LlmfairError | None = None
     try:
-        kind.run(settings, model, watch)
+        kind.run(settings, model, watch, adapted)
     except KeyboardInterrupt as stop:
         if "progress" not in seen:
             raise
@@ -126,7 +154,7 @@ def _audit(
         results |= console.failure(error)
         if isinstance(error, Incomplete):
             console.say(how_far())
-    return results, error
+    return results, error, run
 
 
 def _show(kind: Kind, results: dict[str, Any], folder: Path, style: str) -> None:

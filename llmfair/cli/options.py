@@ -15,12 +15,12 @@ from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import (
     SETTINGS,
-    MeasureSettings,
+    CommandSettings,
     default_of,
 )
 
-S = TypeVar("S", bound=MeasureSettings)
-PANELS = ("Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output")
+S = TypeVar("S", bound=CommandSettings)
+PANELS = ("Data", "Model", "Prompt", "Sampling", "Training", "Spending", "Statistics", "Output")
 ENVIRONMENT = "LLMFAIR_"
 GIVEN = ("settings", "style", "ctx")
 """What a command's function is given, beside its own flags."""
@@ -149,7 +149,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="paper: lists by window 5, step 1, in one pass and order; no pair twice.",
+        help="paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels.",
         rich_help_panel="Prompt",
         envvar=variable("preset"),
     ),

@@ -12,6 +12,8 @@ from llmfair.settings.audits import ListwiseSettings, PairwiseSettings
 from llmfair.settings.base import (
     SCORE_FORMS,
     AuditSettings,
+    CommandSettings,
+    ListSettings,
     MeasureSettings,
     ScoreSettings,
     band_of,
@@ -27,6 +29,7 @@ from llmfair.settings.designs import (
     StudySettings,
     planted_of,
 )
+from llmfair.settings.tuning import FinetuneSettings
 
 __all__ = [
     "SCORE_FORMS",
@@ -34,6 +37,9 @@ __all__ = [
     "AuditSettings",
     "CalibratePairwiseSettings",
     "CalibrateSettings",
+    "CommandSettings",
+    "FinetuneSettings",
+    "ListSettings",
     "ListwiseSettings",
     "MeasureSettings",
     "PairwiseSettings",
@@ -48,12 +54,13 @@ __all__ = [
     "setting",
 ]
 
-SETTINGS: Mapping[str, tuple[type[MeasureSettings], ...]] = {
+SETTINGS: Mapping[str, tuple[type[CommandSettings], ...]] = {
     "listwise": (ListwiseSettings,),
     "pairwise": (PairwiseSettings,),
     "score": (ScoreSettings,),
     "plan": (PlanSettings, PlanPairwiseSettings),
     "calibrate": (CalibrateSettings, CalibratePairwiseSettings),
     "study": (StudySettings,),
+    "finetune-lora": (FinetuneSettings,),
 }
 """The commands that have settings, those of their subcommands together, as `[command]` tables name them."""

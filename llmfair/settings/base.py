@@ -26,22 +26,15 @@ def setting(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasureSettings:
-    """What everything that measures rankings shares."""
+class CommandSettings:
+    """What every command with settings shares."""
 
     dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
     attribute: str | None = setting(None, "Sensitive attribute; the dataset's first.", "Data", flags=("-a",))
     mixed: Literal["drop", "protected", "unprotected"] = setting(
         "drop", "The side of items with groups on both sides.", "Data"
     )
-    measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
     level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
-    ci: Literal["auto", "linear-t", "boot-t"] = setting(
-        "auto",
-        "Interval of an exposure ratio; auto: boot-t for few queries or short lists.",
-        "Statistics",
-        result=False,
-    )
     band: str = setting("0.8..1.25", "Band of conclusions, on pair odds.", "Statistics", result=False)
     output: Path | None = setting(
         None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
@@ -102,13 +95,27 @@ class MeasureSettings:
             if isinstance(value, bool):
                 words.append(flag if value else f"--no-{flag[2:]}")
             else:
-                words += [flag, shlex.quote(str(value))]
+                for one in value if isinstance(value, tuple) else (value,):
+                    words += [flag, shlex.quote(str(one))]
         return " ".join(words)
 
     def of_result(self) -> dict[str, Any]:
         """The settings that can change a result."""
         names = {item.name for item in fields(self) if item.metadata["result"]}
         return {name: value for name, value in asdict(self).items() if name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureSettings(CommandSettings):
+    """What everything that measures rankings shares."""
+
+    measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
+    ci: Literal["auto", "linear-t", "boot-t"] = setting(
+        "auto",
+        "Interval of an exposure ratio; auto: boot-t for few queries or short lists.",
+        "Statistics",
+        result=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +129,8 @@ class ScoreSettings(MeasureSettings):
     attributes: Path | None = setting(
         None, "Which groups are on which side; data/attributes.toml shows the form.", "Data"
     )
+    report: bool = setting(True, "Write report.html into the --output folder.", "Output", result=False)
+    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
     per_query: bool = setting(
         False, "Every query's values as tab-separated rows, then those of all.", "Output", result=False
     )
@@ -140,8 +149,8 @@ SCORE_FORMS = "llmfair score RUN --qrels FILE --groups FILE, or llmfair score RU
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings(MeasureSettings):
-    """What all audits share."""
+class ListSettings(CommandSettings):
+    """Which lists of items are asked about, and what a model sees of an item."""
 
     dataset: str = setting(
         "sample", "Dataset id, or a folder of your own.", "Data", flags=("-d",), result=False
@@ -169,6 +178,15 @@ class AuditSettings(MeasureSettings):
     input: Literal["title", "text"] = setting("title", "What the model sees of an item.", "Data")
     words: int = setting(300, "Words kept of a longer item.", "Data")
 
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"limit": 1, "words": 1, "min_experts": 0, "seed": 0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(ListSettings, MeasureSettings):
+    """What all audits share."""
+
     model: tuple[str, ...] = setting(
         ("fake:biased",),
         "Model: openai:NAME, hf:NAME, fake:… (of lists also bm25, monot5); repeatable, one run each.",
@@ -186,8 +204,9 @@ class AuditSettings(MeasureSettings):
         "auto", "Where the system text goes; fold: into the first user message.", "Model", result=False
     )
     adapter: Path | None = setting(
-        None, "Folder of a LoRA adapter, for a model in this process.", "Model", result=False
+        None, "Folder of a LoRA adapter: it and its base are asked, one run each.", "Model", result=False
     )
+    adapter_only: bool = setting(False, "Leave the adapter's base out.", "Model", result=False)
     backend_arg: tuple[str, ...] = setting(
         (), "k=v for the engine of a model in this process.", "Model", result=False
     )
@@ -253,6 +272,8 @@ class AuditSettings(MeasureSettings):
         None, "Run folder; derived from the settings.", "Output", flags=("-o",), result=False
     )
     runs_dir: Path = setting(Path("runs"), "Where derived run folders go.", "Output", result=False)
+    report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
+    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
     fresh: bool = setting(
         False, "Set the run's journal aside; with --no-cache all is asked again.", "Output", result=False
     )
@@ -275,9 +296,8 @@ class AuditSettings(MeasureSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"limit": 1, "words": 1, "max_tokens": 1, "workers": 1, "max_calls": 1})
-        at_least(self, {"min_experts": 0, "permutations": 0})
-        at_least(self, {"retries": 0, "seed": 0, "temperature": 0})
+        at_least(self, {"max_tokens": 1, "workers": 1, "max_calls": 1, "permutations": 0})
+        at_least(self, {"retries": 0, "temperature": 0})
         at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
         if (self.price_in is None) != (self.price_out is None):
             raise UsageError("--price-in and --price-out go together.", "each per million tokens")
@@ -320,7 +340,7 @@ def seconds(text: str) -> float:
         raise UsageError(f"'{text}' is not a time.", "for example 90s, 30m or 1h") from None
 
 
-def at_least(settings: MeasureSettings, lowest: Mapping[str, float]) -> None:
+def at_least(settings: CommandSettings, lowest: Mapping[str, float]) -> None:
     for name, least in lowest.items():
         value = getattr(settings, name)
         if value is not None and not least <= value < math.inf:

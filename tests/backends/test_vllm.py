@@ -273,6 +273,22 @@ def test_an_adapter_moves_the_margins(models: Path, base: VLLM) -> None:
 
 
 @needs_vllm
+def test_the_base_beside_an_adapter_is_asked_in_the_adapters_engine(models: Path, one_engine: Any) -> None:
+    beside = vllm(str(models / "base"), BackendOptions(adapter=models / "fair", adapted=False))
+    fair = vllm(str(models / "base"), BackendOptions(adapter=models / "fair"))
+    alone = vllm(str(models / "base"), BackendOptions())
+    assert beside.identity == f"{alone.identity} max_lora_rank=8"
+    requests = [request(question(number), margins=True) for number in range(4)]
+    answers = []
+    for backend in (beside, fair):
+        on_loop(backend.open())
+        assert one_engine[-1]["enable_lora"] and one_engine[-1]["max_lora_rank"] == 8
+        answers.append([one.logprobs for one in asked(backend, requests)])
+        on_loop(backend.close())
+    assert answers[0] != answers[1]
+
+
+@needs_vllm
 def test_an_adapter_without_effect_is_refused(models: Path, one_engine: Any, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -393,7 +409,7 @@ def test_a_pairwise_audit_by_margins(models: Path, one_engine: Any, form: str) -
     lists = write_folder(Path("lists"), balanced(3, 8, 8))
     found = llmfair(
         "pairwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--answers", "margin", "--form", form,
-        "--pairs", "10", "--adapter", models / "fair", "--json",
+        "--pairs", "10", "--adapter", models / "fair", "--adapter-only", "--json",
     )  # fmt: skip
     assert found.code == 0, found.err
     assert {kind: found.json["answers"][kind]["unreadable"] for kind in ("relevant", "irrelevant")} == {
