@@ -38,9 +38,9 @@ def questions(sampling: Sampling) -> list[Request]:
     ]
 
 
-async def rate(model: Path, asked: Sequence[Request], in_flight: int) -> tuple[float, float]:
+async def rate(model: Path, asked: Sequence[Request], in_flight: int, dtype: str) -> tuple[float, float]:
     """Requests answered per second, and milliseconds of CPU for each; the model is loaded before."""
-    backend = hf(str(model), BackendOptions())
+    backend = hf(str(model), BackendOptions(backend_args={"dtype": dtype}))
     await backend.open()
     room = asyncio.Semaphore(in_flight)
 
@@ -66,15 +66,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus = "\n".join(one.chat.messages[-1].content for one in questions(Sampling()))
         model = models.causal(Path(folder) / "model", "llama", corpus=corpus)
-        for name, sampling in {
-            "margin": Sampling(margins=True),
-            "text": Sampling(temperature=1.0),
-        }.items():
+        for name, dtype, sampling in (
+            ("margin", "float32", Sampling(margins=True)),
+            ("margin", "bfloat16", Sampling(margins=True)),
+            ("text", "float32", Sampling(temperature=1.0)),
+        ):
             asked = questions(sampling)
-            alone, alone_cpu = asyncio.run(rate(model, asked[: QUESTIONS // 8], 1))
-            together, cpu = asyncio.run(rate(model, asked, IN_FLIGHT))
+            alone, alone_cpu = asyncio.run(rate(model, asked[: QUESTIONS // 8], 1, dtype))
+            together, cpu = asyncio.run(rate(model, asked, IN_FLIGHT, dtype))
             print(
-                f"{name:7} one at a time {alone:7.1f}/s {alone_cpu:6.1f} ms CPU   {IN_FLIGHT} in flight "
+                f"{name:6} {dtype:9} one at a time {alone:7.1f}/s {alone_cpu:6.1f} ms CPU   {IN_FLIGHT} in flight "
                 f"{together:7.1f}/s {cpu:6.1f} ms CPU   × {together / alone:.1f} ({alone_cpu / cpu:.1f} by CPU)"
             )
 

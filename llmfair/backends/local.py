@@ -24,6 +24,8 @@ from llmfair.records import Message
 if TYPE_CHECKING:
     import torch
 
+FEWEST_ROWS, FEWEST_SHARED = 4, 16
+"""From so many prompts and common tokens on it pays to read what prompts begin with once."""
 SMALLER = "use a smaller --backend-arg batch_tokens, --backend-arg dtype=bfloat16, or a smaller model"
 
 
@@ -84,13 +86,17 @@ class LocalModel:
         """
         import torch
 
-        ids, mask = self._pad(prompts)
+        shared = self._shared(prompts)
+        ids, mask = self._pad([prompt[shared:] for prompt in prompts])
+        past = self._once(prompts[0][:shared], len(prompts)) if shared else None
+        mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=-1)
         with torch.inference_mode(), self._last_hidden() as kept:
             own = self.model(
                 input_ids=ids,
                 attention_mask=mask,
-                position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-                use_cache=False,
+                position_ids=(mask.cumsum(-1) - 1).clamp(min=0)[:, shared:],
+                past_key_values=past,
+                use_cache=past is not None,
                 logits_to_keep=1,
             ).logits
             assert own.shape[1] == 1, "logits_to_keep is not honoured"
@@ -106,6 +112,40 @@ class LocalModel:
             LabelScores(dict(zip(of_prompt, found, strict=True)), token)
             for of_prompt, found, token in zip(labels, logprobs, greedy, strict=True)
         ]
+
+    def _shared(self, prompts: Sequence[Sequence[int]]) -> int:
+        """How many tokens all prompts begin with, where it pays to read them once; else 0."""
+        if (
+            len(prompts) < FEWEST_ROWS or self.place.dtype == "float32"
+        ):  # there, nothing may hang on the batch
+            return 0
+        longest = max(map(len, prompts))
+        if longest > (self.checkpoint.text_config.get("sliding_window") or longest):
+            return 0
+        columns = enumerate(zip(*prompts, strict=False))
+        alike = next((place for place, tokens in columns if len({*tokens}) > 1), longest)
+        alike = min(alike, *(len(prompt) - 1 for prompt in prompts))  # something of each is left to ask
+        return alike if alike >= FEWEST_SHARED and self._plain_cache else 0
+
+    @cached_property
+    def _plain_cache(self) -> bool:
+        """Whether the model keeps nothing of what it has read but keys and values, which can be repeated."""
+        from transformers import DynamicCache
+
+        return type(self._read([0]).past_key_values) is DynamicCache
+
+    def _once(self, ids: Sequence[int], rows: int) -> Any:
+        """Keys and values of a prefix, read once, for so many rows."""
+        past = self._read(ids).past_key_values
+        past.batch_repeat_interleave(rows)
+        return past
+
+    def _read(self, ids: Sequence[int]) -> Any:
+        import torch
+
+        tokens = torch.tensor([list(ids)], device=self.model.device)
+        with torch.inference_mode():
+            return self.model(input_ids=tokens, use_cache=True, logits_to_keep=1)
 
     def _transform(self, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """What the model does to the logits of these tokens after the output matrix, in float32; (rows, labels)."""
@@ -234,8 +274,10 @@ class LocalModel:
         return self.model.disable_adapter() if hasattr(self.model, "disable_adapter") else nullcontext()
 
 
-def load_model(checkpoint: Checkpoint, place: Place, options: BackendOptions, attention: str) -> LocalModel:
-    """Loads weights, tokenizer and adapter.
+def load_model(
+    checkpoint: Checkpoint, place: Place, options: BackendOptions, attention: str, **more: Any
+) -> LocalModel:
+    """Loads weights, tokenizer and adapter; `more` goes to `from_pretrained` (a quantization).
 
     Raises BackendError for weights that are missing, broken or too large, and UsageError for a chat template that
     cannot be used.
@@ -248,7 +290,7 @@ def load_model(checkpoint: Checkpoint, place: Place, options: BackendOptions, at
     kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
     revision = {"revision": checkpoint.revision} if checkpoint.revision else {}
     where = {} if place.device == "cpu" else {"device_map": place.device}
-    settings = {"dtype": getattr(torch, place.dtype), "attn_implementation": attention}
+    settings = {"dtype": getattr(torch, place.dtype), "attn_implementation": attention, **more}
     with _said(checkpoint.name, place):
         tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint.source, **revision)
         model = kind.from_pretrained(checkpoint.source, **settings, **revision, **where)

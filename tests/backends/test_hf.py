@@ -152,6 +152,48 @@ def test_margins_are_those_of_an_unpadded_pass_alone_or_in_a_batch(
             assert margins[0] == pytest.approx(margins[1], abs=1e-5)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_prompts_begin_with_is_read_once(
+    folders: dict[str, Path], family: models.Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 64 bits, where nothing but a mistake could move a margin; in float32 every prompt is read whole."""
+    from llmfair.backends import local
+    from llmfair.backends.templates import label_answers
+    from llmfair.checkpoints import Place, find_checkpoint
+
+    checkpoint = find_checkpoint(str(folders[family]))
+    model = local.load_model(checkpoint, Place("cpu", "float64", ""), PLAIN, "sdpa")
+    assert model.template is not None
+    prompts, labels = [], []
+    for number in (0, 3, 11, 5, 5):
+        shown = (Message("user", f"{'Which one is it? ' * 6}{'word ' * number}A or B?"),)
+        ids, tokens = model.template.label_ids(shown, label_answers(LETTER))
+        prompts.append(ids)
+        labels.append(tokens)
+    read: list[int] = []
+    reading = local.LocalModel._read
+
+    def noted(self: local.LocalModel, ids: Sequence[int]) -> Any:
+        read.append(len(ids))
+        return reading(self, ids)
+
+    monkeypatch.setattr(local.LocalModel, "_read", noted)
+    shared = model.margins(prompts, labels)
+    assert max(read) >= local.FEWEST_SHARED
+    assert prompts[0][: max(read)] == prompts[2][: max(read)] and max(read) < len(prompts[0])
+    whole = [model.margins([ids], [tokens])[0] for ids, tokens in zip(prompts, labels, strict=True)]
+    for one, other in zip(shared, whole, strict=True):
+        assert one.greedy == other.greedy
+        assert one.logprobs == pytest.approx(other.logprobs, abs=2e-6)
+    read.clear()
+    same = model.margins([prompts[0]] * 4, [labels[0]] * 4)
+    assert max(read) == len(prompts[0]) - 1 and same[3].logprobs == pytest.approx(whole[0].logprobs, abs=2e-6)
+    read.clear()
+    single = local.load_model(checkpoint, Place("cpu", "float32", ""), PLAIN, "sdpa")
+    single.margins(prompts, labels)
+    assert not read
+
+
 def test_bfloat16_margins_are_calculated_in_float32(mistral: Path, tmp_path: Path) -> None:
     """A debiased model's labels tie in bfloat16 logits; the margin still tells them apart."""
     import torch
