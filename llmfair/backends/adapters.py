@@ -21,17 +21,29 @@ PROBES = tuple(
 
 @dataclass(frozen=True)
 class Adapter:
-    """An adapter's folder: `settings` as peft wrote them, `sha256` of these and of the weights."""
+    """An adapter's folder: `settings` as peft wrote them, `sha256` of these and of the weights.
+
+    `manifest`: what `llmfair finetune-lora` wrote beside them (`llmfair.json`); None for another's adapter.
+    """
 
     folder: Path
     settings: Mapping[str, Any]
     sha256: str
+    manifest: Mapping[str, Any] | None = None
 
     @property
     def rank(self) -> int:
         """The largest rank of its matrices."""
         ranks = [self.settings.get("r", 8), *(self.settings.get("rank_pattern") or {}).values()]
         return max(int(rank) for rank in ranks)
+
+    def require_template(self, sha256: str) -> None:
+        """Raises UsageError unless prompts are rendered as they were in training."""
+        if self.manifest is not None and self.manifest["template_sha256"] != sha256:
+            raise UsageError(
+                f"the adapter {self.folder} was trained with another chat template than this model's.",
+                "ask it with the tokenizer files it was trained with",
+            )
 
 
 def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
@@ -41,15 +53,51 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
         settings = json.loads(path.read_text("utf-8"))
         base = str(settings["base_model_name_or_path"])
         digest = files_sha256([path, folder / "adapter_model.safetensors"])
+        manifest = _read_manifest(folder, digest)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{folder} holds no adapter: {error}.", "name a folder with adapter_config.json and its weights"
         ) from None
-    if not _is_base(base, checkpoint):
+    if manifest is None:
+        belongs = _is_base(base, checkpoint)
+    else:
+        belongs, base = _was_trained_on(checkpoint, manifest["base"]), str(manifest["base"]["name"])
+    if not belongs and base == checkpoint.name:
+        raise UsageError(
+            f"{base} is not what it was when the adapter {folder} was trained.",
+            "bring back its weights, tokenizer and chat template, or train the adapter again",
+        )
+    if not belongs:
         raise UsageError(
             f"the adapter {folder} belongs to {base}, not to {checkpoint.name}.", f"ask {base} with -m"
         )
-    return Adapter(folder, settings, digest)
+    return Adapter(folder, settings, digest, manifest)
+
+
+def _read_manifest(folder: Path, digest: str) -> Mapping[str, Any] | None:
+    """What was written down when the adapter was trained, None for another's; raises UsageError and KeyError."""
+    path = folder / "llmfair.json"
+    if not path.is_file():
+        if (folder / "rejected").is_dir() or (folder / "checkpoints").is_dir():
+            raise UsageError(
+                f"the training of {folder} is not finished, or no adapter of it kept the gates.",
+                "llmfair finetune-lora, with the same flags, says which",
+            )
+        return None
+    manifest: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
+    if manifest["adapter_sha256"] != digest:
+        raise UsageError(
+            f"{folder} does not hold the adapter that {path.name} describes.",
+            "train it again, or remove that file",
+        )
+    return manifest
+
+
+def _was_trained_on(checkpoint: Checkpoint, base: Mapping[str, Any]) -> bool:
+    """Whether an adapter's base is this checkpoint, wherever its files are now."""
+    if str(base["identity"]).startswith("folder ") == checkpoint.identity.startswith("folder "):
+        return bool(base["fingerprint"] == checkpoint.version)
+    return Path(base["name"]).name == Path(checkpoint.source).name  # one from a hub, one from a folder
 
 
 def _is_base(base: str, checkpoint: Checkpoint) -> bool:

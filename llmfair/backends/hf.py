@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llmfair.backends.adapters import LABELS, PROBES, read_adapter, require_effect
+from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batching import MicroBatcher
 from llmfair.backends.openai import finish_of
@@ -69,13 +69,15 @@ class LocalBackend:
             self.capabilities |= {"constrain", "margins", "forced_margins", "system_role"}
         self.dtype, self._why_dtype = dtype_of(checkpoint, self.arguments["dtype"])
         self.facts: Mapping[str, Any] = {}
+        self.adapter: Adapter | None = None
         parts = ["hf", checkpoint.identity, self.dtype]
         if options.system == "fold":
             parts.append("fold")
         if self.arguments["num_beams"] != 1:
             parts.append(f"num_beams={self.arguments['num_beams']}")
         if options.adapter is not None:
-            parts.append(f"adapter={read_adapter(options.adapter, checkpoint).sha256[:16]}")
+            self.adapter = read_adapter(options.adapter, checkpoint)
+            parts.append(f"adapter={self.adapter.sha256[:16]}")
         self.identity = " ".join(parts)
         self._batcher: MicroBatcher[_Job, Completion] | None = None
         self._loading: asyncio.Future[LocalModel] | None = None
@@ -141,10 +143,11 @@ class LocalBackend:
         place = Place(device, self.dtype, f"{device}: {why}; {self.dtype}: {self._why_dtype}")
         model = load_model(self.checkpoint, place, self.options, self.arguments["attention"])
         model.cancelled = self._closing.is_set
-        if self.options.adapter is not None and model.template is not None:
+        if self.adapter is not None and model.template is not None:
+            self.adapter.require_template(model.template.sha256)
             after = _probe(model, model.template)
             with model.without_adapter():
-                require_effect(self.options.adapter, _probe(model, model.template), after)
+                require_effect(self.adapter.folder, _probe(model, model.template), after)
         self._model = model
         self.facts = {
             "checkpoint": self.checkpoint.identity,

@@ -7,6 +7,7 @@ at the first place where the answers differ.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -61,6 +62,11 @@ class ChatTemplate:
     @property
     def name(self) -> str:
         return str(getattr(self.tokenizer, "name_or_path", "") or "the tokenizer")
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the template's text: whether a prompt is rendered as it was when an adapter was trained."""
+        return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
 
     def text(self, messages: Sequence[Message]) -> str:
         """The prompt as text, the head of the answer's turn included. Raises Rejected when the template refuses."""

@@ -132,6 +132,7 @@ class VLLM:
             },
         }
         if self.adapter is not None and self.options.adapted:
+            self.adapter.require_template(self._template.sha256)
             self._lora = await self._load(self.adapter)
 
     async def close(self) -> None:

@@ -75,3 +75,74 @@ def test_a_dry_run_counts_both(base: Path, fair: Path) -> None:
     alone = llmfair(*command("pairwise", base, "--dry-run", "--json")).json["calls"]
     both = llmfair(*command("pairwise", base, "--adapter", fair, "--dry-run", "--json")).json["calls"]
     assert both == 2 * alone > 0
+
+
+@pytest.fixture
+def known(base: Path, fair: Path, tmp_path: Path) -> Path:
+    """The adapter with a manifest, as training writes it."""
+    import shutil
+
+    from transformers import AutoTokenizer
+
+    from llmfair.backends.templates import ChatTemplate
+    from llmfair.checkpoints import files_sha256, find_checkpoint
+
+    folder = tmp_path / "known"
+    shutil.copytree(fair, folder)
+    checkpoint = find_checkpoint(str(base))
+    weights = [folder / name for name in ("adapter_config.json", "adapter_model.safetensors")]
+    manifest = {
+        "base": {"name": str(base), "identity": checkpoint.identity, "fingerprint": checkpoint.version},
+        "template_sha256": ChatTemplate(AutoTokenizer.from_pretrained(base)).sha256,
+        "adapter_sha256": files_sha256(weights),
+    }
+    (folder / "llmfair.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def changed(folder: Path, **changes: object) -> None:
+    path = folder / "llmfair.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def asked(base: Path, adapter: Path) -> list[str | Path]:
+    return command(
+        "pairwise", base, "--answers", "margin", "--pairs", "2", "--adapter", adapter, "--adapter-only"
+    )
+
+
+def test_an_adapter_knows_its_base_wherever_it_is(base: Path, known: Path, tmp_path: Path) -> None:
+    import shutil
+
+    moved = tmp_path / "moved"
+    shutil.copytree(base, moved)
+    assert llmfair(*asked(moved, known)).code == 0
+    other = models.causal(tmp_path / "other" / base.name, seed=1)
+    found = llmfair(*asked(other, known))
+    assert found.code == 2 and f"belongs to {base}, not to {other}" in found.err
+
+
+def test_a_base_that_has_changed_or_another_adapters_manifest_is_refused(
+    base: Path, known: Path, tmp_path: Path
+) -> None:
+    changed(known, base={"name": str(base), "identity": "folder 0", "fingerprint": "0"})
+    found = llmfair(*asked(base, known))
+    assert found.code == 2 and "is not what it was when the adapter" in found.err
+    changed(known, adapter_sha256="0")
+    found = llmfair(*asked(base, known))
+    assert found.code == 2 and "does not hold the adapter that llmfair.json describes" in found.err
+    (known / "llmfair.json").write_text("{")
+    assert llmfair(*asked(base, known)).code == 2
+
+
+def test_prompts_must_be_rendered_as_in_training(base: Path, known: Path) -> None:
+    changed(known, template_sha256="0")
+    found = llmfair(*asked(base, known))
+    assert found.code == 2 and "another chat template" in found.err
+
+
+def test_an_adapter_that_is_not_finished_is_refused(base: Path, known: Path) -> None:
+    (known / "llmfair.json").unlink()
+    (known / "checkpoints").mkdir()
+    found = llmfair(*asked(base, known))
+    assert found.code == 2 and "not finished" in found.err
