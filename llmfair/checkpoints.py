@@ -89,9 +89,9 @@ def find_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, read_config(config.parent, name), commit, repository, commit)
 
 
-def require_local() -> None:
-    """Raises MissingExtra unless models can be run in this process."""
-    missing = [package for package in ("torch", "transformers") if find_spec(package) is None]
+def require_local(*beside: str) -> None:
+    """Raises MissingExtra unless models can be run in this process, and these further packages are there."""
+    missing = [package for package in ("torch", "transformers", *beside) if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"models in this process need {' and '.join(missing)}.", INSTALL)
 

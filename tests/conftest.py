@@ -14,4 +14,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("OPENAI_", "LLMFAIR_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path / "cache"))
+    # drawn figures would double what audits take; tests/report has them
+    monkeypatch.setenv("LLMFAIR_REPORT", "0")
     monkeypatch.chdir(tmp_path)

@@ -5,6 +5,7 @@ Every setting is the very run that `llmfair listwise` makes, in the same folder,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,8 +19,9 @@ from llmfair.audits.plan import plan_listwise
 from llmfair.audits.running import Watch, is_ranker
 from llmfair.dispatch import Progress
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
-from llmfair.rundir import SCHEMA, RunDir
+from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
 from llmfair.settings import ListwiseSettings, StudySettings
+from llmfair.trec import write_whole
 
 TASK = "study windows"
 FORM = "window/step, with xPASSES where wanted, comma-separated: 5/1,10/5,20/10x3"
@@ -168,6 +170,33 @@ def _rows(setting: str, results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 if row["variant"] == arm and row["group"] == ""
             },
         }
+
+
+def gravest_of(tried: Sequence[Tried]) -> LlmfairError | None:
+    """The error with the largest exit code; every error is told with its setting."""
+    errors = []
+    for one in tried:
+        if one.error is not None:
+            one.error.message = f"{one.setting}: {one.error.message}"
+            errors.append(one.error)
+    return max(errors, key=lambda error: error.exit_code, default=None)
+
+
+def make_folder(folder: Path) -> None:
+    """The folder of `--output`, before anything is spent. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        problem = None if os.access(folder, os.W_OK) else "permission denied"
+    except OSError as error:
+        problem = error.strerror
+    if problem is not None:
+        raise UsageError(f"cannot write {folder}: {problem}.", "choose another --output")
+
+
+def write_study(study: Mapping[str, Any], folder: Path) -> None:
+    """`study.json`, and `study.csv` with its lines."""
+    write_whole(folder / "study.json", [json_text(study)])
+    write_whole(folder / "study.csv", [csv_text(LINE, study_lines(study))])
 
 
 def study_lines(study: Mapping[str, Any]) -> list[list[Any]]:

@@ -20,16 +20,18 @@ from llmfair.cli.calibrate import calibrate
 from llmfair.cli.compare import compare
 from llmfair.cli.datasets import datasets
 from llmfair.cli.doctor import doctor
+from llmfair.cli.finetune_lora import finetune_lora
 from llmfair.cli.listwise import listwise
 from llmfair.cli.options import with_flags
 from llmfair.cli.pairwise import pairwise
 from llmfair.cli.plan import plan
 from llmfair.cli.prompts import prompts
+from llmfair.cli.report import report
 from llmfair.cli.runs import runs
 from llmfair.cli.score import score
 from llmfair.cli.study import study
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.settings import ListwiseSettings, PairwiseSettings, ScoreSettings
+from llmfair.settings import FinetuneSettings, ListwiseSettings, PairwiseSettings, ScoreSettings
 
 HELP = {"help_option_names": ["-h", "--help"]}
 FIRST_STEPS = """\
@@ -61,9 +63,20 @@ app.command(
     epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
     "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
 )(with_flags(ScoreSettings, score))
+app.command(
+    "finetune-lora",
+    rich_help_panel="Mitigate",
+    epilog="llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run\n\n"
+    "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
+)(with_flags(FinetuneSettings, finetune_lora))
 app.add_typer(plan, rich_help_panel="Plan")
 app.add_typer(calibrate, rich_help_panel="Plan")
 app.add_typer(study, rich_help_panel="Plan")
+app.command(
+    rich_help_panel="Read",
+    epilog="llmfair report listwise-sample --open\n\n"
+    "llmfair report runs/one runs/two runs/three -o models.html --figures pdf",
+)(report)
 app.command(
     rich_help_panel="Read",
     epilog="llmfair compare pairwise-base pairwise-lora\n\n"

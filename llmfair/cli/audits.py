@@ -105,6 +105,7 @@ def _audit(
     """
     from llmfair.audits.running import label_of
     from llmfair.cli.app import Terminated
+    from llmfair.cli.report import write_report
     from llmfair.rundir import RunDir
 
     name = label_of(model, settings, adapted)
@@ -149,7 +150,8 @@ def _audit(
     results = run.read_results()
     for line in run.read_manifest().get("journal_lines_skipped", []):
         console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
-    _show(kind, results, seen["folder"], style)
+    report = write_report(run, settings.open) if settings.report else None
+    _show(kind, results, report or seen["folder"], style)
     if error is not None:
         results |= console.failure(error)
         if isinstance(error, Incomplete):
@@ -157,7 +159,8 @@ def _audit(
     return results, error, run
 
 
-def _show(kind: Kind, results: dict[str, Any], folder: Path, style: str) -> None:
+def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:
+    """The table, and under it where the report is, or the run folder where there is none."""
     from llmfair.report.tables import markdown, tidy_tsv
 
     if style == "json":
@@ -170,7 +173,7 @@ def _show(kind: Kind, results: dict[str, Any], folder: Path, style: str) -> None
     else:
         console.print_table(table)
         print()
-        print(folder)
+        print(written)
     if results["model"].startswith("fake:"):
         console.say(
             f"Next: llmfair {kind.name} -m openai:gpt-4o-mini     (a real model; --dry-run first counts its calls)"

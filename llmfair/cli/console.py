@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llmfair.errors import LlmfairError
 
@@ -187,10 +187,24 @@ class Bar:
 @contextmanager
 def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
     """Shows a run's progress on stderr: a bar on a terminal, else a plain line every ten seconds."""
+    with drawn(name, Bar(name, total, progress, limit)):
+        yield
+
+
+class Line(Protocol):
+    """How far something is, in one line; on a terminal it is drawn itself."""
+
+    def line(self) -> str: ...
+
+    def __rich__(self) -> RenderableType: ...
+
+
+@contextmanager
+def drawn(name: str, state: Line) -> Iterator[None]:
+    """Shows a state that changes meanwhile on stderr."""
     if output.quiet or not output.progress:
         yield
         return
-    state = Bar(name, total, progress, limit)
     stderr = console(stderr=True)
     if stderr.is_terminal and not stderr.is_dumb_terminal:
         from rich.live import Live

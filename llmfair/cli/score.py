@@ -28,11 +28,15 @@ def score(
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.score import score as measure
+    from llmfair.cli.report import write_report
     from llmfair.report.score import score_table, score_warnings
     from llmfair.report.tables import markdown, tidy_tsv
-    from llmfair.rundir import COLUMNS
+    from llmfair.rundir import COLUMNS, RunDir
 
     scored = measure(runs, settings, _tell)
+    written = None
+    if settings.report and settings.output is not None:
+        written = write_report(RunDir(settings.output), settings.open)
     if style in ("json", "tsv") or settings.per_query:
         for warning in score_warnings(scored.results):  # rows have no place for them
             console.warn(warning)
@@ -48,6 +52,8 @@ def score(
         print(markdown(score_table(scored.results)), end="")
     else:
         console.print_table(score_table(scored.results))
+        if written is not None:
+            print("", written, sep="\n")
 
 
 def _tell(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -14,7 +13,7 @@ import typer
 
 from llmfair.cli import console
 from llmfair.cli.options import with_flags
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.errors import UsageError
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def windows(
     Unless told otherwise the neutral prompt alone is asked, in one pass. Each setting is the run that llmfair
     listwise makes with the same flags, so answers of one serve the other.
     """
-    from llmfair.audits.study import study_of
+    from llmfair.audits.study import gravest_of, make_folder, study_of, write_study
 
     for flag in ("window", "step"):
         source = ctx.get_parameter_source(flag)
@@ -47,12 +46,16 @@ def windows(
         _dry_run(settings, style)
         return
     if settings.output is not None:
-        _make(settings.output)
+        make_folder(settings.output)
     tried = _ask(settings, style)
-    found, gravest = study_of(tried), _gravest(tried)
+    found, gravest = study_of(tried), gravest_of(tried)
+    for one in tried:
+        if one.error is not None and one.error is not gravest:
+            print(f"Error: {one.error.message}", file=sys.stderr)
     if settings.output is not None:
-        _write(found, settings.output)
-    _show(found | (console.failure(gravest) if gravest else {}), style)
+        write_study(found, settings.output)
+    report = _report(settings)
+    _show(found | (console.failure(gravest) if gravest else {}), style, report)
     if gravest is not None:
         console.output.as_json = False  # said already
         raise typer.Exit(console.fail(gravest))
@@ -114,21 +117,17 @@ def _warn_of_skipped(run: RunDir) -> None:
         console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
 
 
-def _gravest(tried: list[Tried]) -> LlmfairError | None:
-    """The error with the largest exit code; the others are said."""
-    errors = []
-    for one in tried:
-        if one.error is not None:
-            one.error.message = f"{one.setting}: {one.error.message}"
-            errors.append(one.error)
-    gravest = max(errors, key=lambda error: error.exit_code, default=None)
-    for error in errors:
-        if error is not gravest:
-            print(f"Error: {error.message}", file=sys.stderr)
-    return gravest
+def _report(settings: StudySettings) -> Path | None:
+    """The study's report in the folder of `--output`."""
+    from llmfair.cli.report import write_report
+    from llmfair.rundir import RunDir
+
+    if settings.output is None or not settings.report:
+        return None
+    return write_report(RunDir(settings.output), settings.open)
 
 
-def _show(found: dict[str, Any], style: str) -> None:
+def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
     from llmfair.audits.study import LINE, study_lines
     from llmfair.report.study import study_table
     from llmfair.report.tables import markdown
@@ -143,27 +142,7 @@ def _show(found: dict[str, Any], style: str) -> None:
         print(markdown(study_table(found)), end="")
     else:
         console.print_table(study_table(found))
-        print("", *found["runs"], sep="\n")
-
-
-def _make(folder: Path) -> None:
-    """The folder of `--output`, before anything is spent. Raises UsageError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        problem = None if os.access(folder, os.W_OK) else "permission denied"
-    except OSError as error:
-        problem = error.strerror
-    if problem is not None:
-        raise UsageError(f"cannot write {folder}: {problem}.", "choose another --output")
-
-
-def _write(found: Mapping[str, Any], folder: Path) -> None:
-    from llmfair.audits.study import LINE, study_lines
-    from llmfair.rundir import csv_text, json_text
-    from llmfair.trec import write_whole
-
-    write_whole(folder / "study.json", [json_text(found)])
-    write_whole(folder / "study.csv", [csv_text(LINE, study_lines(found))])
+        print("", *found["runs"], *([report] if report else []), sep="\n")
 
 
 def _dry_run(settings: StudySettings, style: str) -> None:

@@ -156,17 +156,6 @@ class FinetuneSettings(ListSettings):
             raise UsageError(
                 f"--train-share is {self.train_share}, but lies between 0 and 1.", "for example 0.8"
             )
-        if self.group_size % ORDERS:
-            raise UsageError(
-                f"--group-size is {self.group_size}, but both orders of a pair stay together.",
-                "an even number",
-            )
-        if self.prompts_per_step % self.group_size:
-            lower = max(self.group_size, self.prompts_per_step // self.group_size * self.group_size)
-            raise UsageError(
-                f"--prompts-per-step {self.prompts_per_step} is not a multiple of --group-size {self.group_size}.",
-                f"for example {lower} or {lower + self.group_size}",
-            )
         if self.max_prompts < self.prompts_per_step:
             raise UsageError(
                 f"--max-prompts {self.max_prompts} is less than one step of {self.prompts_per_step} prompts.",

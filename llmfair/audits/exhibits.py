@@ -1,0 +1,149 @@
+"""What a report shows of a run beside its figures: titles, the command, and answers drawn as evidence.
+
+Nothing here depends on when or in which order a chat was asked, so that a report is the same bytes for the same
+answers.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from heapq import nsmallest
+from inspect import isfunction
+from typing import Any
+from zlib import crc32
+
+from llmfair.audits.evidence import TASKS, how_ended, what_was_shown
+from llmfair.audits.lists import load_lists
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.journal import read_rows
+from llmfair.metrics.base import Measure
+from llmfair.metrics.names import parse_measure
+from llmfair.rankers.answers import AnswerClass
+from llmfair.rundir import RunDir
+from llmfair.settings import AuditSettings
+
+REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")
+"""Panels of flags that can change what is asked or concluded; the others say where, how fast and at what price."""
+SECRET = re.compile(r"//[^/@\s]+@")
+MARKUP = re.compile(r"(`+)(.*?)\1")
+
+
+def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
+    """`command`, `measures`, `titles`, `queries` and `evidence` (that many answers) of an audit's run folder.
+
+    Titles and topics are empty where the dataset cannot be loaded any more: ids have to do.
+    """
+    manifest, results = run.read_manifest(), run.read_results()
+    settings = _settings(manifest)
+    titles, queries = _texts(settings) if settings is not None else ({}, {})
+    return {
+        "command": None
+        if settings is None
+        else command_of(manifest["task"], settings, str(manifest["model"])),
+        "measures": declared(results["measures"]),
+        "titles": titles,
+        "queries": queries,
+        "evidence": drawn_answers(run, manifest, evidence),
+    }
+
+
+def _settings(manifest: Mapping[str, Any]) -> AuditSettings | None:
+    """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
+    try:
+        settings_class, _ = TASKS[manifest["task"]]
+        flags = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in manifest["flags"].items()
+        }
+        made: AuditSettings = settings_class.make(**flags)
+    except (LlmfairError, KeyError, TypeError):
+        return None
+    return made
+
+
+def _texts(settings: AuditSettings) -> tuple[dict[str, str], dict[str, str]]:
+    """Titles by doc_id, topics by query_id."""
+    try:
+        dataset, _ = load_lists(settings)
+        titles = {doc_id: document.title for doc_id, document in dataset.documents.items()}
+        return titles, {query.query_id: query.text for query in dataset.queries}
+    except (LlmfairError, OSError):
+        return {}, {}
+
+
+def command_of(task: str, settings: AuditSettings, label: str) -> str:
+    """The command line that asks the same again, wherever it writes; without what may be a password.
+
+    `label` says who was asked, as results name it: a model's spec, and the folder of an adapter that answered.
+    """
+    names = [item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES]
+    flags = settings.as_flags(name for name in names if name not in ("model", "adapter", "adapter_only"))
+    model, _, adapter = label.partition(" + ")
+    asked = ["-m", model, *(["--adapter", adapter, "--adapter-only"] if adapter else [])]
+    return SECRET.sub(
+        "//", " ".join(["llmfair", task, *map(shlex.quote, asked), *([flags] if flags else [])])
+    )
+
+
+def declared(names: list[str]) -> dict[str, dict[str, Any]]:
+    """What measures declare of themselves, by name; those that nothing here defines are absent."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = _declaration(parse_measure(name))
+        except UsageError:
+            continue
+    return found
+
+
+def _declaration(measure: Measure) -> dict[str, Any]:
+    definition = measure.definition
+    # functions of ours say in their first line what they give; a partial of another's would speak of itself
+    said = definition.values.__doc__ if isfunction(definition.values) else ""
+    return {
+        "label": definition.label,
+        "parity": definition.parity,
+        "scale": definition.scale,
+        "better": definition.better,
+        "agreement": definition.agreement,
+        "of_all": measure.of_all,
+        "cite": definition.cite,
+        "says": MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
+    }
+
+
+def drawn_answers(run: RunDir, manifest: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Answers with their chats: unreadable ones first, then the others, each in an order of the run's seed."""
+    seed = int(manifest["settings"].get("seed", 0))
+
+    def place(answer: Mapping[str, Any]) -> tuple[bool, int, str]:
+        return (
+            answer["class"] == AnswerClass.OK,
+            crc32(answer["key"].encode(), seed & 0xFFFFFFFF),
+            answer["key"],
+        )
+
+    return nsmallest(count, _answers(run, manifest["settings"]), key=place)
+
+
+def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every answer of the journal once."""
+    if not run.journal.is_file():
+        return
+    seen = set()
+    for row in read_rows(run.journal):
+        if "key" not in row or row["key"] in seen:
+            continue
+        seen.add(row["key"])
+        yield {
+            "key": row["key"],
+            "probe": row["probe"],
+            "shown": what_was_shown(row["about"]),
+            "class": how_ended(row, settings),
+            "finish": row["finish"],
+            "text": row["text"],
+            "chat": row["chat"],
+        }

@@ -1,0 +1,166 @@
+"""`llmfair finetune-lora`: an adapter on the command line."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from llmfair.cli import console
+from llmfair.errors import RequirementFailed, RunConflict, UsageError
+from llmfair.settings import FinetuneSettings
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
+    """Trains a LoRA adapter that brings pairs of both sides nearer to parity, and measures what else it changes."""
+    from llmfair.tuning.ranks import rank
+
+    task = _merge if settings.merge is not None else _dry_run if settings.dry_run else _finetune
+    if rank() == 0:
+        task(settings, style)
+        return
+    console.output.quiet = True  # the first process alone speaks
+    try:
+        with redirect_stdout(io.StringIO()):
+            task(settings, style)
+    except (UsageError, RunConflict) as error:  # which the first one says as well
+        raise typer.Exit(error.exit_code) from None
+
+
+def _finetune(settings: FinetuneSettings, style: str) -> None:
+    from llmfair.cli.app import Terminated
+    from llmfair.report.finetune import model_card
+    from llmfair.tuning.finetune import finetune
+
+    shown, error = Shown(), None
+    try:
+        done = finetune(settings, model_card, shown)
+    except KeyboardInterrupt as stop:
+        if shown.folder is None:
+            raise
+        code = 143 if isinstance(stop, Terminated) else 130
+        if style == "json":
+            console.print_json(
+                {"schema": 1, "status": "incomplete", "exit_code": code, "run": str(shown.folder)}
+            )
+        console.say(f"Stopped {shown.how_far()}. The same command continues: {shown.folder}")
+        console.output.stopped = True
+        raise typer.Exit(code) from None
+    if done.before:
+        console.say(f"Already complete: {done.folder.path}")
+    results = dict(done.results)
+    if results["status"] == "rejected":
+        error = RequirementFailed(results["training"]["why"], REJECTED)
+        results |= console.failure(error)
+    _show(results, done.folder.path, style)
+    if error is not None:
+        console.output.as_json = False  # said already
+        raise typer.Exit(console.fail(error))
+
+
+REJECTED = "what came nearest is in rejected/; try another --labels or --anchor, or a lower --learning-rate"
+
+
+def _show(results: Mapping[str, Any], folder: Path, style: str) -> None:
+    from llmfair.report.finetune import finetune_table, finetune_tsv
+    from llmfair.report.tables import markdown
+
+    if style == "json":
+        console.print_json(results)
+    elif style == "tsv":
+        print(finetune_tsv(results), end="")
+    elif style == "md":
+        print(markdown(finetune_table(results)), end="")
+    else:
+        console.print_table(finetune_table(results))
+        print()
+        print(folder)
+        if results["status"] == "complete":
+            console.say(
+                f"Next: llmfair pairwise --adapter {folder} -m {results['model']} --answers margin "
+                f"--form {results['design']['form']}     (base and adapter side by side)"
+            )
+
+
+def _dry_run(settings: FinetuneSettings, style: str) -> None:
+    """Says what a training would take; asks nothing."""
+    from llmfair.report.finetune import plan_text
+    from llmfair.tuning.plan import plan_finetune
+
+    planned = plan_finetune(settings)
+    if style == "json":
+        console.print_json(planned)
+    else:
+        print("\n".join(map(console.visible, plan_text(planned).splitlines())))
+
+
+def _merge(settings: FinetuneSettings, style: str) -> None:
+    """The base with an adapter merged into it, and what rounding makes of it."""
+    from llmfair.report.finetune import merge_text
+    from llmfair.tuning.merging import merge_adapter
+
+    merged = merge_adapter(settings)
+    if style == "json":
+        console.print_json(merged)
+    else:
+        print(merge_text(merged))
+
+
+class Shown:
+    """How far a training is, on stderr: a bar on a terminal, else a plain line now and then."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.name, self.done, self.total, self.words = "", 0, 0, ""
+        self.began, self.first = time.monotonic(), 0
+
+    def begin(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        from llmfair.report.finetune import before_text
+
+        self.folder = folder
+        console.say(before_text(facts))
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[Callable[[int, str], None]]:
+        self.name, self.done, self.total, self.words = name, 0, total, ""
+        self.began, self.first = time.monotonic(), 0
+        with console.drawn(name, self):
+            yield self.tell
+
+    def tell(self, done: int, words: str = "") -> None:
+        if not self.done:  # what an earlier command did took none of this one's time
+            self.began, self.first = time.monotonic(), done
+        self.done, self.words = done, words
+
+    def line(self) -> str:
+        parts = [f"{self.done:,}/{self.total:,} prompts"]
+        passed, since = time.monotonic() - self.began, self.done - self.first
+        if since > 0 and passed > 0:
+            rate = since / passed
+            seconds = (self.total - self.done) / rate
+            parts += [f"{rate:,.1f}/s", f"{int(seconds // 60)}:{int(seconds % 60):02d} left"]
+        if self.words:
+            parts.append(self.words)
+        return "  ".join(parts)
+
+    def how_far(self) -> str:
+        from llmfair.tuning.finetune import MEASURING, TRAINING
+
+        if self.name == TRAINING:
+            return f"at {self.done:,} of {self.total:,} prompts"
+        return "after training" if self.name == MEASURING else "before training"
+
+    def __rich__(self) -> RenderableType:
+        from rich.columns import Columns
+        from rich.progress_bar import ProgressBar
+
+        bar = ProgressBar(max(self.total, 1), min(self.done, self.total), width=30)
+        return Columns([self.name, bar, self.line()])

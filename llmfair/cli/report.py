@@ -1,0 +1,182 @@
+"""`llmfair report`, and the report that every audit leaves in its run folder."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from llmfair.cli import console
+from llmfair.cli.options import Config, Json, variable
+from llmfair.errors import LlmfairError, UsageError
+
+if TYPE_CHECKING:
+    from llmfair.report.page import Page
+    from llmfair.report.source import Source
+    from llmfair.rundir import RunDir
+
+NAME = "report.html"
+EVIDENCE = 20
+FORMATS = ("svg", "pdf", "png")
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN…",
+        help="Run folders, or the beginnings of their names; folders of study windows, score or an adapter.",
+        show_default=False,
+    ),
+]
+RunsDir = Annotated[
+    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o",
+        help="The file; report.html in the run folder, of several runs in this folder.",
+        envvar=variable("report_file"),
+    ),
+]  # fmt: skip
+Figures = Annotated[
+    str | None,
+    typer.Option("--figures", help="Also as files in plots/: svg, pdf, png.", envvar=variable("figures")),
+]
+Evidence = Annotated[
+    int,
+    typer.Option("--evidence", min=0, help="Answers shown with their prompts.", envvar=variable("evidence")),
+]
+Format = Annotated[
+    Literal["html", "md", "card"],
+    typer.Option(
+        "--format",
+        help="html: the page; md: its tables on stdout; card: a section for a model card on stdout.",
+    ),
+]
+Open = Annotated[bool, typer.Option("--open", help="Open it in the browser.", envvar=variable("open"))]
+
+
+def report(
+    runs: Runs,
+    # not `output`: a configuration file names the run folder of audits by that word
+    file: Output = None,
+    figures: Figures = None,
+    evidence: Evidence = EVIDENCE,
+    # nor `format`, what their tables are printed as
+    shape: Format = "html",
+    open_it: Open = False,
+    runs_dir: RunsDir = Path("runs"),
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """The report of one run, or of several side by side, in one self-contained HTML file.
+
+    Of several runs it has models down, attributes and prompts across, as in the papers' tables. It only reads run
+    folders: nothing is asked.
+    """
+    from llmfair.report.card import model_card, tables_markdown
+    from llmfair.report.source import read_source
+    from llmfair.rundir import find_run
+
+    formats = _formats(figures)
+    sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
+    page = page_of(sources, evidence)
+    if shape == "md":
+        print(tables_markdown(page.tables, page.missing), end="")
+        return
+    if shape == "card":
+        print(model_card(page), end="")
+        return
+    path = file or (sources[0].run.path / NAME if len(sources) == 1 else Path(NAME))
+    try:
+        _write(path, page, formats)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
+    if as_json:
+        console.print_json({"schema": 1, "status": "complete", "report": str(path), "missing": page.missing})
+    else:
+        for line in page.missing:
+            console.say(f"Not complete: {line}")
+        print(path)
+    if open_it:
+        show(path)
+
+
+def _formats(text: str | None) -> list[str]:
+    """The formats of `--figures`. Raises UsageError."""
+    wanted = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for name in wanted:
+        if name not in FORMATS:
+            raise UsageError(f"--figures {name} is no format.", f"known: {', '.join(FORMATS)}")
+    return wanted
+
+
+def page_of(sources: Sequence[Source], evidence: int) -> Page:
+    """One run's page, or one of several. Raises UsageError for a single run without results."""
+    from llmfair.audits.exhibits import declared, exhibits_of
+    from llmfair.report.adapter import adapter_page
+    from llmfair.report.matrix import many_page
+    from llmfair.report.page import run_page, score_page, study_page
+    from llmfair.report.source import unfinished
+
+    measures = declared(_measures(sources))
+    if len(sources) > 1:
+        return many_page(sources, measures)
+    (source,) = sources
+    if source.results is None:
+        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
+    if source.is_audit:
+        return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
+    pages = {"score": score_page, "study windows": study_page, "finetune-lora": adapter_page}
+    return pages[source.results["task"]](source.results, {"command": None, "measures": measures})
+
+
+def _measures(sources: Sequence[Source]) -> list[str]:
+    """Measures of all results, each once."""
+    found: dict[str, None] = {}
+    for source in sources:
+        results: Mapping[str, Any] = source.results or {}
+        named = results.get("measures", results.get("shown")) or [
+            row["measure"] for row in results.get("rows", ())
+        ]
+        found |= dict.fromkeys(named)
+    return list(found)
+
+
+def write_report(run: RunDir, open_it: bool = False) -> Path | None:
+    """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
+    from llmfair.report.source import read_source
+
+    path = run.path / NAME
+    try:
+        _write(path, page_of([read_source(run)], EVIDENCE), ())
+    except Exception as error:
+        why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
+        console.warn(f"no report was written, everything else was: {why}")
+        if console.output.verbose:
+            traceback.print_exception(error)
+        return None
+    if open_it:
+        show(path)
+    return path
+
+
+def _write(path: Path, page: Page, formats: Sequence[str]) -> None:
+    """The page, and its figures as files in plots/ beside it. Raises OSError."""
+    from llmfair.report.html import write_page
+    from llmfair.report.plots.base import write_plots
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_page(path, page)
+    if formats:
+        write_plots(page.plots, path.parent / "plots", formats)
+
+
+def show(path: Path) -> None:
+    """Opens a file in the user's browser, where there is one."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        console.warn(f"no browser could be opened for {path}")

@@ -1,0 +1,104 @@
+"""The page of a LoRA adapter: answers of base and adapter on the same pairs, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from llmfair.report.figures import FIRST_SHOWN, on_log, value_of
+from llmfair.report.finetune import KINDS, finetune_table
+from llmfair.report.method import method_of
+from llmfair.report.page import KINDS as PAGES
+from llmfair.report.page import Page, Verdict
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.pairs import position_bias, stacked_answers
+from llmfair.report.plots.ratios import ratios
+from llmfair.report.tables import count
+
+HEADLINE, TIMES = "AdjustedOdds", ("before", "after")
+WHEN = {"before": "base", "after": "adapter"}
+REJECTED = "No checkpoint kept the gates: the adapter in rejected/ is not meant to be used."
+
+
+def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+    """The page of an adapter folder, from its results."""
+    table = finetune_table(results)
+    return Page(
+        kind=PAGES[results["task"]],
+        title=f"{results['model']} with {results['run']}, {results['attribute']}",
+        subtitle=table.title,
+        words=results["words"],
+        missing=(),
+        warnings=[REJECTED] if results["status"] == "rejected" else (),
+        verdicts=list(_verdicts(results, table.notes)),
+        tables=[table],
+        plots=list(_plots(results)),
+        furthest=(),
+        furthest_by="",
+        evidence=(),
+        method=method_of(results, {}, exhibits),
+        rows=results["rows"],
+    )
+
+
+def _cells(results: Mapping[str, Any]) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+    return {(r["model"], r["measure"], r["variant"]): r for r in results["rows"] if r["group"] == ""}
+
+
+def _verdicts(results: Mapping[str, Any], notes: tuple[str, ...]) -> Iterator[Verdict]:
+    """What each kind of pairs came to, in the sentences of the table."""
+    cells = _cells(results)
+    for kind in KINDS:
+        row = cells.get((WHEN["after"], HEADLINE, kind))
+        if row is None or row["value"] is None:
+            continue
+        said = next((note for note in notes if note.startswith(f"{kind}: position-adjusted odds")), "")
+        between = (
+            "" if row["low"] is None or row["high"] is None else f"[{row['low']:.2f}, {row['high']:.2f}], "
+        )
+        finding = results["findings"][WHEN["after"]].get(kind) or {}
+        yield Verdict(
+            of=f"{kind} pairs, adapter",
+            measure="position-adjusted odds",
+            value=f"{row['value']:.2f}",
+            interval=between + count(row["n"], "query", "queries"),
+            sentence=said.removeprefix(f"{kind}: "),
+            conclusion=str(finding.get("conclusion", "")),
+        )
+
+
+def _plots(results: Mapping[str, Any]) -> Iterator[Plot]:
+    """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
+    cells, low_high = _cells(results), (results["band"][0], results["band"][1])
+    shares = [
+        (f"{kind}\n{WHEN[when]}", _shares(results["figure_4"][kind][when]))
+        for kind in results["figure_4"]
+        for when in TIMES
+        if results["figure_4"][kind][when]["pairs"]
+    ]
+    if shares:
+        yield stacked_answers(shares, results["words"])
+    for measure, name, band in (
+        (HEADLINE, "position-adjusted odds", low_high),
+        ("SmoothedWinRatio", "ratio", None),
+    ):
+        rows = []
+        for kind in KINDS:
+            before, after = (on_log(value_of(cells.get((WHEN[when], measure, kind)))) for when in TIMES)
+            rows.append((kind, before, after))
+        if any(after for *_, after in rows):
+            yield ratios(rows, name, band, f"{name[:1].upper()}{name[1:]}, before and after", measure, TIMES)
+    first = [
+        (f"{kind}\n{WHEN[when]}", value)
+        for kind in KINDS
+        for when in TIMES
+        if (value := value_of(cells.get((WHEN[when], FIRST_SHOWN, kind))))
+    ]
+    if first:
+        yield position_bias(first)
+
+
+def _shares(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Shares of cells; what is neither won nor flipped is tied, since margins are always read."""
+    won, lost, flipped = (figures[name]["value"] or 0.0 for name in ("protected", "unprotected", "flipped"))
+    return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}

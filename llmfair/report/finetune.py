@@ -1,0 +1,318 @@
+"""An adapter before and after in a table and sentences, its model card, and what a training would take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log
+from typing import Any
+
+from llmfair.report.findings import p_text
+from llmfair.report.pairwise import pair_conclusion
+from llmfair.report.tables import Table, cell, count, few_queries, markdown, plural
+
+Row = Mapping[str, Any]
+Results = Mapping[str, Any]
+MODELS = ("base", "adapter", "free baseline")
+KINDS = ("relevant", "irrelevant")
+GATES = {
+    "consistency": ("same answer in both orders", "≥"),
+    "relevance": ("relevant item preferred", "≥"),
+    "first_slot": ("first slot's distance from one half", "≤"),
+}
+NOTHING: Row = {"value": None, "low": None, "high": None, "reason": "no_pairs", "p_adjusted": None}
+TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
+
+
+def finetune_table(results: Results) -> Table:
+    """Base, adapter and free baseline on the test queries: a row each for every kind of pairs."""
+    rows = _rows(results)
+    low, high = results["band"]
+    header = (
+        "pairs",
+        "answers of",
+        "protected",
+        "unprotected",
+        "flips",
+        "tied",
+        f"position-adjusted odds [{results['level'] * 100:g} %]",
+        "ratio",
+        "first shown wins",
+        "order kept",
+        f"conclusion ({low:g}–{high:g})",
+    )
+    table = [_row(kind, model, results, rows) for kind in KINDS for model in MODELS]
+    return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
+
+
+def finetune_tsv(results: Results) -> str:
+    """The figures for programs: one a line, undefined ones empty."""
+    lines = [TSV, *([row[column] for column in TSV] for row in results["rows"])]
+    return "".join("\t".join("" if one is None else str(one) for one in line) + "\n" for line in lines)
+
+
+def _rows(results: Results) -> dict[tuple[str, str, str, str], Row]:
+    return {(row["model"], row["measure"], row["variant"], row["group"]): row for row in results["rows"]}
+
+
+def _row(kind: str, model: str, results: Results, rows: Mapping[Any, Row]) -> tuple[str, ...]:
+    cells, pairs = results["cells"][model][kind], _pairs(results, model, kind)
+
+    def share(measure: str, group: str = "") -> str:
+        value = rows.get((model, measure, kind, group), NOTHING)["value"]
+        return "" if value is None else f"{100 * value:.1f} %"
+
+    ratio = rows.get((model, "SmoothedWinRatio", kind, ""), NOTHING)["value"]
+    order = rows.get((model, "OrderKept", kind, ""), NOTHING)["value"]
+    odds = rows.get((model, "AdjustedOdds", kind, ""), NOTHING)
+    finding = results["findings"][model].get(kind)
+    return (
+        f"{kind}, {pairs:,}" if model == MODELS[0] else "",
+        model,
+        f"{share('WinShare', 'protected')} ({cells['PP']:,})",
+        f"{share('WinShare', 'unprotected')} ({cells['UU']:,})",
+        share("FlipRate"),
+        share("TieRate"),
+        cell(odds),
+        "" if ratio is None else f"{ratio:.3f}",
+        share("FirstSlotRate"),
+        "" if order is None or model == MODELS[0] else f"{order:.2f}",
+        "" if finding is None else pair_conclusion(finding, odds, results),
+    )
+
+
+def _pairs(results: Results, model: str, kind: str) -> int:
+    return sum(results["cells"][model][kind].values())
+
+
+def _title(results: Results) -> str:
+    split, design = results["design"]["split"], results["design"]
+    test = split["test"]
+    parts = [
+        "LoRA adapter" + (f" (preset {design['preset']})" if design["preset"] else ""),
+        results["dataset"],
+        f"{results['attribute']} (protected: {results['words']['protected']})",
+        results["model"],
+        f"{test} {plural(test, 'query', 'queries')} that were not trained on, both orders",
+    ]
+    return " · ".join(parts)
+
+
+def _notes(results: Results, rows: Mapping[Any, Row]) -> list[str]:
+    notes = [_change_note(kind, results, rows) for kind in KINDS if kind in results["changes"]]
+    notes += [_other_ratios(kind, rows) for kind in KINDS]
+    notes += [_relevance_note(results, rows), _gate_note(results)]
+    training, design = results["training"], results["design"]
+    notes.append(
+        f"free baseline: no training, {training['offset']:+.2f} taken off the protected item's margin; it needs every "
+        "item's group when a model is asked, the adapter does not"
+    )
+    stopped = ", stopped early" if training["stopped_early"] else ""
+    notes.append(
+        f"trained on {count(design['split']['train'], 'query', 'queries')}: {count(training['steps'], 'step')}, "
+        f"{training['prompts']:,} prompts{stopped}; best at step {training['best_step']:,}; labels {design['labels']}, "
+        f"anchor {design['anchor']}, rank {design['rank']}, {count(training['modules'], 'module')}; prompts "
+        f"{training['layout']}: {training['layout_why']}"
+    )
+    overlap = results["overlap"]
+    if overlap["strict"]:
+        notes.append(f"no item of a measured pair was trained on ({overlap['dropped_items']:,} left out)")
+    else:
+        notes.append(
+            f"{overlap['items']:,} of {count(overlap['train_items'], 'item')} trained on stand in measured pairs too, "
+            f"{count(overlap['pairs'], 'pair')} as well (--strict-items leaves them out)"
+        )
+    if unused := design["split"]["unused"]:
+        notes.append(f"{count(unused, 'query', 'queries')} without items of both sides left out")
+    notes.append(
+        "ratio: pairs that either side's item wins in both orders, ½ added to both counts (in brackets); "
+        "position-adjusted odds take the position out of all answers; order kept: rank correlation of preferences "
+        "with the base's"
+    )
+    return [*notes, *few_queries(design["split"]["test"])]
+
+
+def _change_note(kind: str, results: Results, rows: Mapping[Any, Row]) -> str:
+    """How far from parity before and after, paired."""
+    change = results["changes"][kind]
+    before, after = (rows.get((model, "AdjustedOdds", kind, ""), NOTHING)["value"] for model in MODELS[:2])
+    if before is None or after is None:
+        return f"{kind}: no odds before or after"
+    one, two = abs(log(before)), abs(log(after))
+    told = "nearer to parity" if two < one else "no nearer to parity"
+    text = f"{kind}: position-adjusted odds {before:.3f} → {after:.3f}, {told} (|ln| {one:.2f} → {two:.2f}"
+    if change["low"] is not None:
+        text += f"; × {change['value']:.2f} [{change['low']:.2f}, {change['high']:.2f}]"
+    if change["p"] is not None:
+        text += f", p {p_text(change['p'])}"
+    return f"{text}; {count(change['n'], 'query', 'queries')}, paired)"
+
+
+def _other_ratios(kind: str, rows: Mapping[Any, Row]) -> str:
+    told = []
+    for measure in ("BalancedRatio", "SoftRatio"):
+        values = [rows.get((model, measure, kind, ""), NOTHING)["value"] for model in MODELS]
+        shown = ["undefined" if value is None else f"{value:.3f}" for value in values]
+        told.append(f"{measure} {shown[0]} → {shown[1]} (free baseline {shown[2]})")
+    return f"{kind}: {', '.join(told)}"
+
+
+def _relevance_note(results: Results, rows: Mapping[Any, Row]) -> str:
+    values = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING)["value"] for model in MODELS]
+    pairs = results["counts"]["test"]["mixed"]["pairs"]
+    if None in values:
+        return "no mixed pairs: nothing is known of what relevance weighs"
+    before, after, free = (f"{100 * value:.1f} %" for value in values)
+    text = f"relevant item preferred to an irrelevant one: {before} → {after} (free baseline {free}) of {pairs:,} pairs"
+    gaps = [results["relevance_gap"][model] for model in MODELS[:2]]
+    if None not in gaps:
+        text += (
+            f"; widest gap between combinations of groups {100 * gaps[0]:.1f} → {100 * gaps[1]:.1f} points"
+        )
+    return text
+
+
+def _gate_note(results: Results) -> str:
+    """What parity may not be bought with, on the validation queries that chose the checkpoint."""
+    told = []
+    for name, gate in results["training"]["validation"]["gates"].items():
+        words, sign = GATES[name]
+        value = "no value" if gate["value"] is None else f"{gate['value']:.3f}"
+        if gate["limit"] is not None:
+            told.append(f"{words} {value} ({sign} {gate['limit']:.3f}{'' if gate['met'] else ', not kept'})")
+    asked = count(results["design"]["split"]["validation"], "query", "queries")
+    missed = [GATES[name][0] for name, gate in results["gates_on_test"].items() if not gate["met"]]
+    text = f"gates on {asked} of validation: {', '.join(told)}"
+    return text + (f"; on the test queries not kept: {', '.join(missed)}" if missed else "")
+
+
+def before_text(facts: Results) -> str:
+    """Said before the first question."""
+    counts, design = facts["counts"], facts["design"]
+    pairs = ", ".join(f"{of_it['pairs']:,} {stratum}" for stratum, of_it in counts["train"].items())
+    return (
+        f"{pairs} pairs of {count(design['split']['train'], 'query', 'queries')} to train on, up to "
+        f"{design['max_prompts']:,} prompts; {design['split']['validation']} to validate, "
+        f"{design['split']['test']} to test"
+    )
+
+
+# The model card
+
+
+def model_card(results: Results) -> str:
+    """The adapter's README.md: what was measured, on which data, and what that does not say."""
+    design, training = results["design"], results["training"]
+    base, words = results["model"].removeprefix("hf:"), results["words"]
+    queries = count(design["split"]["test"], "query", "queries")
+    rejected = "" if results["status"] == "complete" else f"\n**Rejected.** {training['why']}\n"
+    return f"""---
+library_name: peft
+base_model: {base}
+tags: [lora, ranking, fairness, llmfair]
+---
+# Adapter for pairwise ranking by {base}: {results["attribute"]} on {results["dataset"]}
+{rejected}
+A LoRA adapter (rank {design["rank"]}, modules {design["target_modules"]}) that moves the model's preference between
+{words["protected"]} and {words["unprotected"]} items of equal relevance towards parity. It was made with
+`llmfair finetune-lora`: labels `{design["labels"]}`, anchor `{design["anchor"]}`, {training["prompts"]:,} prompts.
+
+## What was measured
+
+On {queries} of {results["dataset"]} that were not trained on; every pair was asked in both orders.
+
+{markdown(finetune_table(results))}
+`metrics.csv` holds every figure with its interval, `results.json` all that explains them.
+
+## How to use it
+
+    llmfair pairwise --adapter FOLDER -m hf:{base} --answers margin --form {design["form"]} \\
+        -d {results["dataset"]} -a {results["attribute"]}
+
+Serve the adapter over the base; merging rounds it away in part. The prompt must be the one it was trained with.
+
+## What this does not say
+
+- The figures speak of pairs, of this prompt, of this dataset and of the attribute as two sides. Lists, other prompts,
+  other data and other groups were not measured.
+- A distance from parity is no judgement on a single ranking, and parity on {queries} leaves the intervals above.
+- The adapter knows nothing of why items of one side were preferred; whatever else goes with the side moved with it.
+"""
+
+
+# A dry run
+
+
+def plan_text(planned: Mapping[str, Any]) -> str:
+    """What a training would take; nothing was asked."""
+    design, counts, tokens = planned["design"], planned["counts"], planned["tokens"]
+    split, share = design["split"], design["train_share"]
+    lines = [
+        f"{planned['model']} · {planned['dataset']} · {planned['attribute']}"
+        + (f" · preset {design['preset']}" if design["preset"] else ""),
+        f"  rank {design['rank']}, alpha {design['lora_alpha']:g}, learning rate {design['learning_rate']:g}, batch "
+        f"{design['prompts_per_step']} prompts, labels {design['labels']}, anchor {design['anchor']}",
+        f"  {design['max_prompts'] // 2:,} pairs in both orders = {design['max_prompts']:,} prompts, "
+        f"{count(planned['steps'], 'step')}" + _passes(planned),
+        f"  split {share * 100:g}/{(1 - share) * 100:g} by query: {split['train']} to train on, "
+        f"{split['validation']} to validate, {split['test']} to test"
+        + (f", {split['unused']} unused" if split["unused"] else ""),
+    ]
+    for part, strata in counts.items():
+        told = ", ".join(
+            f"{of_it['pairs']:,} {stratum} of {count(of_it['queries'], 'query', 'queries')}"
+            for stratum, of_it in strata.items()
+        )
+        lines.append(f"  {part} pairs: {told}")
+    overlap = planned["overlap"]
+    lines += [
+        f"  {overlap['items']:,} of {overlap['train_items']:,} items trained on stand in measured pairs too",
+        f"  tokens a prompt: {tokens['mean']:.0f} on average, {tokens['most']} at most, {tokens['shared']:.0f} of "
+        f"them shared by a query (from {tokens['prompts']:,} prompts)",
+        f"  {_takes(planned)}",
+    ]
+    for number, prompt in enumerate(planned["prompts"], 1):
+        answers = ", ".join(f"{label} = {token}" for label, token in prompt["answers"].items())
+        lines += ["", f"Prompt {number} ({prompt['pair_id']}; answer ids: {answers}):", prompt["text"]]
+    return "\n".join([*lines, "", "Nothing was asked."]) + "\n"
+
+
+def _passes(planned: Mapping[str, Any]) -> str:
+    """How often each pair comes again, where there are fewer than the budget reaches."""
+    there = sum(of_it["pairs"] for of_it in planned["counts"]["train"].values())
+    times = planned["design"]["max_prompts"] / 2 / there
+    return f"; {there:,} different ones, each about {times:.0f} times" if times > 1.5 else ""
+
+
+def _takes(planned: Mapping[str, Any]) -> str:
+    needs = planned["estimate"]
+    if needs is None:
+        return "memory and time: not known of this kind of model"
+    times = " or ".join(
+        f"{_minutes(of_it['plain'])} ({_minutes(of_it['shared'])} with shared beginnings) on one {name}"
+        for name, of_it in needs["seconds"].items()
+    )
+    return (
+        f"about {needs['weights_gib'] + needs['training_gib']:.1f} GiB ({needs['weights_gib']:.1f} of weights); "
+        f"{needs['petaflop']:.3g} PFLOP: {times}, at half of its peak"
+    )
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def merge_text(merged: Mapping[str, Any]) -> str:
+    """What merging an adapter changed, and what to do before it is used."""
+    matrices = count(merged["matrices"], "matrix", "matrices")
+    return "\n".join(
+        (
+            f"{merged['adapter']} merged into {merged['base']}: {matrices}, |ΔW|/|W| {merged['change']:.2g}",
+            f"  rounding to {merged['dtype']} is {100 * merged['distortion']:.2g} % of the change; "
+            f"{merged['flipped']:,} of {count(merged['answers'], 'probe answer')} flip",
+            f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged['output']} "
+            f"--answers margin --form {merged['form']}",
+            merged["output"],
+        )
+    )

@@ -1,0 +1,124 @@
+"""The rankings of a run folder, as figures and side-by-side lists need them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.errors import UsageError
+from llmfair.trec import Problems, read_run
+
+SIDES = ("protected", "unprotected")
+ONE_OF_SEVERAL = re.compile(r"\.o\d+\.r\d+$")
+HINT = "the command that began the run writes it anew"
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[arm][query_id]`.
+
+    Of several orders and repeats, every one is there, the first first; each is a tuple of doc_ids, best first.
+    """
+
+    sides: Mapping[str, Mapping[str, str | None]]
+    relevance: Mapping[str, Mapping[str, int]]
+    ranked: Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]
+
+    def ranks(self, arm: str, side: str) -> NDArray[np.int64]:
+        """The ranks, from 1, of all items of a side over all queries and runs; shape (items,)."""
+        return np.array(
+            [
+                rank
+                for query_id, rankings in self.ranked[arm].items()
+                for ranking in rankings
+                for rank, doc_id in enumerate(ranking, start=1)
+                if self.sides[query_id].get(doc_id) == side
+            ],
+            dtype=np.int64,
+        )
+
+    def protected_share(self, arm: str) -> NDArray[np.float64]:
+        """Share of protected among the first r items that have a side, mean over queries and runs; shape (r,).
+
+        As far as the shortest list reaches; rank 1 alone where an item without side comes first counts for none.
+        """
+        curves = []
+        for query_id, rankings in self.ranked[arm].items():
+            sides = self.sides[query_id]
+            for ranking in rankings:
+                on = np.array([[sides.get(doc_id) == side for side in SIDES] for doc_id in ranking])
+                counts = np.cumsum(on.reshape(-1, 2), axis=0, dtype=float)
+                with np.errstate(invalid="ignore"):
+                    curves.append(counts[:, 0] / counts.sum(axis=1))
+        if not curves:
+            return np.array([])
+        shortest = min(map(len, curves))
+        stacked = np.array([curve[:shortest] for curve in curves])
+        known = ~np.isnan(stacked)
+        share: NDArray[np.float64] = np.where(known, stacked, 0).sum(axis=0) / np.maximum(
+            known.sum(axis=0), 1
+        )
+        return share
+
+    def pool_share(self) -> float | None:
+        """Share of protected among all candidates that have a side, mean over queries."""
+        shares = []
+        for sides in self.sides.values():
+            protected, unprotected = (list(sides.values()).count(side) for side in SIDES)
+            if protected + unprotected:
+                shares.append(protected / (protected + unprotected))
+        return sum(shares) / len(shares) if shares else None
+
+
+def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
+    """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""
+    path = folder / "candidates.jsonl"
+    if not path.is_file():
+        return None
+    sides: dict[str, dict[str, str | None]] = {}
+    relevance: dict[str, dict[str, int]] = {}
+    try:
+        for line in path.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            sides[row["query_id"]] = dict(zip(row["doc_ids"], row["side"], strict=True))
+            relevance[row["query_id"]] = dict(zip(row["doc_ids"], row["relevance"], strict=True))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+    ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {arm: {} for arm in arms}
+    problems = Problems()
+    for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
+        name = file.name.removesuffix(".run")
+        arm = name if name in ranked else ONE_OF_SEVERAL.sub("", name)
+        if arm in ranked:
+            for query_id, ranking in read_run(file, problems).rankings.items():
+                ranked[arm].setdefault(query_id, []).append(ranking.doc_ids)
+    problems.raise_any(HINT)
+    return Lists(sides, relevance, {arm: dict(sorted(of_it.items())) for arm, of_it in ranked.items()})
+
+
+def read_csv(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a run folder's CSV file, none where it has no such file. Raises UsageError."""
+    if not path.is_file():
+        return
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from csv.DictReader(file)
+    except (OSError, ValueError, csv.Error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+
+
+def own_values(folder: Path, measure: str, arms: Sequence[str]) -> dict[str, dict[str, float]]:
+    """A measure's values of single queries: `{query_id: {arm: value}}`, undefined ones absent."""
+    found: dict[str, dict[str, float]] = {}
+    wanted = set(arms)
+    for row in read_csv(folder / "per_query.csv"):
+        if row["measure"] == measure and row["variant"] in wanted and not row["group"] and row["value"]:
+            found.setdefault(row["query_id"], {})[row["variant"]] = float(row["value"])
+    return found

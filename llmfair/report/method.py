@@ -1,0 +1,142 @@
+"""How figures came about: in words, in formulas, in settings; and what they cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llmfair.report.listwise import window_text
+from llmfair.report.tables import count
+
+WORDS: Mapping[str, Sequence[str]] = {
+    "listwise": (
+        "The model orders every candidate list under a neutral prompt and under prompts that name each side. A "
+        "window slides from the end of the list to its head; what the model puts first in one window is carried "
+        "into the next.",
+        "Exposure of the item at rank a is 1 / ln(1 + a): the head weighs most. Each side's exposure is the mean "
+        "over its items; the ratio of the protected side's to the other's is 1 at parity, wherever relevance is "
+        "spread alike.",
+        "Conclusions speak of pair odds: those with which a protected item beats an equally relevant other one, "
+        "read off simulated rankers with planted odds on lists of the same sizes with the same windows.",
+        "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
+        "the notes below the table name.",
+    ),
+    "pairwise": (
+        "The model is shown one protected and one unprotected item of a query, equally relevant, and asked which "
+        "is the more relevant; then the same two in the other order. An answer that changes with the order is a "
+        "flip.",
+        "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, position-"
+        "adjusted odds are exp((logit p₁ + logit p₂) / 2): 1 at parity, with the pull of the position taken out.",
+        "Of the pairs answered alike in both orders, PP went to the protected item and UU to the other; FF and SS"
+        " are flips to the item shown first and second.",
+        "Each query is one unit, and items that recur in several pairs are taken into account. p is adjusted "
+        "(Holm) over the kinds of pairs.",
+    ),
+    "score": (
+        "Rankings that exist, measured as they stand, in the order trec_eval reads them; no model was asked.",
+        "Exposure of the item at rank a is 1 / ln(1 + a). Each side's exposure is the mean over its items; the "
+        "ratio of the protected side's to the other's is 1 at parity, wherever relevance is spread alike.",
+    ),
+    "finetune-lora": (
+        "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "
+        "of both answers in both orders; base and adapter answer the very same questions in one process.",
+        "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, "
+        "position-adjusted odds are exp((logit p₁ + logit p₂) / 2); the ratio counts pairs won in both orders, ½ added "
+        "to both counts. The free baseline takes one number off every margin instead of training.",
+        "Each query is one unit; base and adapter are compared query by query.",
+    ),
+    "study windows": (
+        "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
+        "What a ratio can be at all depends on the windows: the grey bars show what rankers that always put one "
+        "side first would read. A ratio near 1 in a setting that can read little else says little.",
+    ),
+}
+LIMITS = (
+    "The attribute is binary here: items with groups on neither side, or on both, are left out of the ratios. "
+    "Groups are what the data set records, not what people say of themselves.",
+    "A distance from parity is a fact about these lists, prompts and answers. It names no cause, and passes no "
+    "judgement.",
+)
+TITLES_ONLY = "The model saw titles only: it judged by names and by what it remembers of them."
+SIMULATED = (
+    "The model is simulated: its figures show what was planted, not how any model of the world behaves."
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """`words` in paragraphs, `formulas` as (name, label, what it is), `facts` as (name, value), the rest as it is."""
+
+    words: Sequence[str]
+    formulas: Sequence[tuple[str, str, str]]
+    facts: Sequence[tuple[str, str]]
+    prompt: str
+    command: str
+    limits: Sequence[str]
+
+
+def method_of(results: Mapping[str, Any], manifest: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Method:
+    """The method of a run, or of a page of several."""
+    task, settings, design = results["task"], manifest.get("settings", {}), results.get("design", {})
+    limits = list(LIMITS)
+    if settings.get("input") == "title":
+        limits.append(TITLES_ONLY)
+    if str(results.get("model", "")).startswith("fake:"):
+        limits.append(SIMULATED)
+    return Method(
+        words=WORDS[task][1:] if task == "listwise" and design.get("window") is None else WORDS[task],
+        formulas=formulas_of(exhibits["measures"]),
+        facts=[(name, str(value)) for name, value in _facts(results, design, manifest, settings) if value],
+        prompt=manifest.get("prompt", {}).get("text", ""),
+        command=exhibits.get("command") or "",
+        limits=limits,
+    )
+
+
+def formulas_of(measures: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Name, label and definition of every measure, as it declares them."""
+    return [
+        (name, says["label"], ". ".join(part.rstrip(".") for part in (says["says"], says["cite"]) if part))
+        for name, says in measures.items()
+    ]
+
+
+def _facts(
+    results: Mapping[str, Any],
+    design: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> list[tuple[str, Any]]:
+    words, versions = results.get("words", {}), manifest.get("versions", {})
+    sides = f"{words.get('protected')} (protected), {words.get('unprotected')}" if words else ""
+    facts: list[tuple[str, Any]] = [
+        ("run", results.get("run")),
+        ("data set", results.get("dataset")),
+        ("attribute", f"{results['attribute']}: {sides}" if results.get("attribute") else ""),
+        ("model", results.get("model")),
+        ("reported as", ", ".join(manifest.get("models_reported", ()))),
+        ("queries", design.get("queries", results.get("queries"))),
+    ]
+    if design.get("window") is not None:
+        facts += [
+            ("windows", window_text(design)),
+            (
+                "initial orders",
+                f"{count(design['orders'], design['initial'] + ' order')}, {count(design['repeats'], 'repeat')}",
+            ),
+        ]
+    if "pairs_asked" in design:
+        facts.append(("pairs", ", ".join(f"{n:,} {kind}" for kind, n in design["pairs_asked"].items())))
+    prompt = manifest.get("prompt", {})
+    facts += [
+        ("calls", f"{design['calls']:,}" if design.get("calls") else ""),
+        ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
+        ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),
+        ("interval level", f"{100 * results['level']:g} %" if "level" in results else ""),
+        ("band of conclusions", "{:g} to {:g}".format(*results["band"]) if "band" in results else ""),
+        ("prompt", f"{prompt['file']}, SHA-256 {prompt['sha256']}" if prompt else ""),
+        ("lists, SHA-256", settings.get("lists_sha256")),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+    ]
+    return facts

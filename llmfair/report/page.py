@@ -1,0 +1,222 @@
+"""A report's content before it is a page: what one run found, what stands behind it, how it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmfair.report.figures import (
+    NAMES,
+    cells_of,
+    listwise_plots,
+    pairwise_plots,
+    plain,
+    ratio_of,
+    score_plots,
+    study_plots,
+    utility_of,
+)
+from llmfair.report.furthest import Shown, furthest_from_parity
+from llmfair.report.lists import read_lists
+from llmfair.report.listwise import listwise_table
+from llmfair.report.method import Method, method_of
+from llmfair.report.pairwise import pairwise_table
+from llmfair.report.plots.base import Plot
+from llmfair.report.score import score_table
+from llmfair.report.study import study_table
+from llmfair.report.tables import Table, cell, count
+
+KINDS = {
+    "listwise": "Listwise audit",
+    "pairwise": "Pairwise audit",
+    "score": "Measured runs",
+    "study windows": "Windows study",
+    "finetune-lora": "LoRA adapter",
+}
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the three numbers on top: of what, the figure with its name and interval, one sentence."""
+
+    of: str
+    measure: str
+    value: str
+    interval: str
+    sentence: str
+    conclusion: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a report shows, in its order."""
+
+    kind: str
+    title: str
+    subtitle: str
+    words: Mapping[str, str]
+    missing: Sequence[str]
+    warnings: Sequence[str]
+    verdicts: Sequence[Verdict]
+    tables: Sequence[Table]
+    plots: Sequence[Plot]
+    furthest: Sequence[Shown]
+    furthest_by: str
+    evidence: Sequence[Mapping[str, Any]]
+    method: Method
+    rows: Sequence[Row]
+
+
+def run_page(
+    folder: Path, manifest: Mapping[str, Any], results: Mapping[str, Any], exhibits: Mapping[str, Any]
+) -> Page:
+    """The page of a listwise or pairwise run folder; `exhibits` is what the command found beside the folder."""
+    listwise = results["task"] == "listwise"
+    table = listwise_table(results) if listwise else pairwise_table(results)
+    declared, arms = exhibits["measures"], results["design"]["arms"]
+    lists = read_lists(folder, arms) if listwise else None
+    plots = listwise_plots(results, lists, declared) if listwise else pairwise_plots(results, declared)
+    by = ratio_of(results["measures"], declared, of_queries=True)
+    return Page(
+        kind=KINDS[results["task"]],
+        title=f"{results['model']} on {results['dataset']}, {results['attribute']}",
+        subtitle=table.title,
+        words=results["words"],
+        missing=missing_of(manifest, results),
+        warnings=_warnings(results),
+        verdicts=_verdicts(results, table, declared),
+        tables=[with_reach(table, results)],
+        plots=list(plots),
+        furthest=furthest_from_parity(folder, results, exhibits, lists, by) if by else (),
+        furthest_by=plain(by or ""),
+        evidence=exhibits["evidence"],
+        method=method_of(results, manifest, exhibits),
+        rows=results["rows"],
+    )
+
+
+def score_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+    """The page of measured runs."""
+    return _plain_page(
+        results, score_table(results), score_plots(results, exhibits["measures"]), exhibits,
+        " and ".join(dict.fromkeys(run["dataset"] for run in results["runs"])), results["runs"][0]["words"],
+    )  # fmt: skip
+
+
+def study_page(study: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+    """The page of a windows study."""
+    missing = [f"{one['setting']}: {one['message']}" for one in study["failed"]]
+    if not study["rows"]:
+        nothing = Table("Windows", ("setting",), (), ("no setting has results yet",))
+        return _plain_page({**study, "rows": []}, nothing, (), exhibits, "no results yet", {}, missing)
+    return _plain_page(
+        study, study_table(study), study_plots(study, exhibits["measures"]), exhibits,
+        f"{study['model']} on {study['dataset']}, {study['attribute']}", study["words"], missing,
+    )  # fmt: skip
+
+
+def _plain_page(
+    results: Mapping[str, Any],
+    table: Table,
+    plots: Any,
+    exhibits: Mapping[str, Any],
+    title: str,
+    words: Mapping[str, str],
+    missing: Sequence[str] = (),
+) -> Page:
+    """A page of figures alone: no one run folder stands behind it."""
+    return Page(
+        kind=KINDS[results["task"]], title=title, subtitle=table.title, words=words, missing=missing,
+        warnings=_warnings(results), verdicts=(), tables=[table], plots=list(plots), furthest=(), furthest_by="",
+        evidence=(), method=method_of(results, {}, exhibits), rows=results["rows"],
+    )  # fmt: skip
+
+
+def missing_of(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    """What a half-finished run lacks, in sentences; none for a complete one."""
+    said = []
+    for arm, chains in results["chains"].items():
+        if chains["ranked"] < chains["asked"]:
+            lacking = chains["asked"] - chains["ranked"]
+            said.append(f"{NAMES.get(arm, arm)}: {lacking:,} of {chains['asked']:,} have no answer yet")
+    if results["failures"]:
+        said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()))
+    if manifest.get("status") != "complete" and not said:
+        said.append("the last command on this run did not come to its end; figures are of the one before")
+    return [*said, "the command that began the run completes it"] if said else []
+
+
+def _warnings(results: Mapping[str, Any]) -> list[str]:
+    """What has to be known before any figure is read: simulated models, gates that do not hold."""
+    models = {str(row["model"]) for row in results["rows"] if "model" in row} | {
+        str(results.get("model", ""))
+    }
+    said = []
+    if any(model.startswith("fake:") for model in models):
+        said.append(
+            "A simulated model: it answers as planted. This page tests the instrument, not the world."
+        )
+    unmet = dict.fromkeys(entry["reason"] for entry in results.get("requirements", ()) if not entry["holds"])
+    return [*said, *(f"Requirement not met: {reason}" for reason in unmet)]
+
+
+def _verdicts(results: Mapping[str, Any], table: Table, declared: Mapping[str, Any]) -> list[Verdict]:
+    """Three numbers, one sentence each: the ratio that conclusions go by of every prompt or kind, then utility."""
+    cells, sentences = cells_of(results), {row[0]: row[-1] for row in table.rows}
+    listwise = results["task"] == "listwise"
+    measure = ratio_of(results["shown"], declared)
+    found = []
+    arms = [arm for arm in results["design"]["arms"] if arm != "control"]
+    for arm in arms[:3]:
+        if measure and (row := cells.get((measure, arm))):
+            finding = results["findings"].get(arm) or {}
+            of = f"{arm} prompt" if listwise else f"{arm} pairs"
+            label = str(declared[measure]["label"])
+            found.append(_verdict(of, label, row, sentences.get(arm, ""), str(finding.get("conclusion", ""))))
+    utility = utility_of(results["shown"], declared)
+    if len(found) < 3 and utility and (row := cells.get((utility, arms[0]))):
+        about = next((note for note in table.notes if note.startswith(f"{utility}: ")), "")
+        found.append(_verdict(f"{arms[0]} prompt", utility, row, about.removeprefix(f"{utility}: ")))
+    if len(found) < 3 and not listwise:
+        row = next(
+            (r for (name, arm), r in cells.items() if plain(name) == "FlipRate" and arm == arms[0]), None
+        )
+        if row is not None and row["value"] is not None:
+            about = next(
+                (note for note in table.notes if note.startswith(f"{arms[0]}: ") and "flip" in note), ""
+            )
+            sentence = about.removeprefix(f"{arms[0]}: ").split(";")[0]
+            found.append(
+                Verdict(f"{arms[0]} pairs", "flips", f"{100 * row['value']:.0f} %", _n(row), sentence)
+            )
+    return found
+
+
+def _verdict(of: str, measure: str, row: Row, sentence: str, conclusion: str = "") -> Verdict:
+    value = "–" if row["value"] is None else f"{row['value']:.2f}"
+    between = "" if row["low"] is None or row["high"] is None else f"[{row['low']:.2f}, {row['high']:.2f}], "
+    return Verdict(of, plain(measure), value, between + _n(row), sentence or cell(row), conclusion)
+
+
+def _n(row: Row) -> str:
+    return count(row["n"], "query", "queries") if row["n"] is not None else ""
+
+
+def with_reach(table: Table, results: Mapping[str, Any]) -> Table:
+    """The table with a last row: what each measure can be in this setting at all."""
+    reach = results.get("reach", {})
+
+    def attainable(heading: str) -> str:
+        found = reach.get(heading.split(" [")[0], {})
+        if "low" in found and "high" in found:
+            return f"{found['low']:.3f} … {found['high']:.3f}"
+        return f"up to {found['high']:.3f}" if "high" in found else ""
+
+    row = tuple(attainable(heading) for heading in table.header[1:-1])
+    if not any(row):
+        return table
+    last = ("attainable", *row, "by rankers that always put one side first, by a perfect one")
+    return Table(table.title, table.header, (*table.rows, last), table.notes)

@@ -1,0 +1,225 @@
+"""Figures: drawn by matplotlib without its global state, cleaned for a page of many, the same bytes each time.
+
+Ink is drawn in a colour that nothing else has and becomes `currentColor`, so that a figure follows the page into
+the dark. Drawn narrow with letters of 13 px: a phone shows it as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 340
+LETTER = 13
+INK, PAPER = "#010203", "#FDFEFC"
+"""Colours of the page: nothing else has them, so that they can be told apart and follow it into the dark."""
+PROTECTED, UNPROTECTED, GREY = "#0072B2", "#E69F00", "#8C8C8C"
+MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
+FORMATS = ("svg", "pdf", "png")
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": LETTER,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": LETTER,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.unicode_minus": True,
+    "legend.fontsize": LETTER,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,  # a model's name may hold $
+    "xtick.color": INK,
+    "xtick.labelsize": LETTER,
+    "ytick.color": INK,
+    "ytick.labelsize": LETTER,
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure not yet drawn: the name of its file and ids, its title, what it shows in a sentence, its numbers for
+    those who do not see it, its height."""
+
+    name: str
+    title: str
+    sentence: str
+    numbers: str
+    draw: Callable[[Axes], None]
+    height: float = 300.0
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """matplotlib in our style, whatever the user's is, and without a word: a missing font folder or glyph is none
+    of the reader's business (where no folder can be written it takes a temporary one itself)."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        import matplotlib
+
+        with matplotlib.rc_context(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            matplotlib.rcdefaults()
+            cast(Any, matplotlib.rcParams).update(STYLE)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def drawn(plot: Plot, file_format: str = "svg") -> bytes:
+    """The figure as a file of this format; equal plots give equal bytes."""
+    with quiet():
+        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        matplotlib.rcParams["svg.hashsalt"] = plot.name
+        figure = Figure(
+            figsize=(WIDTH / 72, plot.height / 72),
+            dpi=72,
+            layout=ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=4 / 72),
+        )
+        plot.draw(figure.add_subplot())
+        file = io.BytesIO()
+        dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[file_format]
+        figure.savefig(
+            file,
+            format=file_format,
+            transparent=file_format == "svg",
+            metadata=dates,
+            dpi=200 if file_format == "png" else 72,
+        )
+    return file.getvalue()
+
+
+def write_plots(plots: Sequence[Plot], folder: Path, formats: Sequence[str]) -> None:
+    """Every figure as `folder/NAME.FORMAT`. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for plot in plots:
+        for file_format in formats:
+            (folder / f"{plot.name}.{file_format}").write_bytes(drawn(plot, file_format))
+
+
+PROLOGUE = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>\s*|<style.*?</style>\s*", re.DOTALL)
+ROOT = re.compile(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>")
+ID = re.compile(r' id="([^"]*)"')
+REFERENCE = re.compile(r'(?:xlink:href="#|url\(#)([^")]*)')
+FAMILY = re.compile(r"font-family: [^;\"]*;? ?")
+SPACES = re.compile(r">\s+<")
+
+ON_PAGE = {
+    INK: "currentColor",
+    PAPER.lower(): "var(--paper)",
+    PROTECTED.lower(): "var(--p)",
+    UNPROTECTED.lower(): "var(--u)",
+}
+"""What colours are called on the page, which has lighter ones in the dark."""
+
+
+def inline_svg(plot: Plot) -> str:
+    """The figure for a page: ids under its own name, ink in the colour of the text, no prologue, no address."""
+    text = PROLOGUE.sub("", drawn(plot).decode())
+    used = set(REFERENCE.findall(text))
+    text = ID.sub(lambda m: f' id="{plot.name}-{m[1]}"' if m[1] in used else "", text)
+    text = text.replace('xlink:href="#', f'href="#{plot.name}-').replace("url(#", f"url(#{plot.name}-")
+    text = FAMILY.sub("", text)
+    for color, on_page in ON_PAGE.items():
+        text = text.replace(color, on_page)
+    text = ROOT.sub(
+        lambda m: f'<svg {m[1]} role="img" aria-label="{escape(f"{plot.sentence} {plot.numbers}".strip())}">',
+        text,
+        count=1,
+    )
+    return SPACES.sub("><", text).strip()
+
+
+# What several figures draw
+
+
+def rows_axis(axes: Axes, names: Sequence[str]) -> None:
+    """Named rows from top to bottom."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def ratio_axis(axes: Axes, low: float, high: float, axis: str = "x") -> None:
+    """A logarithmic axis around parity: 0.5 and 2 are equally far, ticks are plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = min(low, 0.9) / 1.06, max(high, 1.11) * 1.06
+    scale, limits, line = (
+        (axes.set_xscale, axes.set_xlim, axes.axvline)
+        if axis == "x"
+        else (axes.set_yscale, axes.set_ylim, axes.axhline)
+    )
+    scale("log")
+    limits(low, high)
+    ruler = axes.xaxis if axis == "x" else axes.yaxis
+    ruler.set_major_locator(FixedLocator(ticks(low, high)))
+    ruler.set_minor_locator(NullLocator())
+    ruler.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    line(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+
+
+LADDERS = (
+    (0.8, 0.9, 1, 1.1, 1.25),
+    (0.6, 0.8, 1, 1.25, 1.6),
+    (0.5, 0.7, 1, 1.4, 2),
+    (0.25, 0.5, 1, 2, 4),
+    (0.1, 0.3, 1, 3, 10),
+    (0.01, 0.1, 1, 10, 100),
+)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """The marks of the finest ladder that reaches about as far as the axis, symmetric about 1; never crowded."""
+    for ladder in LADDERS:
+        if ladder[0] <= low * 1.3 and high / 1.3 <= ladder[-1]:
+            return [mark for mark in ladder if low <= mark <= high]
+    return [10.0**power for power in range(-8, 9, 2) if low <= 10.0**power <= high]
+
+
+def whisker(
+    axes: Axes,
+    value: float,
+    place: float,
+    low: float | None,
+    high: float | None,
+    **looks: Any,
+) -> None:
+    """A point at (value, place) with its interval, an end without bound left out."""
+    color = looks.get("color", PROTECTED)
+    if low is not None and high is not None:
+        axes.plot([low, high], [place, place], color=color, linewidth=2, solid_capstyle="butt", zorder=2)
+    axes.plot(
+        [value], [place], linestyle="none", zorder=3, markersize=7, clip_on=False, **{"marker": "o", **looks}
+    )
+
+
+def clipped(text: str, most: int = 22) -> str:
+    """A name that leaves room for the figure, line by line; the middle goes, since names differ at their ends."""
+    if "\n" in text:
+        return "\n".join(clipped(line, most) for line in text.split("\n"))
+    if len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{text[: most - 1 - half]}…{text[-half:]}"

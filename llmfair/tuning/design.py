@@ -1,0 +1,185 @@
+"""The design of an adapter: which data, which pairs, which model; known before a model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from llmfair.audits.lists import load_lists, name_parts, selected_queries
+from llmfair.audits.running import backend_args, template_args
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.hf import read_arguments
+from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint, require_local
+from llmfair.datasets.base import Dataset
+from llmfair.datasets.base import fingerprint as lists_fingerprint
+from llmfair.errors import UsageError
+from llmfair.prompts import Prompt, load_prompt
+from llmfair.rankers.pairwise import PairwiseRanker
+from llmfair.records import Attribute, Query
+from llmfair.rundir import folder_name
+from llmfair.settings import FinetuneSettings, band_of
+from llmfair.settings.tuning import ORDERS
+from llmfair.tuning.folder import AdapterDir
+from llmfair.tuning.lora import Recipe, groups_at_a_time
+from llmfair.tuning.pairs import Drawn, Limits, draw
+from llmfair.tuning.ranks import local_device, world
+from llmfair.tuning.split import as_json, split_queries
+
+ADAPTERS = Path("adapters")
+
+
+@dataclass(frozen=True)
+class TuningDesign:
+    """Everything an adapter is trained and measured on."""
+
+    settings: FinetuneSettings
+    dataset: Dataset
+    attribute: Attribute
+    queries: tuple[Query, ...]
+    prompt: Prompt
+    ranker: PairwiseRanker
+    checkpoint: Checkpoint
+    drawn: Drawn
+
+    @property
+    def engine(self) -> Mapping[str, Any]:
+        """`--backend-arg` over its defaults: device, attention, batch_tokens."""
+        return read_arguments(backend_args(self.settings.backend_arg))
+
+    @property
+    def options(self) -> BackendOptions:
+        settings = self.settings
+        return BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
+
+    def place(self) -> Place:
+        """Where the base runs and in which type: on a GPU in bfloat16, else as it was saved, unless told."""
+        device, why = device_of(self.engine["device"])
+        if self.settings.dtype == "auto" and device != "cpu":
+            dtype, why_dtype = "bfloat16", "as bases of adapters are held on a GPU"
+        else:
+            dtype, why_dtype = dtype_of(self.checkpoint, self.settings.dtype)
+        return Place(local_device(device), dtype, f"{device}: {why}; {dtype}: {why_dtype}")
+
+    def identity(self) -> dict[str, Any]:
+        """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
+        attribute = asdict(self.attribute)
+        return {
+            "task": "finetune-lora",
+            "identity": self.checkpoint.identity,
+            **self.settings.of_result(),
+            "level": self.settings.level,
+            "band": self.settings.band,
+            "attribute": {
+                key: attribute[key] for key in ("name", "protected", "unprotected", "other", "words")
+            },
+            "queries": [query.query_id for query in self.queries],
+            "lists_sha256": lists_fingerprint(self.dataset, self.queries),
+            "prompt_sha256": self.prompt.sha256,
+        }
+
+    def folder(self) -> AdapterDir:
+        """The folder that --output says, or one derived from the settings."""
+        if self.settings.output is not None:
+            return AdapterDir(self.settings.output)
+        name = Path(self.checkpoint.source).name
+        return AdapterDir(
+            ADAPTERS / folder_name((*name_parts(self.dataset, self.attribute), name), self.identity())
+        )
+
+    def named(self, run: str) -> dict[str, str]:
+        return {
+            "run": run,
+            "dataset": self.dataset.name,
+            "attribute": self.attribute.name,
+            "model": f"hf:{self.checkpoint.name}",
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What results say of the design."""
+        settings, drawn = self.settings, self.drawn
+        return {
+            "words": {side.value: word for side, word in self.attribute.words.items()},
+            "level": settings.level,
+            "band": list(band_of(settings.band)),
+            "design": {
+                "preset": settings.preset_name(),
+                "queries": len(self.queries),
+                "split": {part: len(ids) for part, ids in as_json(drawn.split).items()},
+                "train_share": settings.train_share,
+                "pairs": settings.pairs,
+                "form": settings.form,
+                "labels": settings.labels,
+                "soft_labels": settings.soft_labels,
+                "anchor": settings.anchor,
+                "rank": settings.rank,
+                "lora_alpha": settings.lora_alpha,
+                "learning_rate": settings.learning_rate,
+                "prompts_per_step": settings.prompts_per_step,
+                "max_prompts": settings.max_prompts,
+                "target_modules": settings.target_modules,
+                "loss": {
+                    "kind": settings.loss,
+                    "anchor_weight": settings.anchor_weight,
+                    "group_weight": settings.group_weight,
+                    "group_temperature": settings.group_temperature,
+                    "slot_weight": settings.slot_weight,
+                },
+                "seed": settings.seed,
+                "split_seed": settings.split_seed,
+                "prompt_sha256": self.prompt.sha256,
+            },
+            "counts": drawn.counts(),
+            "overlap": {**drawn.overlap(), "strict": settings.strict_items},
+            "groups": len(drawn.groups),
+        }
+
+
+def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
+    """Loads what the settings name and draws the pairs. Raises MissingExtra, UsageError and BackendError."""
+    require_local("peft", "accelerate")
+    assert settings.base_model is not None  # checked by the settings
+    read_arguments(backend_args(settings.backend_arg))
+    checkpoint = find_checkpoint(settings.base_model.removeprefix("hf:"))
+    if checkpoint.encoder_decoder:
+        raise UsageError(
+            f"{checkpoint.name} reads a task and writes an answer; adapters are trained on models that carry a "
+            "conversation on.",
+            "choose an instruction-tuned causal model",
+        )
+    groups_at_a_time(recipe_of(settings), world())
+    dataset, attribute = load_lists(settings)
+    queries = selected_queries(dataset, settings)
+    lists = [dataset.candidates(query) for query in queries]
+    prompt = load_prompt(settings.prompt)
+    ranker = PairwiseRanker(
+        prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
+    )
+    split = split_queries(lists, attribute, settings.train_share, settings.split_seed)
+    limits = Limits(
+        group=settings.group_size // ORDERS,
+        total=settings.max_prompts // ORDERS,
+        per_query=settings.pairs_per_query,
+        per_item=settings.pairs_per_item,
+        measured=settings.pairs,
+    )
+    drawn = draw(
+        lists,
+        attribute,
+        split,
+        limits,
+        settings.seed,
+        ranker.shown,
+        anchored=settings.anchor != "none",
+        strict_items=settings.strict_items,
+    )
+    return TuningDesign(settings, dataset, attribute, tuple(queries), prompt, ranker, checkpoint, drawn)
+
+
+def recipe_of(settings: FinetuneSettings) -> Recipe:
+    """What training needs of the settings."""
+    named = {"alpha": "lora_alpha", "dropout": "lora_dropout"}
+    return Recipe(
+        **{item.name: getattr(settings, named.get(item.name, item.name)) for item in fields(Recipe)}
+    )

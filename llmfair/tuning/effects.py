@@ -1,0 +1,322 @@
+"""What an adapter does to a model's answers: the pairwise audit's own figures, before and after, and what else moved.
+
+Everything follows from the margins z1, z2 of the measured pairs (`labels.py`), as the audit reads them: z > 0 the
+item shown first wins, z = 0 exactly is a tie and nobody's win. An adapter is held to more than parity: a model that
+always names the first item has it too, and ranks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from math import log
+from typing import Any
+
+import numpy as np
+
+from llmfair.audits.stopping import judged_of
+from llmfair.audits.summary import ALL, Inference, row_of
+from llmfair.audits.tallies import joined, tallied
+from llmfair.audits.verdicts import Asked, Measured, measure_verdicts
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, tally
+from llmfair.metrics.values import Formula
+from llmfair.records import Attribute, Cell, Measurement, PairAnswer, PairKind, Side, Verdict
+from llmfair.stats import intervals
+from llmfair.stats.intervals import Estimate
+from llmfair.stats.paired import change_of_pairs
+from llmfair.tuning.labels import Floats, group_sign, preference, sigmoid
+from llmfair.tuning.pairs import COMBINATIONS, PairGroup, TrainingPair, combination
+
+KINDS_OF_PAIRS: tuple[PairKind, ...] = ("relevant", "irrelevant")
+MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
+SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST = (
+    "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst",
+)  # fmt: skip
+REJECTED = 1e6
+"""The objective of a checkpoint that fails a gate."""
+CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
+
+
+def _known(cells: Floats) -> str | None:
+    return None if cells.any() else "no_valid_answer"
+
+
+SMOOTHED_WIN_RATIO = Formula(
+    CELLS,
+    lambda cells: np.log(cells[0] + 0.5) - np.log(cells[1] + 0.5),
+    _known,
+    logarithmic=True,
+)
+"""(PP + ½)/(UU + ½): defined for any readable pairs, even where no side wins consistently."""
+CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _known)
+"""(PP + UU)/N: both answers on a pair name the same item; a tie is no such answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one model said on the measured pairs: `margins` has shape (pairs, 2)."""
+
+    pairs: Sequence[TrainingPair]
+    margins: Floats
+    attribute: Attribute
+
+    @classmethod
+    def of(cls, groups: Sequence[PairGroup], margins: Sequence[Floats], attribute: Attribute) -> Answers:
+        pairs = tuple(chain(*groups))
+        return cls(pairs, np.concatenate([*margins]).reshape(-1, 2).astype(np.float64), attribute)
+
+    def places(self, stratum: str) -> list[int]:
+        return [place for place, pair in enumerate(self.pairs) if pair.stratum == stratum]
+
+    def verdicts(self, kind: PairKind) -> list[Verdict]:
+        return [_verdict(self.pairs[place], kind, self.margins[place]) for place in self.places(kind)]
+
+    def shifted_by(self, offset: float) -> Answers:
+        """The free baseline: `offset` off every protected item's margin over an unprotected one."""
+        signs = np.array([group_sign(pair, self.attribute) for pair in self.pairs])
+        return Answers(self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute)
+
+
+def _verdict(pair: TrainingPair, kind: PairKind, margins: Floats) -> Verdict:
+    z1, z2 = margins.tolist()
+    return Verdict(
+        query_id=pair.query.query_id,
+        kind=kind,
+        number=int(pair.pair_id.rpartition("/")[2]),
+        draw=0,
+        protected=pair.a.doc_id,
+        unprotected=pair.b.doc_id,
+        first=_answer(z1, Side.PROTECTED, Side.UNPROTECTED),
+        second=_answer(z2, Side.UNPROTECTED, Side.PROTECTED),
+    )
+
+
+def _answer(margin: float, first: Side, second: Side) -> PairAnswer:
+    if margin == 0:
+        return PairAnswer(None, "tie", margin)
+    return PairAnswer(first if margin > 0 else second, None, margin)
+
+
+# One model's figures
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by kind of pairs."""
+
+    rows: Sequence[Measurement]
+    findings: Mapping[str, Mapping[str, Any]]
+    cells: Mapping[str, Mapping[str, int]]
+
+    def value(self, measure: str, variant: str, group: str = "") -> float | None:
+        return self.row(measure, variant, group).value
+
+    def row(self, measure: str, variant: str, group: str = "") -> Measurement:
+        """The figure of all queries; one without value where there is none."""
+        for row in self.rows:
+            if (row.query_id, row.measure, row.variant, row.group) == (ALL, measure, variant, group):
+                return row
+        return Measurement(ALL, measure, None, variant, group, n=0, reason="no_pairs")
+
+    def mean_over_kinds(self, measure: str) -> float | None:
+        found = [self.value(measure, kind) for kind in KINDS_OF_PAIRS]
+        known = [value for value in found if value is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def objective(self) -> float:
+        """|ln ratio_relevant| + |ln ratio_irrelevant| of the ratios with ½ added; 0 is parity."""
+        ratios = [self.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS]
+        return sum(abs(log(ratio)) for ratio in ratios if ratio)
+
+
+def measure(answers: Answers, base: Answers, inference: Inference, band: tuple[float, float]) -> Figures:
+    """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
+    by_kind: dict[str, list[Verdict]] = {kind: answers.verdicts(kind) for kind in KINDS_OF_PAIRS}
+    audited = _audited(by_kind, inference, band)
+    rows = [row for row in audited.rows if row.query_id == ALL]
+    for kind, verdicts in by_kind.items():
+        places, level = answers.places(kind), inference.level
+        for name, formula in ((SMOOTHED, SMOOTHED_WIN_RATIO), (CONSISTENCY, CONSISTENT)):
+            found = tallied([tally(judged, formula) for judged in judged_of(verdicts, 1)], "macro", level)
+            rows += _row(name, kind, found)
+        g, before = preference(answers.margins[places]), preference(base.margins[places])
+        queries = [answers.pairs[place].query.query_id for place in places]
+        rows += _row(SOFT, kind, _soft_ratio(g, queries, level))
+        rows += _row(ORDER, kind, _order_kept(g, before, queries, level))
+    rows += _relevant_first(answers, inference.level)
+    cells = {kind: [verdict.cell for verdict in verdicts] for kind, verdicts in by_kind.items()}
+    counts = {kind: {cell.value: of_it.count(cell) for cell in Cell} for kind, of_it in cells.items()}
+    return Figures(rows, audited.findings, counts)
+
+
+def _audited(
+    by_kind: Mapping[str, Sequence[Verdict]], inference: Inference, band: tuple[float, float]
+) -> Measured:
+    return measure_verdicts(parse_measures(MEASURED, "pairwise"), by_kind, Asked(inference, band))
+
+
+def _row(measure: str, variant: str, found: Estimate | None, group: str = "") -> list[Measurement]:
+    return [] if found is None else [row_of(measure, variant, found, group)]
+
+
+def _soft_ratio(g: Floats, queries: Sequence[str], level: float) -> Estimate | None:
+    """Σσ(g)/Σσ(−g), every query weighing the same."""
+    won, lost = _by_query(sigmoid(g), queries), _by_query(sigmoid(-g), queries)
+    if not won:
+        return None
+    return intervals.ratio_of_means([*map(np.mean, won)], [*map(np.mean, lost)], level)
+
+
+def _order_kept(g: Floats, before: Floats, queries: Sequence[str], level: float) -> Estimate | None:
+    """The mean over queries of the rank correlation of g with the base's; equal preferences have none."""
+    from scipy.stats import rankdata
+
+    found = [
+        float(np.corrcoef(rankdata(one), rankdata(two))[0, 1])
+        for one, two in zip(_by_query(g, queries), _by_query(before, queries), strict=True)
+        if np.ptp(one) > 0 and np.ptp(two) > 0
+    ]
+    return intervals.mean(found, level) if found else None
+
+
+def _relevant_first(answers: Answers, level: float) -> list[Measurement]:
+    """The share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items."""
+    places = answers.places("mixed")
+    wins = (preference(answers.margins[places]) > 0).astype(np.float64)
+    queries = [answers.pairs[place].query.query_id for place in places]
+    sides = [combination(answers.pairs[place], answers.attribute) for place in places]
+    rows = []
+    for name, chosen in (
+        ("", np.ones(len(places), dtype=bool)),
+        *(
+            (f"{ours.value} over {theirs.value}", np.array([pair == (ours, theirs) for pair in sides], bool))
+            for ours, theirs in COMBINATIONS
+        ),
+    ):
+        means = [np.mean(of_it) for of_it in _by_query(wins[chosen], _chosen(queries, chosen))]
+        rows += _row(RELEVANT_FIRST, "mixed", intervals.mean(means, level) if means else None, name)
+    return rows
+
+
+def _chosen(names: Sequence[str], chosen: Any) -> list[str]:
+    return [name for name, kept in zip(names, chosen.tolist(), strict=True) if kept]
+
+
+def _by_query(values: Floats, queries: Sequence[str]) -> list[Floats]:
+    found: dict[str, list[float]] = {}
+    for query_id, value in zip(queries, values.tolist(), strict=True):
+        found.setdefault(query_id, []).append(value)
+    return [np.array(of_it) for of_it in found.values()]
+
+
+def changes(before: Answers, after: Answers, level: float) -> dict[str, dict[str, Any]]:
+    """The position-adjusted odds after over those before, by kind of pairs: paired, so that what queries and items
+    do to both cancels."""
+    found = dict[str, dict[str, Any]]()
+    for kind in KINDS_OF_PAIRS:
+        one, two = (
+            joined([tally(judged, ADJUSTED_ODDS) for judged in judged_of(answers.verdicts(kind), 1)])
+            for answers in (before, after)
+        )
+        if one is None or two is None:
+            continue
+        change = change_of_pairs(ADJUSTED_ODDS, one, two, level)
+        estimate = change.estimate
+        found[kind] = {
+            "measure": "AdjustedOdds",
+            **{name: getattr(estimate, name) for name in ("value", "low", "high", "n", "reason")},
+            "p": change.p,
+        }
+    return found
+
+
+def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
+    """The free baseline's one number: the median of g, strata and queries within them weighing the same.
+
+    The weighted median is the least g with half of the weight at or below it.
+    """
+    g, weights = preference(margins), np.zeros(len(pairs))
+    for stratum in KINDS_OF_PAIRS:
+        queries: dict[str, list[int]] = {}
+        for place, pair in enumerate(pairs):
+            if pair.stratum == stratum:
+                queries.setdefault(pair.query.query_id, []).append(place)
+        for places in queries.values():
+            weights[places] = 1 / (len(queries) * len(places))
+    order = np.argsort(g, kind="stable")
+    passed = np.cumsum(weights[order])
+    return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
+
+
+# Gates
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A figure that parity must not be bought with: its `value`, the `limit`, and whether it is kept."""
+
+    value: float | None
+    limit: float | None
+    met: bool
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
+
+    objective: float
+    gates: Mapping[str, Gate]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return all(gate.met for gate in self.gates.values())
+
+
+GATES: Mapping[str, str] = {
+    "consistency": "the share of pairs with the same answer in both orders",
+    "relevance": "the share of mixed pairs whose relevant item is preferred",
+    "first_slot": "the distance of the first slot's share of answers from one half",
+}
+
+
+def gates_of(base: Figures, after: Figures) -> dict[str, Gate]:
+    """Consistency ≥ base − 0.05, relevant-beats-irrelevant ≥ base − 0.01, |P(first) − ½| ≤ max(base's, 0.05).
+
+    A gate whose figure the base does not have holds; one whose figure was lost does not.
+    """
+    consistency = [figures.mean_over_kinds(CONSISTENCY) for figures in (base, after)]
+    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
+    slots = [figures.mean_over_kinds("FirstSlotRate") for figures in (base, after)]
+    off = [None if slot is None else abs(slot - 0.5) for slot in slots]
+    return {
+        "consistency": _at_least(consistency[0], consistency[1], CONSISTENCY_LOST),
+        "relevance": _at_least(relevance[0], relevance[1], RELEVANCE_LOST),
+        "first_slot": _at_most(off[0], off[1]),
+    }
+
+
+def _at_least(before: float | None, after: float | None, lost: float) -> Gate:
+    if before is None:
+        return Gate(after, None, True)
+    limit = before - lost
+    return Gate(after, limit, after is not None and after >= limit - 1e-12)
+
+
+def _at_most(before: float | None, after: float | None) -> Gate:
+    limit = max(before or 0.0, SLOT_ALLOWED)
+    return Gate(after, limit, after is not None and after <= limit + 1e-12)
+
+
+def validate(base: Figures, after: Figures) -> Validation:
+    """A checkpoint as its validation pairs show it; one that fails a gate is never the best."""
+    gates = gates_of(base, after)
+    figures = {
+        "objective": after.objective,
+        **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS},
+    }
+    met = all(gate.met for gate in gates.values())
+    return Validation(after.objective if met else REJECTED, gates, figures)

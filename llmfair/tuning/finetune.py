@@ -1,0 +1,282 @@
+"""`llmfair finetune-lora` from data to adapter folder, read from top to bottom.
+
+Pairs -> the base's own margins -> labels -> training, validated as it goes -> the test queries, once -> the folder.
+Under several processes each does its share of every forward pass; the first alone writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from llmfair.audits.summary import Inference
+from llmfair.errors import LlmfairError
+from llmfair.rundir import json_text
+from llmfair.settings import FinetuneSettings, band_of
+from llmfair.tuning import ranks
+from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
+from llmfair.tuning.effects import (
+    GATES,
+    Answers,
+    Validation,
+    changes,
+    measure,
+    offset_of,
+    validate,
+)
+from llmfair.tuning.folder import AdapterDir, pairs_text, sha256
+from llmfair.tuning.labels import Floats, label
+from llmfair.tuning.outcome import ADAPTER as AFTER
+from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
+from llmfair.tuning.pairs import PARTS, PairGroup, TrainingPair, in_pieces, row
+from llmfair.tuning.split import as_json
+
+if TYPE_CHECKING:
+    from llmfair.backends.local import LocalModel
+    from llmfair.tuning.examples import Example, ExampleGroup
+    from llmfair.tuning.lora import Trained
+
+TRAINING, MEASURING = "Training", "Measuring"
+Tell = Callable[[int, str], None]
+Card = Callable[[Mapping[str, Any]], str]
+PIECE = 2048
+"""Prompts that each process asks between two words on how far it is."""
+LEAST_ROOM = 2**20
+
+
+class Watch(Protocol):
+    """Shows how far a training is. Nothing is shown but in the first process."""
+
+    def begin(self, folder: Path, facts: Mapping[str, Any]) -> None: ...
+
+    def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
+        """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(self, folder: Path, facts: Mapping[str, Any]) -> None: ...
+
+    def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
+        return nullcontext(lambda done, words: None)
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """An adapter folder and its results; `before` says that an earlier command finished it."""
+
+    folder: AdapterDir
+    results: Mapping[str, Any]
+    before: bool
+
+
+def finetune(settings: FinetuneSettings, card: Card, watch: Watch | None = None) -> Finetuned:
+    """Trains an adapter, or goes on with it, and measures it; `card` writes the model card from the results.
+
+    Raises UsageError, MissingExtra and BackendError before anything is trained, RunConflict for a folder of other
+    settings. When no checkpoint keeps the gates, everything is written too, and the results' status is `rejected`.
+    """
+    design, watch = make_tuning_design(settings), watch or Silent()
+    folder = design.folder()
+    ranks.join()
+    with ExitStack() as held:
+
+        def take() -> bool:
+            folder.begin(design.identity(), as_json(design.drawn.split))
+            held.enter_context(folder.locked())
+            return folder.finished
+
+        done = ranks.first(take)
+        if not done:
+            watch.begin(folder.path, design.facts())
+            with _room_wanted(folder.path):
+                _train_and_measure(design, folder, card, watch)
+    return Finetuned(folder, folder.read_results(), done)
+
+
+@contextmanager
+def _room_wanted(folder: Path) -> Iterator[None]:
+    """A full disk in one sentence; each library that writes has an error of its own for it."""
+    try:
+        yield
+    except LlmfairError:
+        raise
+    except Exception as error:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or shutil.disk_usage(folder).free < LEAST_ROOM:
+            raise LlmfairError(
+                f"cannot write {folder}: no space left on device.", "make room; the same command continues"
+            ) from error
+        raise
+
+
+def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: Watch) -> None:
+    from llmfair.backends.local import load_model
+    from llmfair.tuning.examples import render
+    from llmfair.tuning.lora import quantization, train
+    from llmfair.tuning.manifest import manifest_of
+
+    started, settings, drawn = time.monotonic(), design.settings, design.drawn
+    place, engine = design.place(), design.engine
+    in_4bit = quantization(settings.load_in_4bit, place.device)
+    model = load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
+    template = model.template
+    assert template is not None  # a causal model has one
+
+    rendered: dict[str, Example] = {}
+
+    def examples(groups: Sequence[PairGroup]) -> list[ExampleGroup]:
+        """Every pair is cut into tokens once, whatever is known of its target meanwhile."""
+        missing = {pair.pair_id: pair for pair in chain(*groups) if pair.pair_id not in rendered}
+        (found,) = render([(*missing.values(),)], design.ranker, template, design.checkpoint.context)
+        rendered.update(zip(missing, found, strict=True))
+        return [tuple(_labelled(rendered[pair.pair_id], pair) for pair in group) for group in groups]
+
+    # The base's own answers: on what is trained on, for labels; on the rest, for before.
+    trained_on = chain(
+        *(in_pieces([*chain(*strata.values())], sum(PARTS.values())) for strata in drawn.train.values())
+    )
+    asked = [*trained_on, *drawn.validation, *drawn.test]
+    known = ranks.first(folder.read_pairs)
+    if not all(pair.pair_id in known for pair in chain(*asked)):
+        with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, asked))) as tell:
+            found = margins_of(model, examples(asked), engine["batch_tokens"], tell)
+        margins = chain(*(of_it.tolist() for of_it in found))
+        known = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*asked), margins, strict=True)}
+    labelled = label(
+        drawn.train,
+        known,
+        design.attribute,
+        settings.labels,
+        settings.anchor,
+        settings.seed,
+        settings.soft_labels,
+    )
+    pairs = pairs_text(_rows(design, labelled, known))
+    ranks.require_equal(sha256(pairs), "the pairs to train on")
+    ranks.first(lambda: folder.write_pairs(pairs))
+
+    # Training; validation is the same measure as the final one, on other queries.
+    groups = examples([tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups])
+    inference, band = Inference(level=settings.level, seed=settings.seed), band_of(settings.band)
+    before, on_validation = _answers(design, drawn.validation, known), examples(drawn.validation)
+    base_figures = measure(before, before, inference, band)
+
+    def check() -> Validation:
+        found = margins_of(model, on_validation, engine["batch_tokens"])
+        after = Answers.of(drawn.validation, found, design.attribute)
+        return validate(base_figures, measure(after, before, inference, band))
+
+    with watch.stage(TRAINING, settings.max_prompts) as tell:
+        trained = train(model, groups, check, recipe_of(settings), folder.path, tell)
+
+    validated = check()
+
+    # The test queries, once.
+    with watch.stage(MEASURING, 2 * sum(map(len, drawn.test))) as tell:
+        found = margins_of(model, examples(drawn.test), engine["batch_tokens"], tell)
+    base, after = _answers(design, drawn.test, known), Answers.of(drawn.test, found, design.attribute)
+    offset = _offset(drawn.train, known)
+    answered = {BASE: base, AFTER: after, BASELINE: base.shifted_by(offset)}
+    figures = {name: measure(answers, base, inference, band) for name, answers in answered.items()}
+    training = {
+        **_training_facts(trained),
+        "validation": asdict(validated),
+        "why": _why(validated) if trained.rejected else None,
+        "offset": offset,
+        "processes": ranks.world(),
+    }
+    results = results_of(
+        design.named(folder.path.name),
+        not trained.rejected,
+        design.facts(),
+        figures,
+        changes(base, after, settings.level),
+        validate(figures[BASE], figures[AFTER]),
+        training,
+    )
+    seconds = time.monotonic() - started
+    manifest = manifest_of(design, model, [*labelled.values()], sha256(pairs), results, seconds)
+    files = {"metrics.csv": metrics_csv(results["rows"]), "results.json": json_text(results)}
+    ranks.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
+
+
+def _labelled(example: Example, pair: TrainingPair) -> Example:
+    return replace(example, target=0.5 if pair.target is None else pair.target, weight=pair.weight)
+
+
+def margins_of(
+    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
+) -> list[Floats]:
+    """Margins (pairs, 2) of every group, each process calculating its share of them."""
+    from llmfair.tuning.margins import pair_margins
+
+    found: list[Floats] = []
+    piece: list[ExampleGroup] = []
+    for place, group in enumerate(groups, 1):
+        piece.append(group)
+        if 2 * sum(map(len, piece)) >= PIECE * ranks.world() or place == len(groups):
+            found += ranks.shared_out(piece, lambda own: pair_margins(model, own, batch_tokens))
+            piece = []
+            if tell is not None:
+                tell(2 * sum(map(len, found)), "")
+    return found
+
+
+def _answers(
+    design: TuningDesign, groups: Sequence[PairGroup], known: Mapping[str, tuple[float, float]]
+) -> Answers:
+    """The base's answers on these groups."""
+    margins = [np.array([known[pair.pair_id] for pair in group]) for group in groups]
+    return Answers.of(groups, margins, design.attribute)
+
+
+def _offset(train: Mapping[str, Any], known: Mapping[str, tuple[float, float]]) -> float:
+    pairs = [pair for strata in train.values() for of_it in strata.values() for pair in of_it]
+    return offset_of(pairs, np.array([known[pair.pair_id] for pair in pairs]))
+
+
+def _rows(
+    design: TuningDesign, labelled: Mapping[str, TrainingPair], known: Mapping[str, tuple[float, float]]
+) -> Iterator[dict[str, Any]]:
+    """The lines of `pairs.jsonl`: what is trained on, then what is measured, each pair once."""
+    relevance = {query.query_id: design.dataset.candidates(query).relevance for query in design.queries}
+    parts = {
+        "train": labelled.values(),
+        "validation": chain(*design.drawn.validation),
+        "test": chain(*design.drawn.test),
+    }
+    for part, pairs in parts.items():
+        for pair in pairs:
+            z1, z2 = known[pair.pair_id]
+            line = row(pair, design.attribute, relevance[pair.query.query_id])
+            yield {**line, "part": part, "z1": z1, "z2": z2}
+
+
+def _training_facts(trained: Trained) -> dict[str, Any]:
+    facts = {item.name: getattr(trained, item.name) for item in fields(trained)}
+    rate = trained.prompts / trained.seconds if trained.seconds else None
+    return {**facts, "prompts_per_second": rate}
+
+
+def _why(validated: Validation) -> str:
+    """The gates that the nearest checkpoint does not keep, in a sentence."""
+    failed = [
+        f"{GATES[name]} is {gate.value:.3f}, {'below' if name != 'first_slot' else 'above'} {gate.limit:.3f}"
+        if gate.value is not None
+        else f"{GATES[name]} has no value"
+        for name, gate in validated.gates.items()
+        if not gate.met
+    ]
+    return f"no checkpoint kept the gates on the validation queries: {'; '.join(failed)}."

@@ -1,0 +1,119 @@
+"""The adapter folder: what peft wrote, what it was trained on, what it was measured to do, and where it belongs.
+
+    adapter_config.json  adapter_model.safetensors   peft's own
+    split.json       which queries are trained, validated and tested on; and the settings, from the first moment on
+    pairs.jsonl      every pair with its target, its weight, and the base's margins z1, z2
+    training.jsonl   a line for every step and validation          checkpoints/   to go on from
+    metrics.csv      the figures of base, adapter and free baseline on the test queries
+    results.json     the same with all that explains them: what --json prints
+    README.md        the model card                                llmfair.json   the manifest
+    rejected/        the adapter and its manifest, where no checkpoint kept the gates; then none is at the root
+
+The manifest is written last and whole: a folder without one is unfinished. Before an adapter is asked, these keys of
+it are checked against the model and the prompt:
+
+    schema           1
+    base             name, identity, fingerprint (`Checkpoint.version`), dtype
+    template_sha256  of the chat template (`ChatTemplate.sha256`)
+    prompt           name, sha256 (`Prompt.sha256`), form, input, words
+    attribute        name of the attribute;  dataset: name, lists_sha256
+    answers          texts by label, their token ids, forced: the ids that all answers begin with
+    adapter_sha256   of adapter_config.json and adapter_model.safetensors (`checkpoints.files_sha256`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmfair.checkpoints import files_sha256
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.rundir import RunDir, json_text
+from llmfair.trec import write_whole
+
+MANIFEST = "llmfair.json"
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+SCHEMA = 1
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any] | None:
+    """An adapter's manifest, or None for a folder without one. Raises UsageError for one that cannot be read."""
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise UsageError(
+            f"{path} is not an adapter's manifest of schema {SCHEMA}.", "train the adapter again"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class AdapterDir(RunDir):
+    """An adapter folder at `path`. `split.json` says from the beginning which settings it belongs to."""
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "split.json"
+
+    @property
+    def pairs(self) -> Path:
+        return self.path / "pairs.jsonl"
+
+    @property
+    def rejected(self) -> Path:
+        return self.path / "rejected"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a manifest: of an adapter, or of one that no gate let pass."""
+        return (self.path / MANIFEST).is_file() or (self.rejected / MANIFEST).is_file()
+
+    def begin(self, settings: Mapping[str, Any], split: Mapping[str, Any]) -> None:
+        """Makes the folder, or checks that it belongs to these settings. Raises RunConflict and UsageError."""
+        if not self.prepare(settings):
+            self.write_json("split.json", {"schema": SCHEMA, "settings": settings, "split": split})
+
+    def read_pairs(self) -> dict[str, tuple[float, float]]:
+        """The base's margins of an earlier start, by pair id; none where it did not come so far."""
+        try:
+            lines = self.pairs.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return {}
+        try:
+            rows = [json.loads(line) for line in lines]
+            return {row["pair_id"]: (float(row["z1"]), float(row["z2"])) for row in rows}
+        except (ValueError, KeyError, TypeError) as error:
+            raise LlmfairError(
+                f"{self.pairs} cannot be read: {error}.", "remove it; the pairs are asked again"
+            ) from None
+
+    def write_pairs(self, text: str) -> None:
+        write_whole(self.pairs, [text])
+
+    def finish(self, manifest: Mapping[str, Any], card: str, files: Mapping[str, str], passed: bool) -> None:
+        """Writes what was found and, last, the manifest with the adapter's own sha256."""
+        for name, text in files.items():
+            write_whole(self.path / name, [text])
+        write_whole(self.path / "README.md", [card])
+        holder = self.path if passed else self.rejected
+        digest = files_sha256([holder / name for name in ADAPTER])
+        complete = {"schema": SCHEMA, **manifest, "adapter_sha256": digest}
+        write_whole(holder / MANIFEST, [json_text(complete)])
+
+
+def pairs_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The lines of `pairs.jsonl`."""
+    return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

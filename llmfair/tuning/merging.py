@@ -1,0 +1,92 @@
+"""`llmfair finetune-lora --merge DIR -o OUT`: a base and its adapter as one model, and how far that is from both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from llmfair.audits.running import backend_args
+from llmfair.backends.adapters import read_adapter
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.hf import read_arguments
+from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
+from llmfair.errors import UsageError
+from llmfair.prompts import load_prompt
+from llmfair.rankers.pairwise import PairwiseRanker
+from llmfair.records import Document, Query
+from llmfair.settings import FinetuneSettings
+from llmfair.tuning.folder import AdapterDir, read_manifest
+from llmfair.tuning.pairs import TrainingPair
+
+PROBES = 200
+"""Pairs whose answers are asked before and after."""
+
+
+def merge_adapter(settings: FinetuneSettings) -> dict[str, Any]:
+    """Merges the adapter of `settings.merge` into its base, written to `settings.output`; what that changed.
+
+    Raises UsageError for a folder without a manifest, or of another base, and what loading and writing raise.
+    """
+    from llmfair.backends.local import load_model
+    from llmfair.tuning.examples import render
+    from llmfair.tuning.merge import merge
+
+    require_local("peft")
+    assert settings.merge is not None and settings.output is not None  # checked by the settings
+    manifest = read_manifest(settings.merge)
+    if manifest is None:
+        raise UsageError(
+            f"{settings.merge} holds no finished adapter of llmfair: it has no llmfair.json.",
+            "the command that began it completes it; others are merged with peft's merge_and_unload",
+        )
+    base, asked = manifest["base"], manifest["prompt"]
+    checkpoint = find_checkpoint(settings.base_model or base["name"])
+    read_adapter(settings.merge, checkpoint)
+    engine = read_arguments(backend_args(settings.backend_arg))
+    device, why = device_of(engine["device"])
+    options = BackendOptions(
+        system="fold" if manifest["system"] == "folded" else "separate",
+        adapter=settings.merge,
+        template_args=manifest["template_args"],
+    )
+    model = load_model(checkpoint, Place(device, base["dtype"], why), options, engine["attention"])
+    assert model.template is not None  # it was trained with one
+    ranker = PairwiseRanker(
+        prompt=load_prompt(asked["name"]),
+        form=asked["form"],
+        answers="margin",
+        input=asked["input"],
+        words=asked["words"],
+    )
+    probes = tuple(islice(_test_pairs(AdapterDir(settings.merge)), PROBES))
+    examples = render([probes], ranker, model.template, checkpoint.context)
+    merged = merge(model, settings.output, examples, engine["batch_tokens"])
+    return {
+        "schema": 1,
+        "status": "complete",
+        "task": "merge",
+        "adapter": str(settings.merge),
+        "base": checkpoint.name,
+        "dtype": base["dtype"],
+        "output": str(settings.output),
+        "form": asked["form"],
+        **asdict(merged),
+    }
+
+
+def _test_pairs(folder: AdapterDir) -> Iterator[TrainingPair]:
+    """The pairs that the adapter was measured on, by title. Raises UsageError where they cannot be read."""
+    path: Path = folder.pairs
+    try:
+        with path.open(encoding="utf-8") as file:
+            for row in map(json.loads, file):
+                if row["part"] == "test":
+                    a, b = (Document(row[item]["doc_id"], row[item]["title"]) for item in "ab")
+                    query = Query(row["query_id"], row["query"])
+                    yield TrainingPair(row["pair_id"], query, row["stratum"], a, b)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None

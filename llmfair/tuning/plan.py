@@ -1,0 +1,126 @@
+"""What a training would take, counted and computed before anything is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.checkpoints import Checkpoint
+from llmfair.settings import FinetuneSettings
+from llmfair.tuning.design import TuningDesign, make_tuning_design
+
+SAMPLED = 100
+"""So many pairs are cut into tokens; the others are taken to be as long."""
+SHOWN = 3
+PEAKS = {"A100": 312e12, "H200": 790e12}
+"""Dense bfloat16 operations a second."""
+EFFICIENCY = 0.5
+BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
+"""Kept for the backward pass of adapted attention, per layer and unit of width [measured on 32 layers of 4096]."""
+
+
+def plan_finetune(settings: FinetuneSettings) -> dict[str, Any]:
+    """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
+    design = make_tuning_design(settings)
+    template = _template(design)
+    prompts = [*islice(_prompts(design, template), 2 * SAMPLED)]
+    lengths = [len(prompt["ids"]) for prompt in prompts]
+    shared = _shared([prompt["ids"] for prompt in prompts], [prompt["query_id"] for prompt in prompts])
+    mean = sum(lengths) / len(lengths)
+    return {
+        "schema": 1,
+        "status": "planned",
+        "task": "finetune-lora",
+        **design.named(str(design.folder().path)),
+        **design.facts(),
+        "steps": settings.max_prompts // settings.prompts_per_step,
+        "tokens": {"mean": mean, "most": max(lengths), "shared": shared, "prompts": len(prompts)},
+        "estimate": estimate(design.checkpoint, settings, mean, shared, design.engine["batch_tokens"]),
+        "prompts": [
+            {name: prompt[name] for name in ("pair_id", "text", "answers")} for prompt in prompts[:SHOWN]
+        ],
+    }
+
+
+def _template(design: TuningDesign) -> ChatTemplate:
+    from transformers import AutoTokenizer
+
+    checkpoint = design.checkpoint
+    revision = {"revision": checkpoint.revision} if checkpoint.revision else {}
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint.source, **revision)
+    return ChatTemplate(tokenizer, design.options.system, design.options.template_args)
+
+
+def _prompts(design: TuningDesign, template: ChatTemplate) -> Any:
+    """Prompts from all groups alike, each with its token ids and those of its answers."""
+    from llmfair.tuning.examples import chats_of
+
+    pairs = [*chain(*design.drawn.groups)]
+    for pair in pairs[:: max(1, len(pairs) // SAMPLED)]:
+        for chat in chats_of(pair, design.ranker):
+            ids, answers = template.label_ids(chat.messages, label_answers(chat.expects))
+            yield {
+                "pair_id": pair.pair_id,
+                "query_id": pair.query.query_id,
+                "text": template.tokenizer.decode(ids),
+                "ids": ids,
+                "answers": answers,
+            }
+
+
+def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float:
+    """Tokens that all prompts of a query begin with, on average."""
+    by_query: dict[str, list[Sequence[int]]] = {}
+    for ids, query_id in zip(prompts, query_ids, strict=True):
+        by_query.setdefault(query_id, []).append(ids)
+    common = [
+        next(
+            (place for place, tokens in enumerate(zip(*of_it, strict=False)) if len(set(tokens)) > 1),
+            min(map(len, of_it)),
+        )
+        for of_it in by_query.values()
+    ]
+    return sum(common) / len(common)
+
+
+def estimate(
+    checkpoint: Checkpoint, settings: FinetuneSettings, tokens: float, shared: float, batch_tokens: int
+) -> dict[str, Any] | None:
+    """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base.
+
+    None for a configuration that does not say how large the model is.
+    """
+    config: Mapping[str, Any] = checkpoint.text_config
+    try:
+        width, layers, inner = (
+            int(config[name]) for name in ("hidden_size", "num_hidden_layers", "intermediate_size")
+        )
+        heads, vocabulary = int(config["num_attention_heads"]), int(config["vocab_size"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    if any("expert" in name for name in config):  # of which a token passes some
+        return None
+    head = int(config.get("head_dim") or width // heads)
+    keys = int(config.get("num_key_value_heads") or heads) * head
+    weights = layers * (2 * width * heads * head + 2 * width * keys + 3 * width * inner)
+    size = 0.55 if settings.load_in_4bit else 4 if settings.dtype == "float32" else 2
+    embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
+    gib = 2.0**30
+    own = shared / settings.group_size + tokens - shared
+    plain, less = (4 * weights * settings.max_prompts * n for n in (tokens, own))
+    return {
+        "weights": weights + embedded,
+        "weights_gib": (weights * size + embedded * 2) / gib,
+        "training_gib": BYTES_PER_TOKEN
+        * layers
+        * width
+        * min(batch_tokens, tokens * settings.group_size)
+        / gib,
+        "petaflop": plain / 1e15,
+        "seconds": {
+            name: {"plain": plain / (peak * EFFICIENCY), "shared": less / (peak * EFFICIENCY)}
+            for name, peak in PEAKS.items()
+        },
+    }

@@ -1,0 +1,111 @@
+"""What outlives a training that is stopped: its log, its checkpoints, and how far it has come."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+PARITY = 0.1
+"""The objective at which a checkpoint that keeps every gate is good enough."""
+_STATE = "trainer_state.json"
+_NEEDED = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt")
+
+
+class TrainingLog:
+    """`training.jsonl`: a line a step, and one a validation. Only one process writes."""
+
+    def __init__(self, path: Path, writes: bool) -> None:
+        self.path = path
+        self.writes = writes
+
+    def cut(self, step: int) -> None:
+        """Drops what came after this step: a training that goes on from there writes it again."""
+        if not self.writes:
+            return
+        kept = [line for line in self.lines() if line["step"] <= step]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_name(f"{self.path.name}.partial")
+        partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        partial.replace(self.path)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        if self.writes:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines; one that was cut off in the writing is none."""
+        found = []
+        for text in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
+            try:
+                found.append(json.loads(text))
+            except ValueError:
+                continue
+        return found
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The latest checkpoint that is whole: its state is written last, and may itself be cut off."""
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        number = path.name.rpartition("-")[2]
+        try:
+            state = json.loads((path / _STATE).read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        whole = all((path / name).is_file() for name in _NEEDED)
+        if whole and number.isdecimal() and state.get("global_step") == int(number):
+            found.append((int(number), path))
+    return max(found)[1] if found else None
+
+
+def is_over(state: Any, patience: int, steps: int) -> bool:
+    """Whether a training has come to its end: all steps, parity with every gate kept, or no progress for too long.
+
+    `state` holds transformers' history, in which a validation is a row with `eval_standing`, lower being better.
+    """
+    standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
+    if state.global_step >= steps:
+        return True
+    if not standings:
+        return False
+    since_best = len(standings) - 1 - standings.index(min(standings))
+    return bool(standings[-1] <= PARITY) or since_best >= patience
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM kept back until a step is over and saved: `with interrupts:`, then `pass_on()`.
+
+    A second one is not kept back.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.number:
+            raise KeyboardInterrupt
+        self.number = number
+
+    def pass_on(self) -> None:
+        """Hands an interrupt that was kept back to whom it was for."""
+        if self.number:
+            signal.raise_signal(self.number)
+            raise KeyboardInterrupt

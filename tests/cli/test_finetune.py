@@ -1,0 +1,498 @@
+"""`llmfair finetune-lora` from the command line: tiny models, real folders, real training."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair import checkpoints
+from llmfair.backends.base import BackendOptions
+from llmfair.checkpoints import Place, files_sha256, find_checkpoint
+from llmfair.tuning.folder import ADAPTER, read_manifest
+from tests import models
+from tests.cli.command import Outcome, llmfair
+from tests.folders import balanced, write_folder
+from tests.tuning.biased import biased_model, marked_data
+
+models.needs_local()
+SMALL = (
+    "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32", "--prompts-per-step", "64",
+    "--max-prompts", "512", "--eval-every", "256", "--learning-rate", "1e-4", "--no-progress",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with random weights, a dataset of 12 queries, and a finished adapter folder."""
+    root = tmp_path_factory.mktemp("finetune")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    models.causal(root / "model", "llama", corpus="Passage A: B: fitting unfit bright vivid Ada Bob Topic")
+    marked_data(root / "data", 12)
+    return root
+
+
+@pytest.fixture(scope="module")
+def adapter(root: Path) -> Path:
+    found = finetune(root, "-o", root / "adapter", "--json")
+    assert found.code == 0, found.err
+    (root / "printed.json").write_text(found.out)
+    return root / "adapter"
+
+
+def finetune(root: Path, *more: str | Path, settings: tuple[str, ...] = SMALL) -> Outcome:
+    return llmfair("finetune-lora", "-d", root / "data", "-m", root / "model", *settings, *more)
+
+
+def copied(adapter: Path, to: Path) -> Path:
+    return shutil.copytree(adapter, to)
+
+
+# What is written
+
+
+def test_the_folder_holds_all_that_was_promised(adapter: Path, root: Path) -> None:
+    names = {path.name for path in adapter.iterdir()} - {".lock"}
+    assert names == {
+        *ADAPTER, "split.json", "pairs.jsonl", "training.jsonl", "metrics.csv", "results.json", "llmfair.json",
+        "README.md", "checkpoints",
+    }  # fmt: skip
+    manifest, printed = read_manifest(adapter), json.loads((root / "printed.json").read_text())
+    assert manifest is not None and printed == json.loads((adapter / "results.json").read_text())
+    assert printed["status"] == "complete"
+    assert manifest["adapter_sha256"] == files_sha256([adapter / name for name in ADAPTER])
+    assert manifest["base"]["fingerprint"] == find_checkpoint(str(root / "model")).version
+    assert (manifest["prompt"]["form"], manifest["attribute"]) == ("letter", "gender")
+    assert manifest["dataset"]["name"] == printed["dataset"]
+    assert (
+        manifest["answers"]["texts"] == {"A": "A", "B": "B"}
+        and len(set(manifest["answers"]["ids"].values())) == 2
+    )
+    assert len(manifest["template_sha256"]) == len(manifest["pairs_sha256"]) == 64
+    card = (adapter / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: peft\n") and "What this does not say" in card
+    assert not json.loads((adapter / "adapter_config.json").read_text()).get("modules_to_save")
+
+
+def test_pairs_have_targets_and_the_base_s_margins(adapter: Path) -> None:
+    rows = [json.loads(line) for line in (adapter / "pairs.jsonl").read_text().splitlines()]
+    assert len({row["pair_id"] for row in rows}) == len(rows)
+    assert all(np.isfinite([row["z1"], row["z2"]]).all() for row in rows)
+    parts = {
+        part: {row["query_id"] for row in rows if row["part"] == part}
+        for part in ("train", "validation", "test")
+    }
+    assert (len(parts["train"]), len(parts["validation"]), len(parts["test"])) == (7, 3, 2)
+    assert not any(
+        one & other for one, other in ((parts["train"], parts["test"]), (parts["validation"], parts["test"]))
+    )
+    split = json.loads((adapter / "split.json").read_text())["split"]
+    assert {part: set(ids) for part, ids in split.items() if ids} == parts
+    for query_id in parts["train"]:
+        for stratum in ("relevant", "irrelevant"):
+            of_it = [
+                row
+                for row in rows
+                if (row["query_id"], row["stratum"], row["part"]) == (query_id, stratum, "train")
+            ]
+            targets = [row["target"] for row in of_it if row["weight"]]
+            assert targets.count(0.0) == targets.count(1.0) > 0
+            assert all((row["a"]["side"], row["b"]["side"]) == ("protected", "unprotected") for row in of_it)
+    assert {row["target"] for row in rows if row["part"] == "train" and row["stratum"] == "mixed"} == {0.9}
+
+
+def test_the_same_command_again_prints_the_same_and_loads_no_model(
+    adapter: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "llmfair.backends.local.load_model", lambda *_: pytest.fail("a finished run loads none")
+    )
+    again = finetune(root, "-o", adapter, "--json")
+    assert (again.code, again.out) == (0, (root / "printed.json").read_text())
+    assert "Already complete" in again.err
+    table = finetune(root, "-o", adapter).out
+    assert "free baseline" in table and "only 2 queries" in table and "position-adjusted odds" in table
+    tsv = finetune(root, "-o", adapter, "--format", "tsv").out.splitlines()
+    assert tsv[0].split("\t")[:4] == ["run", "model", "variant", "measure"]
+    assert "| --- |" in finetune(root, "-o", adapter, "--format", "md").out
+
+
+def test_other_settings_are_a_conflict_that_says_what_differs(adapter: Path, root: Path) -> None:
+    found = finetune(root, "-o", adapter, "--rank", "2")
+    assert found.code == 1 and "rank: 1 there, 2 now" in found.err and "another --output" in found.err
+
+
+def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Path) -> None:
+    """The folder loaded as `hf:` loads adapters, asked the test pairs: every figure is the one in results.json."""
+    from llmfair.audits.summary import Inference
+    from llmfair.backends.local import load_model
+    from llmfair.settings import FinetuneSettings
+    from llmfair.tuning.design import make_tuning_design
+    from llmfair.tuning.effects import Answers, measure
+    from llmfair.tuning.examples import render
+
+    results = json.loads((adapter / "results.json").read_text())
+    settings = FinetuneSettings.make(
+        dataset=str(root / "data"), base_model=str(root / "model"), pairs=6, pairs_per_query=40,
+        group_size=32, prompts_per_step=64, max_prompts=512,
+    )  # fmt: skip
+    design = make_tuning_design(settings)
+    model = load_model(
+        design.checkpoint, Place("cpu", "float32", ""), BackendOptions(adapter=adapter), "sdpa"
+    )
+    assert model.template is not None
+    groups = render(design.drawn.test, design.ranker, model.template, None)
+
+    def asked() -> Answers:
+        margins = []
+        for example in chain(*groups):
+            labels = [dict(zip("AB", example.answers, strict=True))] * 2
+            scores = model.margins([ids.tolist() for ids in example.prompts], labels)
+            margins.append([score.logprobs["A"] - score.logprobs["B"] for score in scores])
+        return Answers([*chain(*design.drawn.test)], np.array(margins), design.attribute)
+
+    after = asked()
+    with model.without_adapter():
+        base = asked()
+    assert not np.array_equal(base.margins, after.margins), "the adapter does something"
+    for name, answers in (("base", base), ("adapter", after)):
+        figures = measure(answers, base, Inference(), (0.8, 1.25))
+        for row in results["rows"]:
+            if row["model"] == name and row["measure"] in (
+                "AdjustedOdds",
+                "SoftRatio",
+                "Consistency",
+                "RelevantFirst",
+            ):
+                found = figures.value(row["measure"], row["variant"], row["group"])
+                assert found == pytest.approx(row["value"], abs=1e-3), row
+
+
+# Stopped and resumed
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
+    number: int, code: int, adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from llmfair.cli.finetune_lora import Shown
+
+    def tell(shown: Shown, done: int, words: str = "") -> None:
+        told(shown, done, words)
+        if shown.name == "Training":
+            os.kill(os.getpid(), number)
+
+    told = Shown.tell
+    with monkeypatch.context() as patched:
+        patched.setattr(Shown, "tell", tell)
+        stopped = finetune(root, "-o", tmp_path / "out", "--json")
+    assert stopped.code == code, stopped.err
+    assert stopped.json == {
+        "schema": 1, "status": "incomplete", "exit_code": code, "run": str(tmp_path / "out"),
+    }  # fmt: skip
+    assert "Stopped at 64 of 512 prompts. The same command continues" in stopped.err
+    assert (tmp_path / "out" / "checkpoints" / "checkpoint-1").is_dir()
+    assert read_manifest(tmp_path / "out") is None
+    resumed = finetune(root, "-o", tmp_path / "out", "--json")
+    assert resumed.code == 0, resumed.err
+    assert (tmp_path / "out" / ADAPTER[1]).read_bytes() == (adapter / ADAPTER[1]).read_bytes()
+    assert (tmp_path / "out" / "metrics.csv").read_text().replace("out", "adapter") == (
+        adapter / "metrics.csv"
+    ).read_text()
+
+
+def test_a_resumed_training_asks_the_base_nothing_again(
+    adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = copied(adapter, tmp_path / "adapter")
+    (out / "llmfair.json").unlink()
+    stages: list[str] = []
+    from llmfair.cli.finetune_lora import Shown
+
+    def stage(shown: Shown, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
+        stages.append(name)
+        return staged(shown, name, total)
+
+    staged = Shown.stage
+    monkeypatch.setattr(Shown, "stage", stage)
+    found = finetune(root, "-o", out)
+    assert found.code == 0, found.err
+    assert stages == ["Training", "Measuring"]
+    assert read_manifest(out) is not None
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
+    adapter: Path, root: Path, tmp_path: Path
+) -> None:
+    """A process whose writes fail as those on a full disk do, once the adapter is trained."""
+    out = copied(adapter, tmp_path / "adapter")
+    (out / "llmfair.json").unlink()
+    (out / "results.json").unlink()
+    code = (
+        "from llmfair.tuning import folder\n"
+        "def full(path, lines): raise OSError(28, 'No space left on device', str(path))\n"
+        "folder.write_whole = full\n"
+        "from llmfair.cli.app import main\n"
+        "main()\n"
+    )
+    arguments = ["finetune-lora", "-d", root / "data", "-m", root / "model", *SMALL, "-o", out]
+    run = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100
+    )
+    assert run.returncode == 1 and "Traceback" not in run.stderr
+    assert f"Error: cannot write {out}: no space left on device." in run.stderr
+    assert "the same command continues" in run.stderr
+    assert finetune(root, "-o", out).code == 0
+
+
+def test_only_a_full_disk_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from llmfair.errors import LlmfairError
+    from llmfair.tuning.finetune import _room_wanted
+
+    with pytest.raises(PermissionError), _room_wanted(tmp_path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+    with pytest.raises(LlmfairError, match="no space left"), _room_wanted(tmp_path):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    # what torch raises for a file that cannot be written tells nothing, but then there is no room
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(LlmfairError, match="no space left"), _room_wanted(tmp_path):
+        raise RuntimeError("PytorchStreamWriter failed writing file")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_processes_make_the_same_adapter_and_one_of_them_speaks(
+    adapter: Path, root: Path, tmp_path: Path
+) -> None:
+    arguments = [
+        "finetune-lora",
+        "-d",
+        root / "data",
+        "-m",
+        root / "model",
+        *SMALL,
+        "-o",
+        tmp_path / "two",
+        "--json",
+    ]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "llmfair"]
+    run = subprocess.run([*launch, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+    assert run.returncode == 0, run.stderr
+    found, alone = json.loads(run.stdout), json.loads((adapter / "results.json").read_text())
+    assert found["training"]["processes"] == 2
+    for one, other in zip(found["rows"], alone["rows"], strict=True):
+        assert one["value"] == pytest.approx(other["value"], abs=1e-4), one
+    assert (tmp_path / "two" / "pairs.jsonl").read_text().count("\n") == (
+        adapter / "pairs.jsonl"
+    ).read_text().count("\n")
+
+
+# Gates
+
+
+def test_an_adapter_that_always_names_the_first_item_is_rejected(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parity, and nothing else: BalancedRatio 1, consistency 0. Nothing lies at the folder's root."""
+    from llmfair.tuning import margins
+
+    asked = margins.pair_margins
+
+    def always_first(model: Any, groups: Any, batch_tokens: int) -> list[Any]:
+        if not hasattr(model.model, "peft_config"):
+            return asked(model, groups, batch_tokens)
+        return [np.full((len(group), 2), 5.0) for group in groups]
+
+    monkeypatch.setattr(margins, "pair_margins", always_first)
+    found = finetune(root, "-o", tmp_path / "out", "--json")
+    assert found.code == 4, found.err
+    assert "no checkpoint kept the gates" in found.err
+    assert "the share of pairs with the same answer in both orders is 0.000, below" in found.err
+    results = found.json
+    assert (results["status"], results["exit_code"]) == ("failed", 4)
+    balanced_ratio = [
+        r["value"] for r in results["rows"] if (r["model"], r["measure"]) == ("adapter", "BalancedRatio")
+    ]
+    assert balanced_ratio == [1.0, 1.0]
+    assert results["training"]["validation"]["objective"] == 1e6
+    out = tmp_path / "out"
+    assert not any((out / name).exists() for name in (*ADAPTER, "llmfair.json"))
+    manifest = read_manifest(out / "rejected")
+    assert manifest is not None and manifest["status"] == "rejected"
+    assert all((out / "rejected" / name).is_file() for name in ADAPTER)
+    assert "**Rejected.**" in (out / "README.md").read_text()
+    again = finetune(root, "-o", out)
+    assert again.code == 4 and "no checkpoint kept the gates" in again.err
+
+
+# A dry run
+
+
+def test_the_paper_s_preset_says_what_it_takes(root: Path) -> None:
+    found = finetune(root, "--preset", "paper", "--dry-run", settings=())
+    assert found.code == 0, found.err
+    for words in (
+        "preset paper", "rank 1", "learning rate 0.003", "batch 4 prompts", "140,000 pairs", "split 80/20", "labels random",
+        "70,000 steps", "Prompt 1 (", "answer ids: A = ", "Nothing was asked.",
+    ):  # fmt: skip
+        assert words in found.out, words
+    assert not (Path.cwd() / "adapters").exists()
+    planned = finetune(root, "--dry-run", "--json").json
+    assert planned["steps"] == 8 and len(planned["prompts"]) == 3
+    first, second = planned["prompts"][:2]
+    assert first["pair_id"] == second["pair_id"] and first["text"] != second["text"]
+    assert planned["tokens"]["shared"] < planned["tokens"]["mean"] <= planned["tokens"]["most"]
+    assert (
+        finetune(root, "--preset", "paper", "--rank", "4", "--dry-run", settings=()).out.count("preset paper")
+        == 0
+    )
+
+
+def test_answers_that_share_their_first_token(root: Path) -> None:
+    """`[1] > [2]` and `[2] > [1]`: the bracket is said for the model, and the ids are those of the digits."""
+    planned = finetune(root, "--form", "order", "--dry-run", "--json").json
+    assert set(planned["prompts"][0]["answers"]) == {"1", "2"}
+    assert planned["prompts"][0]["text"].endswith("[")
+
+
+# Bad input
+
+
+def test_too_few_queries(root: Path) -> None:
+    found = llmfair("finetune-lora", "-m", root / "model", "--dry-run")
+    assert found.code == 2 and "need 10 queries with items of both sides, but there are 8" in found.err
+    assert "Traceback" not in found.err
+
+
+def test_an_empty_stratum(root: Path, tmp_path: Path) -> None:
+    """Every irrelevant item is female."""
+    whole = balanced(12, 6, 6)
+    lists = {query: [row for row in rows if row[2] or row[1] == "female"] for query, rows in whole.items()}
+    data = write_folder(tmp_path / "data", lists)
+    found = llmfair("finetune-lora", "-d", data, "-m", root / "model")
+    assert found.code == 2 and "no train query has irrelevant pairs" in found.err
+    assert not (tmp_path / "adapters").exists()
+
+
+def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(root / "model", tmp_path / "base")
+    (base / "chat_template.jinja").unlink()
+    for more in ((), ("--dry-run",)):
+        found = llmfair("finetune-lora", "-d", root / "data", "-m", base, *SMALL, *more)
+        assert found.code == 2 and "has no chat template" in found.err, found.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--loss", "lm"), "--loss lm goes with --preset paper"),
+        (("--soft-labels", "--labels", "random"), "--soft-labels does nothing"),
+        (("--prompts-per-step", "100"), "--prompts-per-step 100"),
+        (("--group-size", "15", "--prompts-per-step", "30"), "--group-size 15"),
+        (("--max-prompts", "8"), "less than one step"),
+        (("--train-share", "1"), "--train-share is 1.0"),
+        (("--rank", "0"), "--rank is 0"),
+        (("--target-modules", "q_prj"), "has no module 'q_prj'"),
+        (("--merge", "nowhere"), "--merge needs a folder"),
+        (("--merge", "nowhere", "-o", "out"), "holds no finished adapter"),
+        (("--preset", "papr"), "Did you mean 'paper'"),
+    ],
+)
+def test_wrong_flags(flags: tuple[str, ...], message: str, root: Path) -> None:
+    found = finetune(root, *flags)
+    assert found.code == 2 and message in found.err, found.err
+    assert found.err.count("Error:") == 1 and "Traceback" not in found.err
+
+
+def test_no_model_is_named() -> None:
+    found = llmfair("finetune-lora")
+    assert found.code == 2 and "--base-model names no model" in found.err
+
+
+def test_a_number_of_processes_that_does_not_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    found = finetune(root)
+    assert found.code == 2 and "--prompts-per-step" in found.err and "96" in found.err
+    monkeypatch.setenv("RANK", "1")
+    silent = finetune(root)
+    assert (silent.code, silent.out, silent.err) == (2, "", ""), "the first process says it"
+
+
+def test_missing_packages(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "find_spec", lambda package: None if package == "peft" else object())
+    found = finetune(root)
+    assert found.code == 1 and "need peft" in found.err and "pip install 'llmfair[local]'" in found.err
+
+
+def test_merging_is_told_with_its_cost(adapter: Path, root: Path, tmp_path: Path) -> None:
+    found = llmfair("finetune-lora", "--merge", adapter, "-o", tmp_path / "merged", "--json")
+    assert found.code == 0, found.err
+    merged = found.json
+    assert merged["matrices"] == 8 and 0 < merged["change"] < 1 and merged["flipped"] == 0
+    assert find_checkpoint(str(tmp_path / "merged")).version != find_checkpoint(str(root / "model")).version
+    again = llmfair("finetune-lora", "--merge", adapter, "-o", tmp_path / "merged")
+    assert again.code == 2 and "is not empty" in again.err
+
+
+# From end to end
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
+    """A model that prefers male names, on queries it was not tuned on: both odds come into 0.8 … 1.25."""
+    root = tmp_path
+    biased_model(root / "model")
+    marked_data(root / "data", 40)
+    settings = ("--learning-rate", "1e-2", "--max-prompts", "20480", "--no-progress")
+    found = finetune(root, "--json", settings=settings)
+    assert found.code == 0, found.err
+    rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in found.json["rows"]}
+    print_rows("shifted", found.json)
+    for kind in ("relevant", "irrelevant"):
+        before, after = (rows[model, "AdjustedOdds", kind, ""] for model in ("base", "adapter"))
+        assert before < 0.5 and 0.8 <= after <= 1.25, (kind, before, after)
+        assert rows["adapter", "OrderKept", kind, ""] > 0.8
+    objective = found.json["objective"]
+    assert objective["adapter"] <= objective["base"] / 2
+    relevance = [rows[model, "RelevantFirst", "mixed", ""] for model in ("base", "adapter")]
+    assert relevance[1] >= relevance[0] - 0.01
+    assert all(gate["met"] for gate in found.json["training"]["validation"]["gates"].values())
+
+    paper = finetune(
+        root, "--preset", "paper", "--max-prompts", "4000", "--json", "--no-progress", settings=()
+    )
+    assert paper.code in (0, 4), paper.err
+    print_rows("paper", paper.json)
+
+
+def print_rows(name: str, results: Any) -> None:
+    rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in results["rows"]}
+    for model in ("base", "adapter", "free baseline"):
+        told = [
+            f"{kind} odds {rows[model, 'AdjustedOdds', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
+        ]
+        told += [
+            f"consistent {rows[model, 'Consistency', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
+        ]
+        told += [
+            f"order kept {rows[model, 'OrderKept', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
+        ]
+        told.append(f"relevant first {rows[model, 'RelevantFirst', 'mixed', '']:.3f}")
+        print(f"{name}, {model}: {', '.join(told)}")

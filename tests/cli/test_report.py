@@ -1,0 +1,231 @@
+"""`llmfair report`, and the report that audits leave behind, on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmfair.cli import report as command
+from llmfair.rundir import RunDir
+from tests.cli.command import llmfair, only_run, process
+from tests.folders import balanced, write_folder
+from tests.pace import within
+from tests.report.reading import read
+from tests.test_layers import loaded_by
+
+SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1", "-q")
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+    yield
+
+
+def test_an_audit_writes_it_and_says_where() -> None:
+    found = llmfair(*SMALL)
+    report = only_run() / "report.html"
+    assert found.code == 0 and found.out.splitlines()[-1] == str(report)
+    assert report.is_file()
+
+
+def test_no_report_is_none() -> None:
+    found = llmfair(*SMALL, "--no-report")
+    assert found.out.splitlines()[-1] == str(only_run())
+    assert not (only_run() / "report.html").exists()
+    again = llmfair(*SMALL)
+    assert again.out.splitlines()[-1] == str(only_run() / "report.html")
+
+
+def test_a_report_that_cannot_be_written_loses_nothing() -> None:
+    assert llmfair(*SMALL, "--no-report").code == 0
+    before = (only_run() / "results.json").read_bytes()
+    (only_run() / "report.html").mkdir()
+    found = llmfair(*SMALL)
+    assert found.code == 0 and found.out.splitlines()[-1] == str(only_run())
+    (warning,) = [line for line in found.err.splitlines() if "report" in line]
+    assert warning.startswith("Warning: no report was written, everything else was: ")
+    assert (only_run() / "results.json").read_bytes() == before
+    refused = llmfair("report", only_run())
+    assert refused.code == 2 and "cannot write" in refused.err and "Traceback" not in refused.err
+
+
+def test_drawing_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(command, "page_of", fails)
+    found = llmfair(*SMALL)
+    assert found.code == 0 and "everything else was: MemoryError: no room" in found.err
+    assert RunDir(only_run()).read_manifest()["status"] == "complete"
+
+
+def test_open_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def browser(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browser)
+    assert llmfair(*SMALL, "--open").code == 0
+    assert llmfair("report", only_run(), "--open").code == 0
+    assert opened == [(only_run() / "report.html").resolve().as_uri()] * 2
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    assert "no browser could be opened" in llmfair(*SMALL, "--open").err
+
+
+def test_one_run_again_with_figures_as_files() -> None:
+    assert llmfair(*SMALL).code == 0
+    before = (only_run() / "report.html").read_bytes()
+    (only_run() / "report.html").unlink()
+    found = llmfair("report", only_run().name[:20], "--figures", "svg,pdf,png")
+    assert (found.code, found.out) == (0, f"{only_run() / 'report.html'}\n")
+    assert (only_run() / "report.html").read_bytes() == before
+    files = {path.name for path in (only_run() / "plots").iterdir()}
+    names = ("utility-and-exposure", "odds", "rank-boxes", "exposure-curve")
+    assert files >= {
+        f"{name}.{ending}" for name in names if name != "odds" for ending in ("svg", "pdf", "png")
+    }
+    wrong = llmfair("report", only_run(), "--figures", "gif")
+    assert wrong.code == 2 and "known: svg, pdf, png" in wrong.err
+
+
+def test_another_place_and_json() -> None:
+    assert llmfair(*SMALL, "--no-report").code == 0
+    found = llmfair("report", only_run(), "-o", "elsewhere/page.html", "--json")
+    assert found.json == {
+        "schema": 1, "status": "complete", "report": "elsewhere/page.html", "missing": []
+    }  # fmt: skip
+    assert Path("elsewhere/page.html").is_file() and not (only_run() / "report.html").exists()
+
+
+def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
+    write_folder(Path("lists"), balanced(6, 6, 6))
+    asked = ("-n", "6", "--orders", "1", "--passes", "1", "--no-report", "-q", "--max-invalid", "1")
+    for attribute in ("gender", "location"):
+        assert (
+            llmfair(
+                "listwise", *asked, "-a", attribute, "-m", "fake:biased", "-m", "fake:oracle", "-m", "bm25"
+            ).code
+            == 0
+        )
+    other = ("--window", "10", "--step", "5", *asked, "-a", "gender")
+    assert llmfair("listwise", *other).code == 0
+    assert llmfair("pairwise", "--pairs", "10", "--no-report", "-q").code == 0
+    runs = sorted(Path("runs").iterdir())
+    found = llmfair("report", *runs, "--figures", "svg")
+    assert (found.code, found.out) == (0, "report.html\n"), found.err
+    page = read(Path("report.html"))
+    text = "".join(page.text)
+    assert "8 runs" in text
+    for heading in ("gender: neutral", "gender: female", "location: non-european", "queries"):
+        assert heading in text
+    for model in ("fake:oracle", "bm25", "fake:biased 10/5x1", "fake:biased 20/10x1"):
+        assert model in text
+    results = RunDir(runs[-1]).read_results()
+    (row,) = [r for r in results["rows"] if (r["measure"], r["variant"]) == ("AdjustedOdds", "relevant")]
+    assert f"{row['value']:.3f}" in text
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {path.suffix for path in Path("plots").iterdir()} == {".svg"}
+    printed = llmfair("report", *runs, "--format", "md").out
+    assert printed.count("| model |") == text.count("by model and") + 2  # and the conclusions of both tasks
+    again = Path("report.html").read_bytes()
+    assert llmfair("report", *runs).code == 0 and Path("report.html").read_bytes() == again
+
+
+def test_runs_without_results_are_named() -> None:
+    assert llmfair(*SMALL, "--no-report").code == 0
+    whole = only_run()
+    broken = whole.with_name("broken-off")
+    whole.rename(broken)
+    (broken / "results.json").unlink()
+    assert llmfair(*SMALL, "--no-report").code == 0
+    alone = llmfair("report", broken)
+    assert alone.code == 2 and "broken-off has no results yet" in alone.err
+    assert "the command that began the run completes it" in alone.err
+    found = llmfair("report", broken, whole)
+    assert found.code == 0 and "Not complete: broken-off has no results yet" in found.err
+    assert "answers are on disk" in "".join(read(Path("report.html")).text)
+
+
+def test_a_model_card_has_findings_method_and_limits() -> None:
+    assert llmfair(*SMALL, "--no-report").code == 0
+    card = llmfair("report", only_run(), "--format", "card").out
+    for part in (
+        "## How the model ranks",
+        "| prompt |",
+        "### Method",
+        "### Limits",
+        "llmfair listwise -m fake:biased",
+    ):
+        assert part in card
+    assert "<" not in card.replace("< 0.001", "") and not Path("report.html").exists()
+
+
+def test_studies_and_scores_have_pages_too() -> None:
+    study = llmfair(
+        "study", "windows", "--settings", "10/5,20/10", "-n", "6", "--orders", "1", "-o", "table", "-q"
+    )
+    assert study.code == 0 and study.out.splitlines()[-1] == "table/report.html"
+    text = "".join(read(Path("table/report.html")).text)
+    assert "ExpRatio by window and step" in text and "attainable ExpRatio" in text
+    assert not list(Path("runs").glob("*/report.html"))
+    runs = sorted(Path("runs").iterdir())
+    scored = llmfair("score", *runs, "-o", "scored")
+    assert scored.code == 0 and scored.out.splitlines()[-1] == "scored/report.html"
+    assert "Utility and exposure" in "".join(read(Path("scored/report.html")).text)
+    before = Path("table/report.html").read_bytes()
+    assert llmfair("report", "table").code == 0 and Path("table/report.html").read_bytes() == before
+    both = llmfair("report", "table", "scored", *runs, "--format", "md")
+    assert both.code == 0 and "Windows · sample" in both.out and "Score · sample" in both.out
+
+
+def test_what_is_no_run_is_refused() -> None:
+    Path("empty").mkdir()
+    found = llmfair("report", "empty")
+    assert found.code == 2 and "holds neither a run nor a study" in found.err
+    Path("empty/results.json").write_text('{"schema": 1, "task": "other"}')
+    assert llmfair("report", "empty").code == 2
+    Path("empty/results.json").write_text("{")
+    assert llmfair("report", "empty").code == 2
+    assert llmfair("report", "nowhere").code == 2
+
+
+def test_an_unwritable_home_is_no_matter(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    nowhere = home / "file" / "config"  # below a file no folder can be made, not even by root
+    (home / "file").write_text("")
+    environment = {**os.environ, "HOME": str(nowhere), "MPLCONFIGDIR": str(nowhere), "TERM": "dumb"}
+    environment |= {"XDG_CACHE_HOME": str(nowhere), "XDG_CONFIG_HOME": str(nowhere)}
+    running = process(*SMALL, env=environment)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert out.splitlines()[-1].endswith("report.html")
+    assert not [line for line in err.splitlines() if "atplotlib" in line or "Warning" in line], err
+
+
+def test_only_a_report_imports_what_draws_it() -> None:
+    asked = "['listwise', '-n', '1', '--orders', '1', '-m', 'fake:oracle', '--quiet', '--no-report']"
+    assert not loaded_by(f"from llmfair.cli.app import run\nassert run({asked}) == 0") & {
+        "matplotlib",
+        "jinja2",
+    }
+
+
+def test_the_first_contact_with_its_report_is_quick() -> None:
+    """6 s is the bar on two quiet cores, 3 s without the report."""
+
+    def audit() -> int:
+        running = process("listwise", "--no-progress")
+        running.communicate(timeout=60)
+        return running.returncode
+
+    assert audit() == 0 == within(6.0, audit)
+    assert json.loads((only_run() / "manifest.json").read_text())["status"] == "complete"

@@ -1,0 +1,51 @@
+"""Run folders for reports, each made once: of every kind, whole and broken off, with hostile titles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cli.command import llmfair
+from tests.folders import balanced, write_folder
+
+EVIL = "</script><img src=x onerror=alert(1)>"
+TOPIC = "<b>bold</b> & {{ braces }} $x$"
+BIASED = "fake:biased,malformed=0.05"
+AUDITS: Mapping[str, tuple[tuple[str, ...], int]] = {
+    "listwise": (("listwise", "-m", BIASED), 0),
+    "one-prompt": (("listwise", "--preset", "paper", "--variants", "neutral", "-m", "fake:oracle"), 0),
+    "no-model": (("listwise", "-m", "bm25"), 0),
+    "given": (("listwise", "--initial", "given", "--orders", "1"), 0),
+    "broken-off": (("listwise", "-m", BIASED, "--on-bad-answer", "fail"), 3),
+    "one-query": (("listwise", "-n", "1", "--orders", "1"), 0),
+    "pairwise": (("pairwise", "--pairs", "20", "-m", BIASED), 0),
+    "letters": (
+        ("pairwise", "--form", "letter", "--pairs", "5", "--kind", "relevant", "-m", "fake:oracle"),
+        0,
+    ),
+    "sequential": (("pairwise", "--sequential", "--max-pairs", "60"), 0),
+    "none-readable": (("pairwise", "--pairs", "5", "-m", "fake:biased,malformed=1"), 0),
+    "gate": (("pairwise", "--pairs", "5", "--require", "FlipRate<=0.001"), 4),
+    "stopped": (("pairwise", "--pairs", "20", "--max-calls", "30"), 3),
+}
+"""Audits by name, with the exit code that each has."""
+
+
+def lists(folder: Path) -> Path:
+    """A data set whose titles and topics are hostile."""
+    made = balanced(8, 8, 8)
+    titles = {"q0f0": EVIL, "q1m1": "a & b \"quoted\" 'twice' <i>", "q2f2": "日本語 $math$ \\n"}
+    return write_folder(folder / "lists", made, titles, {"q0": TOPIC})
+
+
+def run(folder: Path, name: str) -> Path:
+    """The run folder of that name below `folder`, made if it is not there; LLMFAIR_REPORT has to ask for reports."""
+    path, (arguments, code) = folder / name, AUDITS[name]
+    if not path.exists():
+        data = folder / "lists"
+        if not data.exists():
+            lists(folder)
+        found = llmfair(*arguments, "-d", data, "-o", path, "-q", "--max-invalid", "1")
+        assert found.code == code, found.err
+        assert (path / "report.html").is_file(), found.err
+    return path

@@ -1,0 +1,114 @@
+"""The page in a real browser: wide and narrow, light and dark, on paper; silent, without a horizontal bar.
+
+Skipped where no Chromium is installed; axe-core's checks also where AXE_CORE does not name its axe.min.js.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import llmfair
+from tests.report.browser import View, chromium, visit
+from tests.report.runs import run
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")]
+AXE = os.environ.get("AXE_CORE", "")
+OPEN = "document.querySelectorAll('details').forEach(one => { one.open = true })"
+OVERFLOW = "document.documentElement.scrollWidth - window.innerWidth"
+SMALLEST = """(() => {
+  let least = 100;
+  for (const text of document.querySelectorAll('svg text')) {
+    const svg = text.ownerSVGElement, scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+    least = Math.min(least, parseFloat(getComputedStyle(text).fontSize) * scale);
+  }
+  for (const one of document.querySelectorAll('body *')) {
+    if (one.closest('svg') || !one.textContent.trim() || !one.getClientRects().length) continue;
+    least = Math.min(least, parseFloat(getComputedStyle(one).fontSize));
+  }
+  return least })()"""
+GEOMETRY = """[...document.querySelectorAll('svg, svg *')].filter(one => one.getBBox).map(one => {
+  const box = one.getBoundingClientRect();
+  return [one.tagName, box.x, box.y, box.width, box.height].join(' ') }).join('|')"""
+CUT = """(() => {
+  const cut = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const page = svg.closest('figure').getBoundingClientRect();
+    for (const text of svg.querySelectorAll('text')) {
+      const box = text.getBoundingClientRect();
+      if (box.left < page.left - 1 || box.right > page.right + 1) cut.push(text.textContent);
+    }
+  }
+  return cut })()"""
+COLLIDING = """(() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const texts = [...svg.querySelectorAll('text')].filter(one => !/rotate\\((?!-?0[ ,])/.test(one.getAttribute('transform') || ''));
+    const boxes = texts.map(one => one.getBoundingClientRect());
+    for (let i = 0; i < boxes.length; i++) for (let j = i + 1; j < boxes.length; j++) {
+      const a = boxes[i], b = boxes[j];
+      const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (across > 1 && down > 4) found.push(texts[i].textContent + ' / ' + texts[j].textContent);
+    }
+  }
+  return found })()"""
+HIDDEN = """[...document.querySelectorAll('details > div')].filter(one => {
+  const box = one.getBoundingClientRect();
+  return !(box.height > 20) || !one.checkVisibility({contentVisibilityAuto: true}) }).length"""
+SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, GEOMETRY)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+    yield
+
+
+def page(folder: Path, name: str) -> Path:
+    """A run's report, or that of several runs."""
+    if name != "several":
+        return run(folder, name) / "report.html"
+    runs = [run(folder, one) for one in ("listwise", "no-model", "pairwise", "sequential")]
+    assert llmfair("report", *runs, "-o", folder / "several.html").code == 0
+    return folder / "several.html"
+
+
+@pytest.mark.parametrize("name", ["listwise", "pairwise", "several"])
+def test_it_fits_every_screen_and_says_nothing_to_anyone(folder: Path, name: str) -> None:
+    views = [View(1280), View(1280, dark=True), View(360), View(360, dark=True)]
+    seen = visit(page(folder, name), views, SCRIPTS)
+    for view, one in zip(views, seen, strict=True):
+        _, overflow, smallest, cut, colliding, _ = one.found
+        assert (one.requests, one.console) == ([], []), view
+        assert overflow <= 0, view
+        assert smallest >= 12, view
+        assert (cut, colliding) == ([], []), view
+    assert seen[0].found[-1] == seen[1].found[-1] and seen[2].found[-1] == seen[3].found[-1]
+    assert seen[0].png != seen[1].png
+
+
+def test_on_paper_nothing_stays_folded(folder: Path) -> None:
+    (seen,) = visit(page(folder, "listwise"), [View(1000, dark=True, print_media=True)], [HIDDEN])
+    assert seen.found == [0]
+
+
+@pytest.mark.skipif(not AXE, reason="AXE_CORE does not name axe-core's axe.min.js")
+@pytest.mark.parametrize("name", ["listwise", "pairwise", "several"])
+def test_axe_has_no_serious_finding(folder: Path, name: str) -> None:
+    # the library goes in by the devtools, which the page's policy does not bind
+    library = Path(AXE).read_text("utf-8") + "; 0"
+    look = "axe.run().then(found => found.violations.map(one => [one.impact, one.id, one.nodes[0].html.slice(0, 200)]))"
+    for seen in visit(page(folder, name), [View(1280), View(360, dark=True)], [OPEN, library, look]):
+        findings: list[Any] = seen.found[-1]
+        assert [one for one in findings if one[0] in ("serious", "critical")] == []
+        assert findings == []

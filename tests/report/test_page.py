@@ -1,0 +1,180 @@
+"""The page of every kind of run: whole, escaped, self-contained, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmfair.audits.exhibits import command_of
+from llmfair.cli.report import page_of
+from llmfair.report.html import page_html, rows_json
+from llmfair.report.source import read_source
+from llmfair.rundir import RunDir
+from llmfair.settings import ListwiseSettings, PairwiseSettings
+from tests.cli.command import llmfair
+from tests.report.reading import read
+from tests.report.runs import AUDITS, BIASED, EVIL, TOPIC, lists, run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+    yield
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_a_page_is_whole_and_asks_nobody(folder: Path, name: str) -> None:
+    page = read(run(folder, name) / "report.html")
+    assert page.named("html") == [{"lang": "en"}] and len(page.named("h1")) == 1
+    assert len(page.named("main")) == 1
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert {"http-equiv": "Content-Security-Policy", "content": policy} in page.named("meta")
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.named("meta")
+    assert all("scope" in header for header in page.named("th"))
+    assert [script.get("type") for script in page.named("script")] == ["application/json"]
+    for tag, attributes in page.tags:
+        assert tag not in ("img", "link", "iframe", "object", "embed", "form", "base", "b", "i")
+        for name_of, value in attributes.items():
+            assert not name_of.startswith("on") and "http" not in value.replace("http-equiv", ""), (
+                tag,
+                value,
+            )
+            if name_of in ("href", "src"):
+                assert value.startswith("#")
+    assert not re.search(r"@import|url\((?!#)", "".join(page.styles))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    used = {attributes["href"][1:] for _, attributes in page.tags if "href" in attributes}
+    used |= set(re.findall(r"url\(#([^)]*)\)", " ".join(v for _, a in page.tags for v in a.values())))
+    assert used <= set(ids)
+    for drawing in page.named("svg"):
+        assert drawing["role"] == "img" and drawing["aria-label"].rstrip().endswith((".", "。"))
+
+
+@pytest.mark.parametrize("name", ["listwise", "stopped"])
+def test_equal_runs_give_equal_bytes(folder: Path, name: str, tmp_path: Path) -> None:
+    here = run(folder, name)
+    before = (here / "report.html").read_bytes()
+    assert page_html(page_of([read_source(RunDir(here))], 20)).encode() == before
+    shutil.copytree(here, tmp_path / "elsewhere" / name)
+    moved = RunDir(tmp_path / "elsewhere" / name)
+    assert page_html(page_of([read_source(moved)], 20)).encode() == before
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_an_interrupted_run_and_an_undisturbed_one_give_equal_bytes(tmp_path: Path, task: str) -> None:
+    lists(tmp_path)
+    asked = (task, "-d", tmp_path / "lists", "-m", BIASED, "--max-invalid", "1", "-q", "-n", "4")
+    broken, calm = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    assert llmfair(*asked, "-o", broken, "--max-calls", "25").code == 3
+    partly = (broken / "report.html").read_bytes()
+    assert b"Not complete." in partly
+    assert llmfair(*asked, "-o", broken).code == 0
+    assert llmfair(*asked, "-o", calm).code == 0
+    whole = (calm / "report.html").read_bytes()
+    assert (broken / "report.html").read_bytes() == whole != partly
+    assert llmfair(*asked, "-o", calm).code == 0  # once more, with nothing to ask
+    assert (calm / "report.html").read_bytes() == whole
+
+
+def test_hostile_text_stays_text(folder: Path) -> None:
+    for name in ("listwise", "pairwise"):
+        page = read(run(folder, name) / "report.html")
+        text = "".join(page.text)
+        assert EVIL in text and TOPIC in text
+        assert json.loads("".join(page.scripts)) == RunDir(folder / name).read_results()["rows"]
+    hostile = rows_json([{"title": EVIL, "other": "<!--"}])
+    assert "<" not in hostile and json.loads(hostile) == [{"title": EVIL, "other": "<!--"}]
+
+
+def test_it_says_what_the_table_says(folder: Path) -> None:
+    """Numbers, sentences and notes are those of the table on the command line."""
+    path = run(folder, "listwise")
+    text = "".join(read(path / "report.html").text)
+    printed = llmfair("report", path, "--format", "md").out
+    for line in printed.splitlines():
+        for part in line.removeprefix("- ").strip("| ").split(" | "):
+            assert part in text or set(part) <= {"-", " ", "|"}, part
+    assert "attainable" in text and "A simulated model" in text
+    figures = ["Utility and exposure", "Implied pair odds against the band", "Ranks of protected items",
+               "Protected items among the first"]  # fmt: skip
+    assert all(title in text for title in figures)
+
+
+def test_queries_far_from_parity_show_both_rankings_with_their_sides(folder: Path) -> None:
+    page = read(run(folder, "listwise") / "report.html")
+    assert "The 8 queries furthest from parity" in "".join(page.text)
+    items = [attributes["class"].split()[0] for attributes in page.named("li") if "class" in attributes]
+    assert (items.count("p"), items.count("u"), items.count("x")) == (8 * 8 * 2, 8 * 8 * 2, 0)
+
+
+def test_evidence_is_drawn_bad_answers_first_with_all_that_was_sent(folder: Path) -> None:
+    run_folder = RunDir(run(folder, "pairwise"))
+    page = page_of([read_source(run_folder)], 20)
+    classes = [answer["class"] for answer in page.evidence]
+    assert len(classes) == 20 and classes[0] != "ok"
+    assert classes == sorted(classes, key=lambda name: name == "ok")
+    rows = [json.loads(line) for line in run_folder.journal.read_text().splitlines()[1:]]
+    known = {row["key"]: row for row in rows}
+    text = "".join(read(run_folder.path / "report.html").text)
+    for answer in page.evidence:
+        assert answer["text"] == known[answer["key"]]["text"] and answer["text"].strip() in text
+        assert all(sent in text for _, sent in known[answer["key"]]["chat"])
+
+
+def test_method_names_what_asks_the_same_again(folder: Path) -> None:
+    path = run(folder, "one-prompt")
+    page = page_of([read_source(RunDir(path))], 0)
+    command = page.method.command
+    assert "--window 5 --step 1 --passes 1 --orders 1" in command and "-m fake:oracle" in command
+    assert str(path) not in command and "--max-invalid" not in command.replace("--max-invalid 1.0", "")
+    text = "".join(read(path / "report.html").text)
+    manifest = RunDir(path).read_manifest()
+    assert manifest["prompt"]["text"].strip() in text and manifest["prompt"]["sha256"] in text
+    assert all(version in text for version in manifest["versions"].values())
+
+
+def test_passwords_in_addresses_are_not_told(folder: Path) -> None:
+    settings = ListwiseSettings.make(base_url="http://me:hunter2@localhost:8000/v1")
+    told = command_of("listwise", settings, "openai:x")
+    assert "hunter2" not in told and "--base-url http://localhost:8000/v1" in told
+
+
+@pytest.mark.parametrize("name", ["broken-off", "stopped"])
+def test_a_half_finished_run_says_what_is_missing(folder: Path, name: str) -> None:
+    text = "".join(read(run(folder, name) / "report.html").text)
+    assert "Not complete." in text and "have no answer yet" in text
+    assert "the command that began the run completes it" in text
+
+
+def test_a_gate_that_does_not_hold_stands_on_top(folder: Path) -> None:
+    text = "".join(read(run(folder, "gate") / "report.html").text)
+    assert text.index("Requirement not met: FlipRate") < text.index("In numbers")
+
+
+def test_a_run_without_its_data_set_shows_ids(folder: Path, tmp_path: Path) -> None:
+    here = run(folder, "listwise")
+    shutil.copytree(here, tmp_path / "run")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["flags"]["dataset"] = str(tmp_path / "gone")
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    page = page_of([read_source(RunDir(tmp_path / "run"))], 3)
+    titles = {item.title for shown in page.furthest for _, items in shown.rankings for item in items}
+    assert "q0f0" in titles and len(page.evidence) == 3
+
+
+def test_an_adapter_is_asked_again_by_its_flags() -> None:
+    told = command_of("pairwise", PairwiseSettings.make(pairs=5, extra=("a=1", "b=2")), "hf:my model + lora")
+    assert told == (
+        "llmfair pairwise -m 'hf:my model' --adapter lora --adapter-only --extra a=1 --extra b=2 --pairs 5"
+    )

@@ -1,0 +1,98 @@
+"""Figures: the same bytes, ink of the page, ids of their own, nothing that asks the net."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from llmfair.report.plots.base import Plot, clipped, drawn, inline_svg, ticks
+from llmfair.report.plots.looks import looks_of, palette
+from llmfair.report.plots.pairs import position_bias, stacked_answers
+from llmfair.report.plots.ranks import exposure_curve, rank_boxes
+from llmfair.report.plots.ratios import Value, Window, ratios, utility_and_ratio, windows
+
+WORDS = {"protected": "female", "unprotected": "male"}
+ARMS = ["neutral", "male", "female", "neutral again"]
+LOOKS = looks_of(ARMS, WORDS)
+SHARES = {"PP": 0.2, "UU": 0.3, "FF": 0.3, "SS": 0.1, "T": 0.05, "M1": 0.04, "M2": 0.01}
+RANKS = (np.arange(1, 41, 2), np.arange(2, 41, 2))
+PLOTS = [
+    rank_boxes(dict.fromkeys(ARMS, RANKS), WORDS),
+    rank_boxes({f"org/a-model-of-a-long-name-{i}": RANKS for i in range(9)}, {}),
+    exposure_curve({arm: np.linspace(0.2 + i / 10, 0.5, 40) for i, arm in enumerate(ARMS)}, 0.5, LOOKS, WORDS),
+    utility_and_ratio(
+        [(a, Value(0.5 + i / 10, 0.4, 0.8), Value(0.7 + i / 5, 0.6, None), LOOKS[a], a) for i, a in enumerate(ARMS)],
+        "P@20", "ExpRatio", (0.5, 1.9),
+    ),
+    ratios([("relevant", None, Value(0.8, 0.5, 1.3)), ("irrelevant", None, None)], "odds", (0.8, 1.25), "Odds"),
+    ratios([("relevant", Value(0.4, 0.3, 0.5), Value(0.98, 0.9, 1.1))], "odds", (0.8, 1.25), "Before and after"),
+    stacked_answers([("relevant", SHARES), ("irrelevant", SHARES)], WORDS),
+    position_bias([("relevant", Value(0.61, 0.55, 0.66))]),
+    *windows([Window("5/1", Value(0.6), 0.7, Value(0.9), (0.7, 1.4)), Window("20/10", None, None, None, None)],
+             "P@20", "ExpRatio"),
+]  # fmt: skip
+NAMES = [f"{place}-{plot.name}" for place, plot in enumerate(PLOTS)]
+
+
+@pytest.mark.parametrize("plot", PLOTS, ids=NAMES)
+def test_a_drawing_is_the_same_each_time_and_belongs_to_the_page(plot: Plot) -> None:
+    text = inline_svg(plot)
+    assert text == inline_svg(plot)
+    assert text.startswith("<svg viewBox=") and text.endswith("</svg>")
+    assert "currentColor" in text and "#010203" not in text.lower() and "#fdfefc" not in text.lower()
+    assert "<metadata" not in text and "<style" not in text and "<?xml" not in text and "http" not in text
+    assert "<text" in text and "font-family" not in text
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert all(name.startswith(f"{plot.name}-") for name in ids) and len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]*)"', text)) | set(re.findall(r"url\(#([^)]*)\)", text)) <= set(ids)
+    sizes = {
+        float(size)
+        for size in re.findall(r"font: ?(?:\w+ )*([\d.]+)px|font-size: ?([\d.]+)px", text)
+        for size in size
+        if size
+    }
+    assert min(sizes) >= 13
+
+
+@pytest.mark.parametrize("file_format", ["svg", "pdf", "png"])
+def test_files_are_the_same_each_time(file_format: str) -> None:
+    first = drawn(PLOTS[0], file_format)
+    assert first == drawn(PLOTS[0], file_format)
+    assert first.startswith({"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}[file_format])
+
+
+def test_what_the_user_set_for_matplotlib_changes_nothing() -> None:
+    import matplotlib
+
+    before = inline_svg(PLOTS[0])
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert inline_svg(PLOTS[0]) == before
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_names_are_taken_as_they_are() -> None:
+    text = inline_svg(ratios([("a<b>&$x$", None, Value(1.0))], "odds", None, "Odds"))
+    assert "a&lt;b&gt;&amp;$x$" in text
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.85, 1.2), (0.5, 1.9), (0.1, 1.1), (0.001, 5), (1e-9, 1e9)])
+def test_ratios_have_few_marks_and_one_at_parity(low: float, high: float) -> None:
+    marks = ticks(low, high)
+    assert 1 in marks and len(marks) <= 9 and all(low <= mark <= high for mark in marks)
+
+
+def test_names_keep_both_their_ends() -> None:
+    assert clipped("short") == "short"
+    assert clipped("mistralai/Mistral-7B-Instruct-v0.2", 16) == "mistrala…ct-v0.2"
+    assert clipped("one\nmistralai/Mistral-7B-Instruct-v0.2", 16).startswith("one\nmistrala…")
+
+
+def test_colour_is_never_the_only_sign() -> None:
+    looks = [*palette([str(i) for i in range(16)]).values()]
+    assert len({(look.color, look.mark, str(look.dash)) for look in looks}) == 16
+    assert len({look.mark for look in looks[:8]}) == len({look.color for look in looks[:8]}) == 8
+    words = {"protected": "non-European", "unprotected": "European"}
+    assert looks_of(["european", "non-european"], words)["non-european"].color == LOOKS["female"].color
+    assert LOOKS["female"].color != LOOKS["male"].color and LOOKS["female"].mark != LOOKS["male"].mark

@@ -1,0 +1,131 @@
+"""Several processes train what one trains: the same adapter from the same prompts a step, on every rank."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.tuning.lora import train
+from llmfair.tuning.progress import TrainingLog
+from tests import models
+from tests.tuning import tiny
+from tests.tuning.tiny import one_thread as one_thread
+
+models.needs_local()
+ROOT = Path(__file__).resolve().parents[2]
+TORCHRUN = (
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc-per-node",
+    "2",
+    "--master-addr",
+    "127.0.0.1",
+)
+
+RANK = """
+import sys, torch
+from dataclasses import replace
+from pathlib import Path
+torch.set_num_threads(1)
+from llmfair.errors import LlmfairError
+from llmfair.tuning import ranks
+from llmfair.tuning.adapter import save_adapter
+from llmfair.tuning.lora import train
+from tests.tuning import tiny
+ranks.join()
+folder, out, prompts = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+for layout in sys.argv[4:]:
+    model = tiny.loaded(folder)
+    recipe = replace(tiny.RECIPE, layout=layout, prompts_per_step=prompts, max_prompts=4 * prompts)
+    try:
+        train(model, tiny.examples(model), tiny.passing, recipe, out / layout, tiny.tell_nobody)
+    except LlmfairError as error:
+        print(error.message, error.hint, file=sys.stderr)
+        sys.exit(error.exit_code)
+    model.model.train()
+    save_adapter(model.model, out / f"{layout}-{ranks.rank()}")
+"""
+
+
+FORKED = """
+import os, sys
+import accelerate, peft, transformers, llmfair.backends.local
+transformers.AutoModelForCausalLM, transformers.Trainer, transformers.MistralForCausalLM  # imported once for both
+children = []
+for rank in ("0", "1"):
+    if (child := os.fork()) == 0:
+        os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        os.environ["MASTER_PORT"] = sys.argv.pop(1)
+        exec(compile(open(sys.argv.pop(1)).read(), "rank.py", "exec"))
+        sys.stdout.flush()
+        os._exit(0)
+    children.append(child)
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+"""Two ranks of one process: a third of the time that `torchrun` needs to start."""
+
+
+def on_two(
+    folder: Path, out: Path, prompts: int, *layouts: str, forked: bool = False
+) -> subprocess.CompletedProcess[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    out.mkdir()
+    script = out / "rank.py"
+    script.write_text(RANK)
+    launched = (sys.executable, "-c", FORKED, port) if forked else (*TORCHRUN, "--master-port", port)
+    return subprocess.run(
+        [*launched, str(script), str(folder), str(out), str(prompts), *layouts],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("forked", "layouts"),
+    [
+        pytest.param(True, ("shared",), id="forked"),
+        pytest.param(False, ("padded", "shared"), id="torchrun", marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_train_what_one_trains(tmp_path: Path, forked: bool, layouts: tuple[Any, ...]) -> None:
+    folder = tiny.saved(tmp_path / "model")
+    ran = on_two(folder, tmp_path / "two", 32, *layouts, forked=forked)
+    assert ran.returncode == 0, ran.stderr
+    for layout in layouts:
+        model, out = tiny.loaded(folder), tmp_path / "one" / layout
+        recipe = replace(tiny.RECIPE, layout=layout, prompts_per_step=32, max_prompts=128)
+        ended = train(model, tiny.examples(model), tiny.passing, recipe, out)
+        assert ended.layout == layout
+        two = tmp_path / "two" / layout
+        assert tiny.difference(out, two) < 1e-6
+        assert tiny.difference(two.with_name(f"{layout}-0"), two.with_name(f"{layout}-1")) == 0.0
+        assert tiny.difference(two, two.with_name(f"{layout}-1")) == 0.0
+        checkpoint = tiny.weights(two / "checkpoints" / "checkpoint-4")
+        assert checkpoint and all("lora_" in name for name in checkpoint)
+        lines, alone = (TrainingLog(one / "training.jsonl", False).lines() for one in (two, out))
+        assert [line["step"] for line in lines] == [line["step"] for line in alone], "only one of them writes"
+        ours, theirs = ([line["loss"] for line in found if "loss" in line] for found in (lines, alone))
+        assert len(ours) == 4 and ours == pytest.approx(theirs, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_number_of_devices_that_does_not_divide_a_step_exits_2(tmp_path: Path) -> None:
+    folder = tiny.saved(tmp_path / "model")
+    ran = on_two(folder, tmp_path / "two", 24, "padded")
+    assert ran.returncode != 0 and "exitcode  : 2" in ran.stderr
+    assert "--prompts-per-step 24 cannot be shared out: 2 devices × groups of 8 are 16" in ran.stderr
+    assert "--prompts-per-step 16 or 32" in ran.stderr
+    assert not (tmp_path / "two" / "padded").exists()

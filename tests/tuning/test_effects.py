@@ -1,0 +1,211 @@
+"""Before and after, from margins made by hand: the audit's own figures, the gates, and the free baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from math import log
+
+import numpy as np
+import pytest
+
+from llmfair.audits.summary import Inference
+from llmfair.records import Cell, Side
+from llmfair.tuning.effects import (
+    REJECTED,
+    Answers,
+    Figures,
+    Gate,
+    changes,
+    gates_of,
+    measure,
+    offset_of,
+    validate,
+)
+from llmfair.tuning.labels import group_sign
+from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, rows_of
+from llmfair.tuning.pairs import STRATA, TrainingPair, stratum_pairs
+from tests.tuning.test_pairs import GENDER, listed, shown
+
+BAND = (0.8, 1.25)
+QUERIES = 8
+
+
+def pairs(queries: int = QUERIES) -> list[TrainingPair]:
+    return [
+        *chain(
+            *(
+                stratum_pairs(listed(f"q{number}"), GENDER, stratum, 36, 0, shown)
+                for number in range(queries)
+                for stratum in STRATA
+            )
+        )
+    ]
+
+
+def answers(margins: Callable[[TrainingPair], tuple[float, float]], queries: int = QUERIES) -> Answers:
+    asked = pairs(queries)
+    return Answers(asked, np.array([margins(pair) for pair in asked]), GENDER)
+
+
+def biased(bias: float, relevance: float = 4.0, slot: float = 0.2, seed: int = 0) -> Answers:
+    """Items differ in ways that the group does not explain, the same for every bias."""
+    rng = np.random.default_rng(seed)
+
+    def margins(pair: TrainingPair) -> tuple[float, float]:
+        g = bias * group_sign(pair, GENDER) + relevance * (pair.stratum == "mixed") + 1.5 * rng.normal()
+        return g + slot, slot - g
+
+    return answers(margins)
+
+
+def figures(of: Answers, base: Answers) -> Figures:
+    return measure(of, base, Inference(), BAND)
+
+
+def test_a_hand_case() -> None:
+    """30 PP, 10 UU, 5 FF, 3 SS and 2 ties of 50 relevant pairs: the formulas of the pairwise audit."""
+    asked = [*chain(*(stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 10, 0, shown) for n in range(5)))]
+    cells = [(2, -1)] * 30 + [(-2, 1)] * 10 + [(1, 2)] * 5 + [(-1, -2)] * 3 + [(0, 3)] * 2
+    places = np.random.default_rng(0).permutation(50)
+    found = figures(Answers(asked, np.array(cells, dtype=float)[places], GENDER), biased(0.0))
+    assert found.cells["relevant"] == {"PP": 30, "UU": 10, "FF": 5, "SS": 3, "T": 2, "M1": 0, "M2": 0}
+    assert found.value("TieRate", "relevant") == pytest.approx(2 / 50)
+    assert found.value("Consistency", "relevant") == pytest.approx(40 / 50)
+    assert found.value("FlipRate", "relevant") == pytest.approx(8 / 50)
+    assert found.value("WinShare", "relevant", Side.PROTECTED) == pytest.approx(30 / 50)
+    assert found.value("SmoothedWinRatio", "relevant") == pytest.approx(30.5 / 10.5, rel=0.1)
+    assert found.value("WinRatio", "relevant") == pytest.approx(3, rel=0.1)
+
+
+def test_a_tie_is_nobody_s_win() -> None:
+    found = figures(answers(lambda pair: (0.0, 0.0)), biased(-1.0))
+    assert found.cells["relevant"] == {cell.value: 288 * (cell is Cell.T) for cell in Cell}
+    assert found.value("TieRate", "irrelevant") == 1 and found.value("FirstSlotRate", "irrelevant") is None
+    assert found.value("Consistency", "irrelevant") == 0
+    assert found.value("SmoothedWinRatio", "relevant") is None
+    assert not validate(figures(biased(-1.0), biased(-1.0)), found).passed
+
+
+def test_a_planted_bias_is_found_and_taken_off() -> None:
+    base = biased(-2.0)
+    before, after = figures(base, base), figures(biased(0.0), base)
+    for kind in ("relevant", "irrelevant"):
+        odds, ratio = before.row("AdjustedOdds", kind), before.row("SmoothedWinRatio", kind)
+        assert odds.value is not None and odds.value < 0.2 and odds.high is not None and odds.high < 0.8
+        assert ratio.value is not None and ratio.value < 0.2
+        assert before.findings[kind]["conclusion"] == "outside"
+        fair = after.value("AdjustedOdds", kind)
+        assert fair is not None and 0.7 < fair < 1.4
+        assert after.value("OrderKept", kind) == pytest.approx(1.0)
+        assert before.value("SoftRatio", kind) == pytest.approx(0.24, abs=0.06)
+    assert before.objective > 3 and after.objective < 0.8
+    assert before.objective == pytest.approx(
+        sum(abs(log(before.value("SmoothedWinRatio", k) or 1)) for k in ("relevant", "irrelevant"))
+    )
+    change = changes(base, biased(0.0), 0.95)["relevant"]
+    assert change["low"] > 2 and change["p"] < 0.001 and change["n"] == QUERIES
+
+
+def test_swapping_the_sides_inverts_the_ratios() -> None:
+    base = biased(-1.0)
+    swapped = Answers(base.pairs, -base.margins, GENDER)  # every answer names the other item
+    one, two = figures(base, base), figures(swapped, base)
+    for kind in ("relevant", "irrelevant"):
+        for name in ("SmoothedWinRatio", "SoftRatio", "BalancedRatio", "AdjustedOdds"):
+            product = (one.value(name, kind) or 0) * (two.value(name, kind) or 0)
+            assert product == pytest.approx(1.0, rel=1e-9)
+        assert two.value("OrderKept", kind) == pytest.approx(-1.0)
+
+
+def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
+    base = biased(-1.0)
+    before, always = figures(base, base), figures(answers(lambda pair: (5.0, 5.0)), base)
+    for kind in ("relevant", "irrelevant"):
+        assert always.value("BalancedRatio", kind) == 1.0 and always.value("Consistency", kind) == 0.0
+        assert always.findings[kind] == {**always.findings[kind], "conclusion": "not_assessable"}
+    assert always.objective == 0.0
+    validation = validate(before, always)
+    assert validation.objective == REJECTED and not validation.passed
+    assert validation.figures["objective"] == 0.0
+    assert [name for name, gate in validation.gates.items() if not gate.met] == [
+        "consistency", "relevance", "first_slot",
+    ]  # fmt: skip
+
+
+def test_gates_at_their_limits() -> None:
+    base = biased(-1.0)
+    figure = figures(base, base)
+    gates = gates_of(figure, figure)
+    assert all(gate.met for gate in gates.values())
+    value, limit = gates["consistency"].value, gates["consistency"].limit
+    assert value is not None and limit == pytest.approx(value - 0.05)
+    value, limit = gates["relevance"].value, gates["relevance"].limit
+    assert value is not None and limit == pytest.approx(value - 0.01)
+    slot = gates["first_slot"]
+    assert slot.value is not None and slot.limit == max(slot.value, 0.05)
+    assert validate(figure, figure).passed
+    lost = figures(biased(-1.0, relevance=1.0), base)
+    assert gates_of(figure, lost)["relevance"] == Gate(
+        lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False
+    )
+
+
+def test_relevance_is_measured_by_combination_of_groups() -> None:
+    base = biased(-3.0, relevance=2.0)
+    found = figures(base, base)
+    share = {
+        name: found.value("RelevantFirst", "mixed", name) or 0.0
+        for name in ("protected over unprotected", "unprotected over protected", "protected over protected")
+    }
+    assert share["protected over unprotected"] < share["protected over protected"]
+    assert share["unprotected over protected"] > share["protected over protected"]
+    gap = relevance_gap(found)
+    assert gap == pytest.approx(share["unprotected over protected"] - share["protected over unprotected"])
+
+
+def test_the_free_baseline_takes_one_number_off() -> None:
+    base = biased(-2.0)
+    offset = offset_of(base.pairs, base.margins)
+    assert offset == pytest.approx(-2.0, abs=0.3)
+    free = figures(base.shifted_by(offset), base)
+    assert free.objective < 0.6 < figures(base, base).objective
+    same = [place for place, pair in enumerate(base.pairs) if group_sign(pair, GENDER) == 0]
+    assert np.array_equal(base.shifted_by(offset).margins[same], base.margins[same])
+    (place, *_) = base.places("relevant")
+    z1, z2 = base.margins[place]
+    assert base.shifted_by(offset).margins[place].tolist() == [z1 - offset, z2 + offset]
+
+
+def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
+    """One query with a hundred times as many pairs does not decide."""
+    few = [stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 1, 0, shown)[0] for n in range(3)]
+    many = stratum_pairs(listed("many", (20, 20, 1, 1)), GENDER, "relevant", 300, 0, shown)
+    margins = np.array([(1.0, -1.0)] * 3 + [(-9.0, 9.0)] * len(many))
+    assert offset_of([*few, *many], margins) == 1.0
+
+
+def test_what_is_written_of_the_figures() -> None:
+    base = biased(-2.0)
+    before, after = figures(base, base), figures(biased(0.0), base)
+    rows = rows_of({"base": before, "adapter": after}, "run", "data", "gender")
+    assert {row["model"] for row in rows} == {"base", "adapter"} and all(
+        row["query_id"] == "all" for row in rows
+    )
+    header, *lines = metrics_csv(rows).splitlines()
+    assert header.startswith("run,dataset,attribute,model,variant") and len(lines) == len(rows)
+    told = figure_4(before, after)
+    for kind in ("relevant", "irrelevant"):
+        for when, of_it in told[kind].items():
+            assert of_it["pairs"] == 288
+            cells = (before if when == "before" else after).cells[kind]
+            assert (of_it["ratio"]["protected"], of_it["ratio"]["unprotected"]) == (cells["PP"], cells["UU"])
+            shares = [of_it[name]["value"] for name in ("protected", "unprotected", "flipped")]
+            assert sum(shares) == pytest.approx(1.0)
+            assert of_it["ratio"]["low"] < of_it["ratio"]["value"] < of_it["ratio"]["high"]
+
+
+def test_few_queries_have_figures_without_intervals() -> None:
+    base = Answers(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
+    row = figures(base, base).row("RelevantFirst", "mixed")
+    assert (row.value, row.low, row.reason) == (1.0, None, "too_few_queries")

@@ -1,0 +1,377 @@
+"""Training through the product's own path: exact after a stop, the same however a step is divided, and gated."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree, which
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.backends.local import LocalModel
+from llmfair.errors import BackendError, MissingExtra, UsageError
+from llmfair.tuning import lora
+from llmfair.tuning.effects import Validation
+from llmfair.tuning.lora import Recipe, Trained, groups_at_a_time, quantization, train
+from llmfair.tuning.margins import pair_margins
+from llmfair.tuning.progress import TrainingLog, last_checkpoint
+from tests import models
+from tests.tuning import tiny
+from tests.tuning.tiny import RECIPE, failing, passing
+from tests.tuning.tiny import one_thread as one_thread
+
+models.needs_local()
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.saved(tmp_path_factory.mktemp("model"))
+
+
+def trained(
+    folder: Path,
+    out: Path,
+    recipe: Recipe = RECIPE,
+    validate: Callable[[], Validation] = passing,
+    tell: Callable[[int, str], None] = lambda done, words: None,
+    dtype: str = "float32",
+) -> tuple[LocalModel, Trained]:
+    model = tiny.loaded(folder, dtype)
+    return model, train(model, tiny.examples(model), validate, recipe, out, tell)
+
+
+def interrupted_after(prompts: int, number: int = signal.SIGINT) -> Callable[[int, str], None]:
+    return lambda done, words: signal.raise_signal(number) if done == prompts else None
+
+
+def falling() -> Callable[[], Validation]:
+    """Validations that come nearer to parity each time, and never reach it."""
+    numbers: Iterator[int] = iter(range(2, 1000))
+    return lambda: passing(1.0 / next(numbers) + 0.2)
+
+
+@pytest.mark.parametrize("layout", ["padded", "shared"])
+def test_a_training_that_was_stopped_ends_in_the_same_adapter(
+    folder: Path, tmp_path: Path, layout: Any
+) -> None:
+    recipe = replace(RECIPE, layout=layout)
+    _, whole = trained(folder, tmp_path / "whole", recipe, falling())
+    with pytest.raises(KeyboardInterrupt):
+        trained(folder, tmp_path / "parts", recipe, falling(), interrupted_after(48))
+    assert not (tmp_path / "parts" / "adapter_model.safetensors").exists()
+    stopped = last_checkpoint(tmp_path / "parts" / "checkpoints")
+    assert stopped is not None and stopped.name == "checkpoint-3"
+    _, resumed = trained(folder, tmp_path / "parts", recipe, falling())
+    assert tiny.difference(tmp_path / "whole", tmp_path / "parts") == 0.0
+    assert (whole.layout, resumed.layout) == (layout, layout)
+    assert (resumed.steps, resumed.prompts, resumed.best_step) == (8, 128, 8)
+    lines = TrainingLog(tmp_path / "parts" / "training.jsonl", writes=False).lines()
+    assert [line["step"] for line in lines if "loss" in line] == list(range(1, 9))
+    others = TrainingLog(tmp_path / "whole" / "training.jsonl", writes=False).lines()
+    losses = [[line["loss"] for line in found if "loss" in line] for found in (lines, others)]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.slow
+def test_dropout_too_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, dropout=0.3)
+    trained(folder, tmp_path / "whole", recipe)
+    with pytest.raises(KeyboardInterrupt):
+        trained(folder, tmp_path / "parts", recipe, tell=interrupted_after(64))
+    trained(folder, tmp_path / "parts", recipe)
+    whole, parts = (tmp_path / name / "checkpoints" / "checkpoint-8" for name in ("whole", "parts"))
+    assert tiny.difference(whole, parts) == 0.0
+    trained(folder, tmp_path / "none")
+    assert tiny.difference(whole, tmp_path / "none" / "checkpoints" / "checkpoint-8") > 0
+
+
+def test_sigterm_saves_and_is_passed_on(folder: Path, tmp_path: Path) -> None:
+    class Terminated(KeyboardInterrupt):
+        pass
+
+    def terminate(*_: Any) -> None:
+        raise Terminated
+
+    previous = signal.signal(signal.SIGTERM, terminate)
+    try:
+        with pytest.raises(Terminated):
+            trained(folder, tmp_path, tell=interrupted_after(16, signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert (tmp_path / "checkpoints" / "checkpoint-1" / "trainer_state.json").exists()
+
+
+KILLED = """
+import sys, os, torch
+from pathlib import Path
+torch.set_num_threads(1)
+from tests.tuning import tiny
+from llmfair.tuning.lora import train
+model = tiny.loaded(Path(sys.argv[1]))
+def tell(done, words):
+    print(done, flush=True)
+    if done == int(sys.argv[3]):
+        os.kill(os.getpid(), 9)
+train(model, tiny.examples(model), tiny.passing, tiny.RECIPE, Path(sys.argv[2]), tell)
+"""
+
+
+def test_after_a_kill_the_same_command_is_a_resume_of_the_last_checkpoint(
+    folder: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed"), "96"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert killed.returncode == -9, killed.stderr
+    last = last_checkpoint(tmp_path / "killed" / "checkpoints")
+    assert last is not None and last.name == "checkpoint-4"
+    # A state that was cut off in the writing is none, and neither is a checkpoint without one.
+    torn = copytree(last, last.with_name("checkpoint-5"))
+    (torn / "trainer_state.json").write_text((last / "trainer_state.json").read_text()[:99])
+    assert last_checkpoint(tmp_path / "killed" / "checkpoints") == last
+    trained(folder, tmp_path / "killed")
+    trained(folder, tmp_path / "whole")
+    ends = (tmp_path / name / "checkpoints" / "checkpoint-8" for name in ("killed", "whole"))
+    assert tiny.difference(*ends) == 0.0
+
+
+def test_four_micro_batches_are_one_batch(folder: Path, tmp_path: Path) -> None:
+    """The gradient of a step of four groups, each taken alone, is that of their mean loss."""
+    import torch
+
+    from llmfair.tuning.adapter import attach
+    from llmfair.tuning.head import answer_head
+    from llmfair.tuning.layouts import Collator, answer_logits
+    from llmfair.tuning.loss import loss_parts
+
+    recipe = replace(
+        RECIPE, prompts_per_step=32, max_prompts=32, schedule="constant", warmup=0.0, clip=1e9, layout="padded"
+    )  # fmt: skip
+    model, _ = trained(folder, tmp_path, recipe)
+    one = tiny.loaded(folder)
+    groups = tiny.examples(one)
+    torch.manual_seed(recipe.seed)
+    attach(one, recipe)
+    order = np.random.default_rng(recipe.seed).permutation(len(groups))[:4]
+    weights = [values for values in one.model.parameters() if values.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=recipe.learning_rate, weight_decay=0.0)
+    with answer_head(one.model, groups[0][0].answers):
+        losses = []
+        for place in order:
+            batch = Collator("padded")((groups[place],))
+            losses.append(loss_parts(answer_logits(one.model, batch), (0, 1), batch, recipe)["loss"])
+        torch.stack(losses).mean().backward()
+    optimizer.step()
+    for ours, theirs in zip(
+        weights, (values for values in model.model.parameters() if values.requires_grad), strict=True
+    ):
+        assert float((ours - theirs).detach().abs().max()) < 1e-6
+    (line, _) = TrainingLog(tmp_path / "training.jsonl", writes=False).lines()
+    assert line["loss"] == pytest.approx(float(torch.stack(losses).mean().detach()), abs=1e-6)
+
+
+def test_what_is_left_is_the_best_checkpoint_that_passes(folder: Path, tmp_path: Path) -> None:
+    found = iter([passing(0.9), failing(0.2), passing(0.5), passing(0.7)])
+    model, ended = trained(folder, tmp_path, validate=lambda: next(found))
+    assert (ended.best_step, ended.rejected, ended.stopped_early) == (6, False, False)
+    assert tiny.difference(tmp_path, tmp_path / "checkpoints" / "checkpoint-6") == 0.0
+    assert [line["objective"] for line in ended.trace] == [0.9, 1e6, 0.5, 0.7]
+    assert ended.trace[1]["gates"]["consistency"] == {"value": 0.5, "limit": 0.9, "met": False}
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["checkpoint-4", "checkpoint-6", "checkpoint-8"], "the last two, and the best"
+    # The adapter that is active is the one that was left, and peft reads it back exactly.
+    groups = tiny.examples(model, 2)
+    again = tiny.loaded(folder, adapter=tmp_path)
+    ours, theirs = (np.concatenate(pair_margins(one, groups, 4096)) for one in (model, again))
+    assert np.abs(ours - theirs).max() == 0.0
+    base = np.concatenate(pair_margins(tiny.loaded(folder), groups, 4096))
+    with model.without_adapter():
+        assert np.abs(np.concatenate(pair_margins(model, groups, 4096)) - base).max() == 0.0
+    assert np.abs(ours - base).max() > 1e-3
+    assert all("lora_" in name for name in tiny.weights(tmp_path))
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert settings["target_modules"] == sorted(["q_proj", "k_proj", "v_proj", "o_proj"])
+    assert settings["base_model_name_or_path"] == str(folder) and settings["modules_to_save"] is None
+
+
+def test_where_no_checkpoint_passes_the_nearest_is_rejected(folder: Path, tmp_path: Path) -> None:
+    found = iter([failing(0.9), failing(0.05), failing(0.5), failing(0.6)])
+    _, ended = trained(folder, tmp_path, validate=lambda: next(found))
+    assert ended.rejected and ended.best_step == 4 and not ended.stopped_early
+    assert not (tmp_path / "adapter_model.safetensors").exists()
+    assert tiny.difference(tmp_path / "rejected", tmp_path / "checkpoints" / "checkpoint-4") == 0.0
+
+
+def test_training_ends_at_parity_or_without_progress_and_stays_ended(folder: Path, tmp_path: Path) -> None:
+    found = iter([failing(0.01), passing(0.3), passing(0.1)])
+    _, ended = trained(folder, tmp_path / "parity", validate=lambda: next(found))
+    assert (ended.steps, ended.stopped_early, ended.best_step) == (6, True, 6)
+    _, again = trained(folder, tmp_path / "parity", validate=lambda: pytest.fail("it was over"))
+    assert again.trace == ended.trace and again.seconds == ended.seconds
+    found = iter([passing(0.3), passing(0.4), passing(0.3)])
+    recipe = replace(RECIPE, patience=2)
+    _, ended = trained(folder, tmp_path / "patience", recipe, lambda: next(found))
+    assert (ended.steps, ended.stopped_early, ended.best_step) == (6, True, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_language_model_s_loss_and_an_evaluation_at_the_end_only(
+    folder: Path, tmp_path: Path, dtype: str
+) -> None:
+    """The published recipe: four prompts a step, all of the vocabulary, nothing looked at meanwhile."""
+    recipe = Recipe(
+        loss="lm", layout="padded", prompts_per_step=4, group_size=4, max_prompts=32, eval_every=0,
+        schedule="constant", warmup=0.0, learning_rate=3e-3, alpha=8.0, anchor_weight=0.0, group_weight=0.0,
+    )  # fmt: skip
+    model = tiny.loaded(folder, dtype)
+    groups = [group[:2] for group in tiny.examples(model)]
+    calls: list[int] = []
+
+    def validate() -> Validation:
+        calls.append(1)
+        assert model.model.get_output_embeddings().weight.shape[0] > 2
+        return passing(float(np.abs(np.concatenate(pair_margins(model, groups, 999))).mean()))
+
+    ended = train(model, groups, validate, recipe, tmp_path)
+    assert (ended.steps, len(calls), ended.layout) == (8, 1, "padded")
+    weights = tiny.weights(tmp_path)
+    assert {str(values.dtype) for values in weights.values()} == {"torch.float32"}
+    assert max(float(values.abs().max()) for name, values in weights.items() if "lora_B" in name) > 1e-3
+    lines = TrainingLog(tmp_path / "training.jsonl", writes=False).lines()
+    assert {line["learning_rate"] for line in lines if "loss" in line} == {3e-3}
+    assert min(line["loss"] for line in lines if "loss" in line) > np.log(2), "the vocabulary takes part"
+
+
+def test_a_bfloat16_base_has_a_float32_adapter_and_learns(tmp_path: Path) -> None:
+    base = tiny.saved(tmp_path / "base", dtype="bfloat16")
+    recipe = replace(RECIPE, max_prompts=48 * 4, prompts_per_step=48, eval_every=0, group_weight=0.0)
+    model, ended = trained(base, tmp_path / "out", recipe, dtype="bfloat16")
+    losses = [
+        line["pairs"]
+        for line in TrainingLog(tmp_path / "out" / "training.jsonl", False).lines()
+        if "loss" in line
+    ]
+    assert losses[-1] < losses[0] - 0.02 and ended.layout == "shared"
+    assert {str(values.dtype) for values in tiny.weights(tmp_path / "out").values()} == {"torch.float32"}
+    groups = tiny.examples(model, 2)
+    again = tiny.loaded(base, "bfloat16", adapter=tmp_path / "out")
+    ours, theirs = (np.concatenate(pair_margins(one, groups, 4096)) for one in (model, again))
+    assert np.abs(ours - theirs).max() == 0.0, "no trace of the training's autocast is left in the model"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "group", "devices", "nearest"),
+    [(256, 64, 3, "192 or 384"), (100, 64, 1, "64 or 128"), (64, 64, 2, "128"), (6, 4, 1, "4 or 8")],
+)
+def test_counts_that_do_not_go_into_each_other_name_the_nearest_that_do(
+    prompts: int, group: int, devices: int, nearest: str
+) -> None:
+    recipe = Recipe(prompts_per_step=prompts, group_size=group)
+    with pytest.raises(UsageError) as error:
+        groups_at_a_time(recipe, devices)
+    assert error.value.exit_code == 2 and error.value.hint.endswith(f"--prompts-per-step {nearest}")
+    assert groups_at_a_time(Recipe(), 2) == 2
+    with pytest.raises(UsageError, match="a pair is two prompts"):
+        groups_at_a_time(Recipe(prompts_per_step=9, group_size=3), 1)
+
+
+def test_what_is_not_offered_is_said_before_anything_is_trained(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(recipe: Recipe = RECIPE, dtype: str = "float32") -> str:
+        with pytest.raises((UsageError, MissingExtra)) as error:
+            trained(folder, tmp_path, recipe, dtype=dtype)
+        assert not list(tmp_path.iterdir())
+        return error.value.message
+
+    assert "float16 needs" in refusal(dtype="float16")
+    assert "padded prompts only" in refusal(replace(RECIPE, compile=True, layout="shared"))
+    assert "no module 'qkv_proj'" in refusal(replace(RECIPE, target_modules="qkv_proj"))
+    assert quantization(False, "cpu") == {}
+    monkeypatch.setattr(lora, "find_spec", lambda package: None)
+    with pytest.raises(MissingExtra) as error:
+        quantization(True, "cuda")
+    assert error.value.hint == "pip install bitsandbytes"
+    assert "training needs peft and accelerate" in refusal()
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        lora, "find_spec", lambda package: package == "peft" or package == "accelerate" or None
+    )
+    assert "--report-to tensorboard" in refusal(replace(RECIPE, report_to="tensorboard"))
+    monkeypatch.undo()
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert "not trained with FSDP" in refusal()
+
+
+def test_after_a_full_disk_the_same_command_goes_on_and_a_full_memory_is_said(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from llmfair.tuning.adapter import save_adapter
+
+    def full(model: Any, to: Path) -> None:
+        if to.name == "checkpoint-4":
+            raise OSError(28, "No space left on device")
+        save_adapter(model, to)
+
+    monkeypatch.setattr("llmfair.tuning.trainer.save_adapter", full)
+    with pytest.raises(OSError, match="No space left"):  # the command says it in a sentence
+        trained(folder, tmp_path)
+    monkeypatch.undo()
+    _, ended = trained(folder, tmp_path)
+    lines = TrainingLog(tmp_path / "training.jsonl", False).lines()
+    assert ended.steps == 8 and [line["step"] for line in lines if "loss" in line] == list(range(1, 9))
+
+    def small(*_: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(lora, "answer_logits", small)
+    with pytest.raises(BackendError, match="a group of 8 prompts does not fit the memory of cpu"):
+        trained(folder, tmp_path / "small")
+
+
+def test_a_loss_that_is_not_a_number_ends_the_training(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match=r"the loss of step \d is not a number") as error:
+        trained(folder, tmp_path, replace(RECIPE, learning_rate=1e38, warmup=0.0))
+    assert "lower --learning-rate" in error.value.hint
+
+
+def test_an_objective_that_is_not_a_number_is_never_the_best(folder: Path, tmp_path: Path) -> None:
+    found = iter([passing(float("nan")), failing(0.3), passing(float("nan")), failing(0.4)])
+    _, ended = trained(folder, tmp_path, validate=lambda: next(found))
+    assert ended.rejected and ended.best_step == 4
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's own compiler warns
+@pytest.mark.skipif(which("g++") is None, reason="torch compiles for a CPU with g++, which is not installed")
+def test_compiled_layers_train_to_the_same_adapter(folder: Path, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, layout="padded", max_prompts=48)
+    trained(folder, tmp_path / "plain", recipe)
+    _, ended = trained(folder, tmp_path / "compiled", replace(recipe, compile=True, layout="auto"))
+    assert ended.layout == "padded"
+    assert tiny.difference(tmp_path / "plain", tmp_path / "compiled") < 1e-4
+
+
+def test_time_left_can_be_told(folder: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, str]] = []
+    started = time.perf_counter()
+    _, ended = trained(folder, tmp_path, tell=lambda done, words: told.append((done, words)))
+    assert [done for done, _ in told] == list(range(16, 129, 16))
+    assert all(words.startswith("loss ") for _, words in told)
+    assert 0 < ended.seconds < time.perf_counter() - started
