@@ -1,0 +1,173 @@
+"""What the documentation shows is what the commands print, and what it names exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from llmfair import registry
+from llmfair.backends.fake import MODELS
+from tests import models
+from tests.cli.command import llmfair
+from tests.folders import balanced, write_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    page.name: page.read_text("utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
+ASKING = {"listwise", "pairwise", "finetune-lora"}
+
+
+def blocks(kind: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a kind: page and text."""
+    return [
+        (name, block)
+        for name, text in PAGES.items()
+        for block in re.findall(rf"^```{kind}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    ]
+
+
+def transcript(block: str) -> list[tuple[str, str]]:
+    """Command lines and what the page prints below them."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts)]
+
+
+def tidy(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+CONSOLE = blocks("console")
+SHELL = [
+    (page, line)
+    for page, block in blocks("sh")
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("llmfair ")
+]
+
+
+@pytest.mark.parametrize(
+    "block", [block for _, block in CONSOLE], ids=[f"{page}: {transcript(b)[-1][0]}" for page, b in CONSOLE]
+)
+def test_transcripts(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a block run one after the other in one folder, empty at first."""
+    monkeypatch.delenv("LLMFAIR_REPORT", raising=False)
+    for command, printed in transcript(block):
+        program, *arguments = shlex.split(command)
+        assert program == "llmfair"
+        found = llmfair(*arguments)
+        assert tidy(found.out) == tidy(printed), command
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models by the names that the pages give them."""
+    models.needs_local()
+    folder = tmp_path_factory.mktemp("ORG")
+    models.causal(folder / "NAME")
+    models.t5(folder / "T5")
+    models.bert(folder / "BERT")
+    return folder
+
+
+@pytest.mark.parametrize("line", [line for _, line in SHELL], ids=[f"{page}: {line}" for page, line in SHELL])
+def test_commands(line: str, request: pytest.FixtureRequest) -> None:
+    """Questions to models are counted, not asked, unless the model is simulated or in this process."""
+    if "ORG/" in line and "openai:" not in line:
+        Path("ORG").symlink_to(request.getfixturevalue("checkpoints"))
+    write_folder(Path("mine"), balanced(12, 6, 6))
+    if "llmfair report" in line:
+        for name, model in (("first", "fake:biased"), ("second", "fake:oracle")):
+            assert llmfair("listwise", "-o", name, "-m", model, "-n", "6", "--orders", "1").code == 0
+    if "adapters/fair" in line:  # as training leaves it
+        models.adapter(Path("ORG/NAME").resolve(), Path("adapters/fair"))
+    _, command, *arguments = shlex.split(line, comments=True)
+    if command in ASKING and "fake:" not in line and "--merge" not in line:
+        arguments = [argument for argument in arguments if argument != "--dry-run"] + ["--dry-run"]
+    found = llmfair(command, *arguments)
+    assert found.code == 0, found.err
+
+
+@pytest.fixture
+def unregistered() -> Iterator[None]:
+    """Forgets what a page registers."""
+    before = {kind: dict(known) for kind, known in registry._found.items()}
+    yield
+    for kind, known in registry._found.items():
+        known.clear()
+        known.update(before[kind])
+
+
+def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> None:
+    found = [block for page, block in blocks("python") if page == "extending.md"]
+    assert len(found) == 2
+    for number, block in enumerate(found):
+        module = ModuleType(f"extending_{number}")
+        sys.modules[module.__name__] = module
+        exec(compile(block, module.__name__, "exec"), module.__dict__)
+    asked = ("listwise", "-n", "6", "--orders", "2", "--variants", "neutral", "-m", "parrot:x", "--json")
+    results = llmfair(*asked, "--measures", "FirstSeen,P@20").json
+    rows = [row for row in results["rows"] if row["measure"] == "FirstSeen" and row["variant"] == "neutral"]
+    assert {row["group"] for row in rows} == {"protected", "unprotected"}
+    assert all(row["value"] >= 1 and row["low"] is not None for row in rows)
+    assert min(row["value"] for row in rows) < 2 and results["model"] == "parrot:x"
+
+
+def test_the_attribute_of_own_data_is_one() -> None:
+    (table,) = [block for page, block in blocks("toml") if page == "own-data.md"]
+    folder = write_folder(Path("mine"), balanced(2, 2, 2))
+    (folder / "attributes.toml").write_text(table)
+    groups = (folder / "groups.tsv").read_text()
+    groups = groups.replace("gender\tfemale", "occupation\tnurse").replace("gender\tmale", "occupation\tpilot")
+    (folder / "groups.tsv").write_text(groups)
+    found = llmfair("listwise", "-d", folder, "-a", "occupation", "--dry-run")
+    assert found.code == 0 and "neutral, other, caring" in found.out, found.err
+
+
+def test_links_lead_somewhere() -> None:
+    for name, text in PAGES.items():
+        folder = ROOT if name == "README.md" else ROOT / "docs"
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (folder / target).exists(), (name, target)
+
+
+def test_every_table_names_commands_that_exist() -> None:
+    for name, text in PAGES.items():
+        for command in re.findall(r"`llmfair ([a-z-]+)", text):
+            found = llmfair(command, "--help")
+            assert found.code == 0, (name, command)
+
+
+def test_it_opens_with_the_two_set_up_commands() -> None:
+    lines = [line for line in PAGES["README.md"].splitlines() if line.strip()]
+    assert lines[:2] == ["# llmfair", "```"]
+    assert lines[2].startswith("pip install . && llmfair listwise ")
+    assert lines[3].startswith('pip install -e ".[test]" && pytest ')
+
+
+def test_it_says_how_to_plant_a_bias() -> None:
+    page = PAGES["own-model.md"]
+    for name, default in MODELS["biased"].items():
+        assert re.search(rf"`{name}` [^`]*\b{abs(default):g}\b", page), name
+    for model in MODELS:
+        assert f"fake:{model}" in page and f"fake:{model}" in llmfair("doctor").out
+    (command,) = re.findall(r"`llmfair (pairwise -m fake:\S+)`", page)
+    assert llmfair(*command.split(), "--dry-run").code == 0
+
+
+def test_every_command_in_the_table_exists() -> None:
+    for command in ("listwise", "datasets list", "datasets show", "prompts list", "prompts show", "prompts render",
+                    "runs list", "runs show", "runs check", "doctor", "score"):  # fmt: skip
+        found = llmfair(*command.split(), "--help")
+        assert found.code == 0, found.err
+        if command == "listwise":
+            assert "LLMFAIR_WINDOW" in found.out
+    assert llmfair("--version").out.startswith("llmfair 0.")
+    first = llmfair()
+    assert first.code == 0 and len(first.out.splitlines()) <= 5
