@@ -78,10 +78,11 @@ class Limits:
 class Progress:
     """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
 
-    `limit`: places in flight at the moment. `cost`: of this invocation, None without prices. `tell` says a sentence
-    that a person who waits for hours should see.
+    `finished`: programs. `limit`: places in flight at the moment. `cost`: of this invocation, None without prices.
+    `tell` says a sentence that a person who waits for hours should see.
     """
 
+    finished: int = 0
     calls: int = 0
     answered: int = 0
     replayed: int = 0

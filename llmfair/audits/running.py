@@ -219,6 +219,11 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
         template_args=template_args(settings.template_arg),
     )
     backend: Backend = registry.lookup("backend", prefix)(name, options)
+    return capable(backend, model, settings)
+
+
+def capable(backend: Backend, model: str, settings: AuditSettings) -> Backend:
+    """The backend, if it can do all that the settings ask of it. Raises UsageError."""
     for capability, flag in settings.needs():
         if capability not in backend.capabilities:
             raise UsageError(f"{model} cannot do {flag}.", CAPABILITY_HINTS[capability])
@@ -386,6 +391,7 @@ def ask(
     with watch:
         try:
             for probe_id, result in asking(programs, backend, journal, sampling, limits, progress, cache):
+                progress.finished += 1
                 if isinstance(result, Failure):
                     answered.failures.append(result)
                 else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,8 +118,15 @@ def _audit(
         progress.tell = lambda text: console.say(console.visible(text))
         if calls:
             console.say(kind.before(planned))
-        shown = calls and not settings.batch  # a batch has nothing to draw for hours
-        with console.bar(f"Asking {name}", calls, progress, limit) if shown else nullcontext():
+        if settings.batch:  # which has nothing to draw for hours
+            shown: AbstractContextManager[None] = nullcontext()
+        elif calls:
+            shown = console.bar(f"Asking {name}", calls, progress, limit)
+        else:
+            chains = planned["design"].get("chains", 0)
+            count = console.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
+            shown = console.drawn(count.name, count)
+        with shown:
             yield
 
     def how_far() -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -197,6 +197,36 @@ class Line(Protocol):
     def line(self) -> str: ...
 
     def __rich__(self) -> RenderableType: ...
+
+
+class Count:
+    """How many of so many things are done, `done()` of them so far, at which rate, and when it will be all.
+
+    What was done when first looked at, by an earlier command, took none of this one's time. `words` may be added.
+    """
+
+    def __init__(self, name: str, total: int, unit: str, done: Callable[[], int]) -> None:
+        self.name, self.total, self.unit, self.done = name, total, unit, done
+        self.words = ""
+        self._first: tuple[float, int] | None = None
+
+    def line(self) -> str:
+        done, now = self.done(), time.monotonic()
+        parts = [f"{done:,}/{self.total:,} {self.unit}"]
+        if self._first is None and done:
+            self._first = now, done
+        if self._first is not None and done > self._first[1]:
+            rate = (done - self._first[1]) / (now - self._first[0])
+            seconds = (self.total - done) / rate
+            parts += [f"{rate:,.1f}/s", f"{int(seconds // 60)}:{int(seconds % 60):02d} left"]
+        return "  ".join([*parts, *([self.words] if self.words else [])])
+
+    def __rich__(self) -> RenderableType:
+        from rich.columns import Columns
+        from rich.progress_bar import ProgressBar
+
+        bar = ProgressBar(max(self.total, 1), min(self.done(), self.total), width=30)
+        return Columns([self.name, bar, self.line()])
 
 
 @contextmanager

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from llmfair.cli import console
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.settings import FinetuneSettings
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
@@ -119,8 +115,8 @@ class Shown:
 
     def __init__(self) -> None:
         self.folder: Path | None = None
-        self.name, self.done, self.total, self.words = "", 0, 0, ""
-        self.began, self.first = time.monotonic(), 0
+        self.done = 0
+        self.count = console.Count("", 0, "prompts", lambda: 0)
 
     def begin(self, folder: Path, facts: Mapping[str, Any]) -> None:
         from llmfair.report.finetune import before_text
@@ -130,37 +126,16 @@ class Shown:
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Callable[[int, str], None]]:
-        self.name, self.done, self.total, self.words = name, 0, total, ""
-        self.began, self.first = time.monotonic(), 0
-        with console.drawn(name, self):
+        self.done, self.count = 0, console.Count(name, total, "prompts", lambda: self.done)
+        with console.drawn(name, self.count):
             yield self.tell
 
     def tell(self, done: int, words: str = "") -> None:
-        if not self.done:  # what an earlier command did took none of this one's time
-            self.began, self.first = time.monotonic(), done
-        self.done, self.words = done, words
-
-    def line(self) -> str:
-        parts = [f"{self.done:,}/{self.total:,} prompts"]
-        passed, since = time.monotonic() - self.began, self.done - self.first
-        if since > 0 and passed > 0:
-            rate = since / passed
-            seconds = (self.total - self.done) / rate
-            parts += [f"{rate:,.1f}/s", f"{int(seconds // 60)}:{int(seconds % 60):02d} left"]
-        if self.words:
-            parts.append(self.words)
-        return "  ".join(parts)
+        self.done, self.count.words = done, words
 
     def how_far(self) -> str:
         from llmfair.tuning.finetune import MEASURING, TRAINING
 
-        if self.name == TRAINING:
-            return f"at {self.done:,} of {self.total:,} prompts"
-        return "after training" if self.name == MEASURING else "before training"
-
-    def __rich__(self) -> RenderableType:
-        from rich.columns import Columns
-        from rich.progress_bar import ProgressBar
-
-        bar = ProgressBar(max(self.total, 1), min(self.done, self.total), width=30)
-        return Columns([self.name, bar, self.line()])
+        if self.count.name == TRAINING:
+            return f"at {self.done:,} of {self.count.total:,} prompts"
+        return "after training" if self.count.name == MEASURING else "before training"

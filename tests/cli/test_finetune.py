@@ -194,7 +194,7 @@ def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
 
     def tell(shown: Shown, done: int, words: str = "") -> None:
         told(shown, done, words)
-        if shown.name == "Training":
+        if shown.count.name == "Training":
             os.kill(os.getpid(), number)
 
     told = Shown.tell

@@ -65,3 +65,16 @@ def test_without_a_terminal_lines_come_now_and_then(
         time.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()
     assert lines and all(line.startswith("Asking a model  4/10  0 unreadable") for line in lines)
+
+
+def test_a_count_says_how_far_and_how_long_still_without_what_an_earlier_command_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, done = Clock(), 0
+    monkeypatch.setattr("llmfair.cli.console.time", clock)
+    state = console.Count("Training", 1000, "prompts", lambda: done)
+    assert state.line() == "0/1,000 prompts"
+    clock.now, done = clock.now + 5, 600
+    assert state.line() == "600/1,000 prompts"
+    clock.now, done, state.words = clock.now + 10, 800, "loss 0.500"
+    assert state.line() == "800/1,000 prompts  20.0/s  0:10 left  loss 0.500"
