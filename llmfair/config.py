@@ -62,7 +62,7 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[s
     found = {}
     for key, value in table.items():
         if key in known:
-            found[key] = _typed(f"{path}: {prefix}{key}", value, known[key])
+            found[key] = typed(f"{path}: {prefix}{key}", value, known[key])
         elif any(word in key.lower() for word in SECRET_WORDS):
             raise UsageError(
                 f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
@@ -75,8 +75,10 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[s
     return found
 
 
-def _typed(where: str, value: Any, hint: Any) -> Any:
-    """A value of the file as its setting takes it: a list for a comma-separated text, one text for a list."""
+def typed(
+    where: str, value: Any, hint: Any, way_out: str = "mend the file, or name another with --config"
+) -> Any:
+    """A value as its setting takes it: a list for a comma-separated text, one text for a list. Raises UsageError."""
     choices = [
         part for part in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if part is not NoneType
     ]
@@ -97,6 +99,4 @@ def _typed(where: str, value: Any, hint: Any) -> Any:
     if type(value) is wanted:
         return value
     names = {str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "true or false"}
-    raise UsageError(
-        f"{where} is {value!r}, but takes {names[wanted]}.", "mend the file, or name another with --config"
-    )
+    raise UsageError(f"{where} is {value!r}, but takes {names[wanted]}.", way_out)

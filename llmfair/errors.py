@@ -29,6 +29,11 @@ class LlmfairError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # tracebacks show it too
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class UsageError(LlmfairError):

@@ -94,6 +94,13 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
     assert found.code == 0, found.err
 
 
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = [block for page, block in blocks("python") if page == "README.md"]
+    exec(compile(block, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "Listwise · sample" in printed and "5 rows x" in printed
+
+
 @pytest.fixture
 def unregistered() -> Iterator[None]:
     """Forgets what a page registers."""
@@ -124,7 +131,9 @@ def test_the_attribute_of_own_data_is_one() -> None:
     folder = write_folder(Path("mine"), balanced(2, 2, 2))
     (folder / "attributes.toml").write_text(table)
     groups = (folder / "groups.tsv").read_text()
-    groups = groups.replace("gender\tfemale", "occupation\tnurse").replace("gender\tmale", "occupation\tpilot")
+    groups = groups.replace("gender\tfemale", "occupation\tnurse").replace(
+        "gender\tmale", "occupation\tpilot"
+    )
     (folder / "groups.tsv").write_text(groups)
     found = llmfair("listwise", "-d", folder, "-a", "occupation", "--dry-run")
     assert found.code == 0 and "neutral, other, caring" in found.out, found.err

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from llmfair.audits.changes import Compared, list_changes, pair_changes
@@ -66,8 +67,10 @@ def _opened(run: RunDir) -> Compared:
     if results["task"] not in TASKS:
         raise UsageError(f"{run.path} is a run of {results['task']}.", "listwise and pairwise runs compare")
     if results["status"] != "complete":
-        command = shlex.join(manifest["invocations"][-1]["command"][1:])
-        raise UsageError(f"{run.path} is incomplete.", f"llmfair {command}    completes it")
+        program, *words = manifest["invocations"][-1]["command"]
+        typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
+        began = f"llmfair {shlex.join(words)}   " if typed else "the call that began it"
+        raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
     return Compared("", run, manifest, results)
 
 

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from llmfair.audits.evidence import TASKS, how_ended, what_was_shown
 from llmfair.audits.lists import load_lists
+from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.journal import read_rows
 from llmfair.metrics.base import Measure
@@ -41,7 +42,7 @@ def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
     titles, queries = _texts(settings) if settings is not None else ({}, {})
     return {
         "command": None
-        if settings is None
+        if settings is None or manifest["model"].startswith(f"{GIVEN}:")  # no command names an object
         else command_of(manifest["task"], settings, str(manifest["model"])),
         "measures": declared(results["measures"]),
         "titles": titles,

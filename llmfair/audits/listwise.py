@@ -14,7 +14,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.making import make_design
 from llmfair.audits.outcome import outcome_of
 from llmfair.audits.reach import reach_of
-from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, label_of, no_watch
+from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, capable, label_of, no_watch
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.dispatch import Program
 from llmfair.rankers.base import ScoringRanker
@@ -24,13 +24,18 @@ from llmfair.settings import ListwiseSettings
 
 
 def audit_listwise(
-    settings: ListwiseSettings, model: str, watch: Watch = no_watch, adapted: bool = True
+    settings: ListwiseSettings,
+    model: str,
+    watch: Watch = no_watch,
+    adapted: bool = True,
+    given: Backend | None = None,
 ) -> Result:
     """Runs or continues one model's listwise audit; raises what `audit` does, and UsageError for wrong input.
 
-    Without `adapted` the base of the settings' adapter is asked, in the adapter's engine.
+    Without `adapted` the base of the settings' adapter is asked, in the adapter's engine. A backend that is `given`
+    is asked under the model's name.
     """
-    return audit(Listwise.of(settings, model, adapted), watch)
+    return audit(Listwise.of(settings, model, adapted, given), watch)
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,15 @@ class Listwise:
     design: Design
     model: str
     adapted: bool = True
+    given: Backend | None = None
     name: str = "listwise"
 
     @classmethod
-    def of(cls, settings: ListwiseSettings, model: str, adapted: bool = True) -> Listwise:
+    def of(
+        cls, settings: ListwiseSettings, model: str, adapted: bool = True, given: Backend | None = None
+    ) -> Listwise:
         """Loads what the settings name. Raises UsageError."""
-        return cls(make_design(settings, model), model, adapted)
+        return cls(make_design(settings, model), model, adapted, given)
 
     @property
     def settings(self) -> ListwiseSettings:
@@ -60,6 +68,8 @@ class Listwise:
         ranker = self.design.ranker
         if isinstance(ranker, ScoringRanker):
             return NoBackend(ranker.identity)
+        if self.given is not None:
+            return capable(self.given, self.model, self.settings)
         return backend_of(self.model, self.settings, self.adapted)
 
     def probes(self) -> Iterator[Probe]:

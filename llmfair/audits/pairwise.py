@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmfair.audits.pairs import PairDesign, make_pair_design
-from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, label_of, no_watch
+from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, capable, label_of, no_watch
 from llmfair.audits.stopping import Stopping
 from llmfair.audits.verdicts import outcome_of
 from llmfair.backends.base import Backend
@@ -22,13 +22,18 @@ from llmfair.settings import PairwiseSettings, band_of
 
 
 def audit_pairwise(
-    settings: PairwiseSettings, model: str, watch: Watch = no_watch, adapted: bool = True
+    settings: PairwiseSettings,
+    model: str,
+    watch: Watch = no_watch,
+    adapted: bool = True,
+    given: Backend | None = None,
 ) -> Result:
     """Runs or continues one model's pairwise audit; raises what `audit` does, and UsageError for wrong input.
 
-    Without `adapted` the base of the settings' adapter is asked, in the adapter's engine.
+    Without `adapted` the base of the settings' adapter is asked, in the adapter's engine. A backend that is `given`
+    is asked under the model's name.
     """
-    return audit(Pairwise.of(settings, model, adapted), watch)
+    return audit(Pairwise.of(settings, model, adapted, given), watch)
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,13 @@ class Pairwise:
     model: str
     stopping: Mapping[PairKind, Stopping] = field(default_factory=dict)
     adapted: bool = True
+    given: Backend | None = None
     name: str = "pairwise"
 
     @classmethod
-    def of(cls, settings: PairwiseSettings, model: str, adapted: bool = True) -> Pairwise:
+    def of(
+        cls, settings: PairwiseSettings, model: str, adapted: bool = True, given: Backend | None = None
+    ) -> Pairwise:
         """Loads what the settings name. Raises UsageError."""
         design = make_pair_design(settings)
         stopping = {}
@@ -51,7 +59,7 @@ class Pairwise:
             stopping = {
                 kind: Stopping.over(design.in_rounds(kind), band, settings.level) for kind in design.kinds
             }
-        return cls(design, model, stopping, adapted)
+        return cls(design, model, stopping, adapted, given)
 
     @property
     def settings(self) -> PairwiseSettings:
@@ -62,6 +70,8 @@ class Pairwise:
         return self.design.calls
 
     def backend(self) -> Backend:
+        if self.given is not None:
+            return capable(self.given, self.model, self.settings)
         return backend_of(self.model, self.settings, self.adapted)
 
     def probes(self) -> Iterator[Probe]:

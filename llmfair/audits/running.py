@@ -17,6 +17,7 @@ import llmfair
 from llmfair import registry
 from llmfair.audits.answers import require_readable
 from llmfair.audits.gates import require_met
+from llmfair.backends.adapters import read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.batch import dispatch_batch
 from llmfair.datasets.base import Dataset, cache_folder
@@ -145,6 +146,9 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
     settings, backend, progress = task.settings, task.backend(), Progress()
     identity, folder = folder_of(task, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
+    if task.adapted and settings.adapter is not None:
+        for doubt in adapter_doubts(settings.adapter, identity, str(task.describe()["dataset"])):
+            _warn(doubt)
     label = label_of(task.model, settings, task.adapted)
     facts = {**task.describe(), "model": label, "simulated": backend.reads_about}
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
@@ -172,6 +176,24 @@ def label_of(model: str, settings: AuditSettings, adapted: bool = True) -> str:
     """Whom an audit asks, as results name it: the model's spec, and the adapter's folder if one answers."""
     adapter = settings.adapter if adapted else None
     return model if adapter is None else f"{model} + {adapter.resolve().name}"
+
+
+def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:
+    """Why figures may flatter an adapter: queries it was trained on, or a question it was not trained to answer."""
+    if (manifest := read_manifest(adapter)) is None:
+        return
+    split, asked = manifest["split"], identity["queries"]
+    if manifest["dataset"]["name"] == dataset:
+        trained, chose = (len({*asked} & {*split[part]}) for part in ("train", "validation"))
+        if trained or chose:
+            yield (
+                f"of {len(asked)} queries {adapter.name} was trained on {trained}, and {chose} chose its checkpoint; "
+                f"--queries @{adapter / 'test-queries.txt'} asks those it never saw"
+            )
+    for key, name in (("form", "--form"), ("input", "--input")):
+        there, here = manifest["prompt"][key], identity.get(key)
+        if here is not None and there != here:
+            yield f"{adapter.name} was trained with {name} {there}, and is asked with {name} {here}"
 
 
 def folder_of(task: Task, backend: Backend) -> tuple[dict[str, Any], RunDir]:

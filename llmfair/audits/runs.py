@@ -132,8 +132,15 @@ def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
 
 
 def _file(path: Path, against: Against, watch: Watch) -> Target:
-    """A run file; its tag is the model, its name without endings the variant."""
+    """A run file; its tag is the model, its name without endings the variant. Raises UsageError if none is judged."""
     file = _read(path, watch)
+    judged = against.judgements.qrels
+    if judged and not judged.keys() & file.rankings.keys():
+        raise UsageError(
+            f"{path} ranks none of the queries of {against.judgements.name} (here '{next(iter(file.rankings), '')}', "
+            f"there '{next(iter(judged))}').",
+            "a run and its qrels call queries by the same ids",
+        )
     columns = {
         "run": str(path),
         "dataset": against.judgements.name,

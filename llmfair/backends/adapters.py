@@ -12,6 +12,8 @@ from llmfair.checkpoints import Checkpoint, files_sha256, folder_fingerprint
 from llmfair.errors import BackendError, UsageError
 from llmfair.records import Labels, Message
 
+MANIFEST, SCHEMA = "llmfair.json", 1
+CHECKED = {"base", "template_sha256", "adapter_sha256", "prompt", "dataset", "split"}
 LABELS = Labels(("A", "B"))
 PROBES = tuple(
     (Message("user", f"{'Please ' * number}answer with one letter, A or B."),) for number in range(8)
@@ -53,7 +55,7 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
         settings = json.loads(path.read_text("utf-8"))
         base = str(settings["base_model_name_or_path"])
         digest = files_sha256([path, folder / "adapter_model.safetensors"])
-        manifest = _read_manifest(folder, digest)
+        manifest = _checked_manifest(folder, digest)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{folder} holds no adapter: {error}.", "name a folder with adapter_config.json and its weights"
@@ -74,20 +76,32 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
     return Adapter(folder, settings, digest, manifest)
 
 
-def _read_manifest(folder: Path, digest: str) -> Mapping[str, Any] | None:
-    """What was written down when the adapter was trained, None for another's; raises UsageError and KeyError."""
-    path = folder / "llmfair.json"
-    if not path.is_file():
-        if (folder / "rejected").is_dir() or (folder / "checkpoints").is_dir():
-            raise UsageError(
-                f"the training of {folder} is not finished, or no adapter of it kept the gates.",
-                "llmfair finetune-lora, with the same flags, says which",
-            )
+def read_manifest(folder: Path) -> Mapping[str, Any] | None:
+    """What was written down when an adapter was trained; None for a folder without it. Raises UsageError."""
+    path = folder / MANIFEST
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
         return None
-    manifest: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
-    if manifest["adapter_sha256"] != digest:
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.keys() >= CHECKED:
         raise UsageError(
-            f"{folder} does not hold the adapter that {path.name} describes.",
+            f"{path} is not an adapter's manifest of schema {SCHEMA}.", "train the adapter again"
+        )
+    return found
+
+
+def _checked_manifest(folder: Path, digest: str) -> Mapping[str, Any] | None:
+    manifest = read_manifest(folder)
+    if manifest is None and ((folder / "rejected").is_dir() or (folder / "checkpoints").is_dir()):
+        raise UsageError(
+            f"the training of {folder} is not finished, or no adapter of it kept the gates.",
+            "llmfair finetune-lora, with the same flags, says which",
+        )
+    if manifest is not None and manifest["adapter_sha256"] != digest:
+        raise UsageError(
+            f"{folder} does not hold the adapter that {MANIFEST} describes.",
             "train it again, or remove that file",
         )
     return manifest

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from functools import cache as cache_once
 from itertools import pairwise as neighbours
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -18,9 +19,11 @@ from llmfair.cli import console
 from llmfair.cli.cache import cache
 from llmfair.cli.calibrate import calibrate
 from llmfair.cli.compare import compare
+from llmfair.cli.complete import leave_values_unread
 from llmfair.cli.datasets import datasets
 from llmfair.cli.doctor import doctor
 from llmfair.cli.finetune_lora import finetune_lora
+from llmfair.cli.help import with_help
 from llmfair.cli.listwise import listwise
 from llmfair.cli.options import with_flags
 from llmfair.cli.pairwise import pairwise
@@ -35,10 +38,11 @@ from llmfair.settings import FinetuneSettings, ListwiseSettings, PairwiseSetting
 
 HELP = {"help_option_names": ["-h", "--help"]}
 FIRST_STEPS = """\
-llmfair listwise               audit a simulated model on the bundled sample, offline
-llmfair listwise -m openai:gpt-4o-mini --dry-run      count what a real model would be asked
-llmfair doctor                 what this machine can run
-llmfair --help                 all commands; README.md explains the numbers
+llmfair listwise          audit a simulated model on the bundled sample, offline
+llmfair plan listwise     what an audit would ask, cost and find; asks nothing
+llmfair doctor            which models this machine can ask
+llmfair COMMAND --help    every flag with its meaning, and examples
+README.md, docs/          how to read the numbers, how to ask your own model
 """
 
 app = typer.Typer(
@@ -46,7 +50,8 @@ app = typer.Typer(
     help="Measures whether a ranker built on a large language model treats groups of items alike.",
     pretty_exceptions_enable=False,
     context_settings=HELP,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
+    epilog="llmfair listwise\n\nllmfair listwise -m openai:gpt-4o-mini --dry-run",
 )
 app.command(
     rich_help_panel="Audit",
@@ -119,13 +124,19 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+@cache_once
+def command() -> Any:
+    """The application as Typer makes it of its commands, which takes a tenth of a second."""
+    return with_help(typer.main.get_command(app))
+
+
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
     _terminated.clear()
     previous = signal.signal(signal.SIGTERM, _terminate)
     console.output = console.Output(as_json=_asks_json(arguments))
     try:
-        code = app(arguments, prog_name="llmfair", standalone_mode=False)
+        code = command()(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not console.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
         return code if isinstance(code, int) else 0
@@ -178,4 +189,6 @@ def main() -> NoReturn:
         # A title or an answer may hold what a terminal's encoding cannot say.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if "_LLMFAIR_COMPLETE" in os.environ:
+        leave_values_unread()
     sys.exit(run(sys.argv[1:]))

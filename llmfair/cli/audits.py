@@ -153,6 +153,10 @@ def _audit(
         if failure.exit_code < Incomplete.exit_code:
             raise
         error = failure
+    if cached := seen["progress"].cached:
+        console.say(
+            f"{cached:,} of {seen['calls']:,} answers came from other runs; --no-cache asks them, too"
+        )
     run = RunDir(seen["folder"])
     results = run.read_results()
     for line in run.read_manifest().get("journal_lines_skipped", []):

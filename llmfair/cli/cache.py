@@ -53,10 +53,14 @@ def info(as_json: Json = False) -> None:
 )
 def clear(
     model: Annotated[
-        str | None, typer.Option(help="Only this model's: PREFIX:NAME, or as `info` shows it.")
+        str | None,
+        typer.Option(
+            help="Only this model's: PREFIX:NAME, or as `info` shows it.", envvar=variable("clear_model")
+        ),
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option(help="Only answers older than this: 12h, 30d, 8w.")
+        str | None,
+        typer.Option(help="Only answers older than this: 12h, 30d, 8w.", envvar=variable("clear_older_than")),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.", envvar=variable("yes"))] = False,
     as_json: Json = False,

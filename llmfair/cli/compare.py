@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from llmfair.cli import console
+from llmfair.cli import complete, console
 from llmfair.cli.options import Config, Json, variable
 
 Runs = Annotated[
@@ -16,6 +16,7 @@ Runs = Annotated[
         metavar="RUN RUN…",
         help="Run folders, or the beginnings of their names. The first is the base.",
         show_default=False,
+        autocompletion=complete.runs,
     ),
 ]
 RunsDir = Annotated[
@@ -23,7 +24,11 @@ RunsDir = Annotated[
 ]
 Measures = Annotated[
     str | None,
-    typer.Option("--measures", help="Comma-separated; those with a direction.", envvar=variable("measures")),
+    typer.Option(
+        "--measures",
+        help="Measures, comma-separated (default: those of both runs that have a better direction).",
+        envvar=variable("measures"),
+    ),
 ]
 Format = Annotated[
     Literal["table", "tsv", "json", "md"],

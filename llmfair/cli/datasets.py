@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmfair.cli import console
+from llmfair.cli import complete, console
 from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, variable
 from llmfair.cli.transfers import transfers
 from llmfair.errors import UsageError
@@ -67,7 +67,12 @@ COPY = "file or address of another copy, gzip or plain"
 )
 def fetch(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="Year and split, or any dataset of it: trec-fair/2022.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="Year and split, or any dataset of it: trec-fair/2022.",
+            autocompletion=complete.datasets,
+        ),
     ],
     yes: Annotated[bool, _panel("--yes", "Do not ask before downloading.", "Fetching")] = False,
     stream: Annotated[
@@ -183,7 +188,10 @@ def _print_record(name: str, folder: str, record: dict[str, Any], already: bool)
 
 @datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Dataset id or folder.")], as_json: Json = False
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="Dataset id or folder.", autocompletion=complete.datasets)
+    ],
+    as_json: Json = False,
 ) -> None:
     """Queries, candidates per cell, and documents without a side."""
     from llmfair.audits.lists import load_lists

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmfair.cli import console
+from llmfair.cli import complete, console
 from llmfair.cli.options import Json, variable
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ Model = Annotated[
         "-m",
         help="Look at this model: where it would run, what it can do.",
         envvar=variable("model"),
+        autocompletion=complete.models,
     ),
 ]
 Ask = Annotated[bool, typer.Option("--ask", help="Ask the model one question.", envvar=variable("ask"))]

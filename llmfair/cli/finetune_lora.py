@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
         return
     console.output.quiet = True  # the first process alone speaks
     try:
-        with redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             task(settings, style)
     except (UsageError, RunConflict) as error:  # which the first one says as well
         raise typer.Exit(error.exit_code) from None
@@ -33,7 +34,8 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.cli.app import Terminated
-    from llmfair.report.finetune import model_card
+    from llmfair.report.finetune import missed_on_test, model_card
+    from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune
 
     shown, error = Shown(), None
@@ -56,16 +58,27 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     if results["status"] == "rejected":
         error = RequirementFailed(results["training"]["why"], REJECTED)
         results |= console.failure(error)
-    _show(results, done.folder.path, style)
+    _show(results, done.folder.path, settings, style)
+    if missed := missed_on_test(results):
+        console.warn(missed)
     if error is not None:
         console.output.as_json = False  # said already
-        raise typer.Exit(console.fail(error))
+        code = console.fail(error)
+        ranks.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
+        raise typer.Exit(code if ranks.rank() == 0 else 0)
 
 
 REJECTED = "what came nearest is in rejected/; try another --labels or --anchor, or a lower --learning-rate"
 
 
-def _show(results: Mapping[str, Any], folder: Path, style: str) -> None:
+AUDITED = (
+    "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "experts", "min_experts", "allow_missing",
+    "input", "words", "prompt", "system", "backend_arg", "template_arg",
+)  # fmt: skip
+"""Settings that an audit of the adapter must share with its training."""
+
+
+def _show(results: Mapping[str, Any], folder: Path, settings: FinetuneSettings, style: str) -> None:
     from llmfair.report.finetune import finetune_table, finetune_tsv
     from llmfair.report.tables import markdown
 
@@ -81,8 +94,9 @@ def _show(results: Mapping[str, Any], folder: Path, style: str) -> None:
         print(folder)
         if results["status"] == "complete":
             console.say(
-                f"Next: llmfair pairwise --adapter {folder} -m {results['model']} --answers margin "
-                f"--form {results['design']['form']}     (base and adapter side by side)"
+                f"Next: llmfair pairwise -m {shlex.quote(results['model'])} --adapter {shlex.quote(str(folder))} "
+                f"--queries {shlex.quote(f'@{folder}/test-queries.txt')} --answers margin --form {settings.form} "
+                + settings.as_flags(AUDITED)
             )
 
 
@@ -123,6 +137,11 @@ class Shown:
 
         self.folder = folder
         console.say(before_text(facts))
+
+    def labelled(self, counts: Mapping[Any, int]) -> None:
+        from llmfair.report.finetune import labelled_text
+
+        console.say(labelled_text(counts))
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Callable[[int, str], None]]:

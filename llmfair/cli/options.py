@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from llmfair.cli import console
+from llmfair.cli.complete import OFFERED
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import (
@@ -89,6 +90,7 @@ def _parameter(item: Field[Any], hint: Any) -> inspect.Parameter:
         rich_help_panel=meta["panel"],
         envvar=variable(item.name),
         show_default=not (default is None or default is False or default == ()),
+        autocompletion=OFFERED.get(item.name),
     )
     if isinstance(default, tuple):
         hint, default = list[str], list(default)
@@ -152,6 +154,7 @@ Preset = Annotated[
         help="paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels.",
         rich_help_panel="Prompt",
         envvar=variable("preset"),
+        autocompletion=OFFERED["preset"],
     ),
 ]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmfair.cli import console
-from llmfair.cli.options import Json, with_flags
+from llmfair.cli import complete, console
+from llmfair.cli.options import Json, variable, with_flags
 from llmfair.errors import UsageError
 from llmfair.settings import ListwiseSettings, PairwiseSettings
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from llmfair.records import Chat
 
 prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name or TOML file.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=complete.prompts)
+]
 
 
 @prompts.command("list", epilog="llmfair prompts list\n\nllmfair prompts list --json")
@@ -55,7 +57,9 @@ def listwise(
     style: str,
     *,
     ctx: typer.Context,
-    number: Annotated[int, typer.Option(help="Which window of the list, from its tail.")] = 1,
+    number: Annotated[
+        int, typer.Option(help="Which window of the list, from its tail.", envvar=variable("number"))
+    ] = 1,
 ) -> None:
     """Exactly the messages that `llmfair listwise` with these flags sends for one window of its first chain."""
     from llmfair.audits.plan import first_order_chats
@@ -68,7 +72,12 @@ def pairwise(
     style: str,
     *,
     ctx: typer.Context,
-    number: Annotated[int, typer.Option(help="Which question: each pair has two, one for either order.")] = 1,
+    number: Annotated[
+        int,
+        typer.Option(
+            help="Which question: each pair has two, one for either order.", envvar=variable("number")
+        ),
+    ] = 1,
 ) -> None:
     """Exactly the messages that `llmfair pairwise` with these flags sends for one of its questions."""
     from llmfair.audits.pairs import make_pair_design

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from llmfair.cli import console
+from llmfair.cli import complete, console
 from llmfair.cli.options import Config, Json, variable
 from llmfair.errors import LlmfairError, UsageError
 
@@ -27,6 +27,7 @@ Runs = Annotated[
         metavar="RUN…",
         help="Run folders, or the beginnings of their names; folders of study windows, score or an adapter.",
         show_default=False,
+        autocompletion=complete.runs,
     ),
 ]
 RunsDir = Annotated[
@@ -53,6 +54,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         help="html: the page; md: its tables on stdout; card: a section for a model card on stdout.",
+        envvar=variable("report_format"),
     ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Open it in the browser.", envvar=variable("open"))]

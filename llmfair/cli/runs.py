@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from llmfair.cli import console
+from llmfair.cli import complete, console
 from llmfair.cli.options import Config, Json, variable
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
 RunsDir = Annotated[
     Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, or the beginning of its name.")]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="Run folder, or the beginning of its name.", autocompletion=complete.runs
+    ),
+]
 
 
 @runs.command("list", epilog="llmfair runs list\n\nllmfair runs list --runs-dir elsewhere --json")
@@ -39,11 +44,20 @@ def list_all(runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Co
 )
 def show(
     name: Run,
-    query: Annotated[str | None, typer.Option(help="Only answers about this query.")] = None,
-    answers: Annotated[bool, typer.Option("--answers", help="Every answer, raw.")] = False,
-    failures: Annotated[bool, typer.Option("--failures", help="Probes without an answer.")] = False,
+    query: Annotated[
+        str | None, typer.Option(help="Only answers about this query.", envvar=variable("show_query"))
+    ] = None,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Every answer, raw.", envvar=variable("show_answers"))
+    ] = False,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Probes without an answer.", envvar=variable("show_failures"))
+    ] = False,
     invalid: Annotated[
-        bool, typer.Option("--invalid", help="Only answers that are not well-formed.")
+        bool,
+        typer.Option(
+            "--invalid", help="Only answers that are not well-formed.", envvar=variable("show_invalid")
+        ),
     ] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmfair.report.figures import FIRST_SHOWN, on_log, value_of
-from llmfair.report.finetune import KINDS, finetune_table
+from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
 from llmfair.report.method import method_of
 from llmfair.report.page import KINDS as PAGES
 from llmfair.report.page import Page, Verdict
@@ -29,7 +29,7 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
         subtitle=table.title,
         words=results["words"],
         missing=(),
-        warnings=[REJECTED] if results["status"] == "rejected" else (),
+        warnings=list(_warnings(results)),
         verdicts=list(_verdicts(results, table.notes)),
         tables=[table],
         plots=list(_plots(results)),
@@ -39,6 +39,13 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
         method=method_of(results, {}, exhibits),
         rows=results["rows"],
     )
+
+
+def _warnings(results: Mapping[str, Any]) -> Iterator[str]:
+    if results["status"] == "rejected":
+        yield REJECTED
+    if missed := missed_on_test(results):
+        yield f"{missed[0].upper()}{missed[1:]}."
 
 
 def _cells(results: Mapping[str, Any]) -> dict[tuple[str, str, str], Mapping[str, Any]]:

@@ -18,6 +18,7 @@ GATES = {
     "consistency": ("same answer in both orders", "≥"),
     "relevance": ("relevant item preferred", "≥"),
     "first_slot": ("first slot's distance from one half", "≤"),
+    "gain": ("distance from parity", "<"),
 }
 NOTHING: Row = {"value": None, "low": None, "high": None, "reason": "no_pairs", "p_adjusted": None}
 TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
@@ -98,7 +99,8 @@ def _title(results: Results) -> str:
 
 
 def _notes(results: Results, rows: Mapping[Any, Row]) -> list[str]:
-    notes = [_change_note(kind, results, rows) for kind in KINDS if kind in results["changes"]]
+    notes = [missed] if (missed := missed_on_test(results)) else []
+    notes += [_change_note(kind, results, rows) for kind in KINDS if kind in results["changes"]]
     notes += [_other_ratios(kind, rows) for kind in KINDS]
     notes += [_relevance_note(results, rows), _gate_note(results)]
     training, design = results["training"], results["design"]
@@ -138,13 +140,14 @@ def _change_note(kind: str, results: Results, rows: Mapping[Any, Row]) -> str:
     if before is None or after is None:
         return f"{kind}: no odds before or after"
     one, two = abs(log(before)), abs(log(after))
-    told = "nearer to parity" if two < one else "no nearer to parity"
-    text = f"{kind}: position-adjusted odds {before:.3f} → {after:.3f}, {told} (|ln| {one:.2f} → {two:.2f}"
+    told = "as far from parity" if one == two else "nearer to parity" if two < one else "farther from parity"
+    text = f"{kind}: position-adjusted odds {before:.3f} → {after:.3f} ("
     if change["low"] is not None:
-        text += f"; × {change['value']:.2f} [{change['low']:.2f}, {change['high']:.2f}]"
+        text += f"× {change['value']:.2f} [{change['low']:.2f}, {change['high']:.2f}], "
     if change["p"] is not None:
-        text += f", p {p_text(change['p'])}"
-    return f"{text}; {count(change['n'], 'query', 'queries')}, paired)"
+        text += f"p {p_text(change['p'])} of no change, "
+    queries = count(change["n"], "query", "queries")
+    return f"{text}{queries}, paired): {told}, |ln| {one:.2f} → {two:.2f}"
 
 
 def _other_ratios(kind: str, rows: Mapping[Any, Row]) -> str:
@@ -180,9 +183,24 @@ def _gate_note(results: Results) -> str:
         if gate["limit"] is not None:
             told.append(f"{words} {value} ({sign} {gate['limit']:.3f}{'' if gate['met'] else ', not kept'})")
     asked = count(results["design"]["split"]["validation"], "query", "queries")
-    missed = [GATES[name][0] for name, gate in results["gates_on_test"].items() if not gate["met"]]
-    text = f"gates on {asked} of validation: {', '.join(told)}"
-    return text + (f"; on the test queries not kept: {', '.join(missed)}" if missed else "")
+    return f"gates on {asked} of validation: {', '.join(told)}"
+
+
+def missed_on_test(results: Results) -> str:
+    """What the adapter does not keep on queries it never saw; nothing where it keeps all."""
+    told = []
+    for name, gate in results["gates_on_test"].items():
+        if not gate["met"]:
+            words, sign = GATES[name]
+            value = "no value" if gate["value"] is None else f"{gate['value']:.3f}"
+            told.append(f"{words} {value} (not {sign} {gate['limit']:.3f})")
+    return f"not kept on the test queries: {', '.join(told)}" if told else ""
+
+
+def labelled_text(counts: Mapping[str, int]) -> str:
+    """Said when every pair has its target."""
+    told = ", ".join(f"{number:,} {stratum}" for stratum, number in counts.items())
+    return f"{told} pairs count in training; the labels leave the others out"
 
 
 def before_text(facts: Results) -> str:
@@ -191,9 +209,15 @@ def before_text(facts: Results) -> str:
     pairs = ", ".join(f"{of_it['pairs']:,} {stratum}" for stratum, of_it in counts["train"].items())
     return (
         f"{pairs} pairs of {count(design['split']['train'], 'query', 'queries')} to train on, up to "
-        f"{design['max_prompts']:,} prompts; {design['split']['validation']} to validate, "
+        f"{_prompts(design):,} prompts; {design['split']['validation']} to validate, "
         f"{design['split']['test']} to test"
     )
+
+
+def _prompts(design: Mapping[str, Any]) -> int:
+    """The prompts of whole steps."""
+    per_step = int(design["prompts_per_step"])
+    return max(1, int(design["max_prompts"]) // per_step) * per_step
 
 
 # The model card
@@ -205,6 +229,8 @@ def model_card(results: Results) -> str:
     base, words = results["model"].removeprefix("hf:"), results["words"]
     queries = count(design["split"]["test"], "query", "queries")
     rejected = "" if results["status"] == "complete" else f"\n**Rejected.** {training['why']}\n"
+    if missed := missed_on_test(results):
+        rejected += f"\n**{missed[0].upper()}{missed[1:]}.**\n"
     return f"""---
 library_name: peft
 base_model: {base}
@@ -212,9 +238,10 @@ tags: [lora, ranking, fairness, llmfair]
 ---
 # Adapter for pairwise ranking by {base}: {results["attribute"]} on {results["dataset"]}
 {rejected}
-A LoRA adapter (rank {design["rank"]}, modules {design["target_modules"]}) that moves the model's preference between
-{words["protected"]} and {words["unprotected"]} items of equal relevance towards parity. It was made with
-`llmfair finetune-lora`: labels `{design["labels"]}`, anchor `{design["anchor"]}`, {training["prompts"]:,} prompts.
+A LoRA adapter (rank {design["rank"]}, modules {design["target_modules"]}) that was trained to move the model's
+preference between {words["protected"]} and {words["unprotected"]} items of equal relevance towards parity; the table
+says what came of it. `llmfair finetune-lora`, labels `{design["labels"]}`, anchor `{design["anchor"]}`,
+{training["prompts"]:,} prompts.
 
 ## What was measured
 
@@ -226,8 +253,9 @@ On {queries} of {results["dataset"]} that were not trained on; every pair was as
 ## How to use it
 
     llmfair pairwise --adapter FOLDER -m hf:{base} --answers margin --form {design["form"]} \\
-        -d {results["dataset"]} -a {results["attribute"]}
+        -d {results["dataset"]} -a {results["attribute"]} --queries @FOLDER/test-queries.txt
 
+`test-queries.txt` names the queries that it never saw; on the others its figures flatter it.
 Serve the adapter over the base; merging rounds it away in part. The prompt must be the one it was trained with.
 
 ## What this does not say
@@ -251,7 +279,7 @@ def plan_text(planned: Mapping[str, Any]) -> str:
         + (f" · preset {design['preset']}" if design["preset"] else ""),
         f"  rank {design['rank']}, alpha {design['lora_alpha']:g}, learning rate {design['learning_rate']:g}, batch "
         f"{design['prompts_per_step']} prompts, labels {design['labels']}, anchor {design['anchor']}",
-        f"  {design['max_prompts'] // 2:,} pairs in both orders = {design['max_prompts']:,} prompts, "
+        f"  {_prompts(design) // 2:,} pairs in both orders = {_prompts(design):,} prompts, "
         f"{count(planned['steps'], 'step')}" + _passes(planned),
         f"  split {share * 100:g}/{(1 - share) * 100:g} by query: {split['train']} to train on, "
         f"{split['validation']} to validate, {split['test']} to test"
@@ -279,7 +307,7 @@ def plan_text(planned: Mapping[str, Any]) -> str:
 def _passes(planned: Mapping[str, Any]) -> str:
     """How often each pair comes again, where there are fewer than the budget reaches."""
     there = sum(of_it["pairs"] for of_it in planned["counts"]["train"].values())
-    times = planned["design"]["max_prompts"] / 2 / there
+    times = _prompts(planned["design"]) / 2 / there
     return f"; {there:,} different ones, each about {times:.0f} times" if times > 1.5 else ""
 
 
@@ -310,7 +338,8 @@ def merge_text(merged: Mapping[str, Any]) -> str:
         (
             f"{merged['adapter']} merged into {merged['base']}: {matrices}, |ΔW|/|W| {merged['change']:.2g}",
             f"  rounding to {merged['dtype']} is {100 * merged['distortion']:.2g} % of the change; "
-            f"{merged['flipped']:,} of {count(merged['answers'], 'probe answer')} flip",
+            f"{merged['flipped']:,} of {count(merged['answers'], 'probe answer')} flip"
+            + (" (asked with titles alone; it was trained on texts)" if merged["titles_alone"] else ""),
             f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged['output']} "
             f"--answers margin --form {merged['form']}",
             merged["output"],

@@ -19,13 +19,16 @@ class ListwiseSettings(AuditSettings):
     """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
 
     variants: str | None = setting(
-        None, "Prompt variants, comma-separated; neutral and one for each side.", "Prompt", result=False
+        None,
+        "Prompt variants, comma-separated (default: neutral and one for each side).",
+        "Prompt",
+        result=False,
     )
     prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
     window: int = setting(20, "Items in one window.", "Prompt")
     step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
     passes: int = setting(3, "Passes over the list.", "Prompt")
-    depth: int | None = setting(None, "Rank only the first N positions.", "Prompt")
+    depth: int | None = setting(None, "Rank only the first N positions (default: all).", "Prompt")
     passages: Literal["first", "max"] = setting(
         "first",
         "What counts of a long page for monot5 and monobert: its start, or its best passage.",
@@ -33,19 +36,32 @@ class ListwiseSettings(AuditSettings):
         result=False,
     )
     windows: Literal["covering", "rankgpt"] = setting(
-        "covering", "Window plan; rankgpt: the original arithmetic.", "Prompt"
+        "covering", "Where windows lie: so that none is missed, or as in RankGPT's own code.", "Prompt"
     )
     initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = setting(
-        "random", "Order in which a list is first shown.", "Prompt"
+        "random",
+        "Order in which a list is first shown; only from random ones anything is concluded.",
+        "Prompt",
     )
     orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
     repeats: int = setting(1, "Times each order is asked.", "Prompt")
-    control: bool = setting(True, "Ask neutral twice: how much the same prompt differs.", "Prompt")
-    control_variate: bool = setting(
-        True, "Take what random initial orders explain out of the exposure ratio.", "Statistics", result=False
+    control: bool = setting(
+        True, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
     )
-    read: Literal["strict", "rankgpt"] = setting("strict", "How answers are read.", "Prompt")
-    on_bad_answer: str = setting("repair", "repair, retry[:N] or fail.", "Prompt")
+    control_variate: bool = setting(
+        True,
+        "Take what random initial orders explain out of the exposure ratio (narrower intervals).",
+        "Statistics",
+        result=False,
+    )
+    read: Literal["strict", "rankgpt"] = setting(
+        "strict", "How answers are read: rankgpt as in its own code.", "Prompt"
+    )
+    on_bad_answer: str = setting(
+        "repair",
+        "What becomes of a bad answer: repair (what can be read counts), retry[:N] or fail.",
+        "Prompt",
+    )
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -111,13 +127,18 @@ class PairwiseSettings(AuditSettings):
     )
     pairs: int = setting(50, "Pairs per query and kind.", "Data", result=False)
     kind: str = setting(
-        "relevant,irrelevant", "Kinds of pairs: both relevant, both irrelevant.", "Data", result=False
+        "relevant,irrelevant",
+        "Kinds of pairs, comma-separated: both items relevant, both irrelevant.",
+        "Data",
+        result=False,
     )
     noise_share: float = setting(
         0.1, "Share of pairs asked a second time: how much the same question differs.", "Prompt"
     )
     repeats: int = setting(1, "Times each pair is asked.", "Prompt")
-    on_bad_answer: str = setting("repair", "repair (leave it unread), retry[:N] or fail.", "Prompt")
+    on_bad_answer: str = setting(
+        "repair", "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.", "Prompt"
+    )
     weights: Literal["macro", "pooled"] = setting(
         "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False
     )

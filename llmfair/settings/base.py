@@ -30,12 +30,19 @@ class CommandSettings:
     """What every command with settings shares."""
 
     dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
-    attribute: str | None = setting(None, "Sensitive attribute; the dataset's first.", "Data", flags=("-a",))
+    attribute: str | None = setting(
+        None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
+    )
     mixed: Literal["drop", "protected", "unprotected"] = setting(
-        "drop", "The side of items with groups on both sides.", "Data"
+        "drop", "The side of items that have groups on both sides; drop: none.", "Data"
     )
     level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
-    band: str = setting("0.8..1.25", "Band of conclusions, on pair odds.", "Statistics", result=False)
+    band: str = setting(
+        "0.8..1.25",
+        "Pair odds near parity: conclusions say whether the interval lies within.",
+        "Statistics",
+        result=False,
+    )
     output: Path | None = setting(
         None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
     )
@@ -109,10 +116,12 @@ class CommandSettings:
 class MeasureSettings(CommandSettings):
     """What everything that measures rankings shares."""
 
-    measures: str | None = setting(None, "Measures, comma-separated; the task's.", "Statistics", result=False)
+    measures: str | None = setting(
+        None, "Measures, comma-separated (default: the task's).", "Statistics", result=False
+    )
     ci: Literal["auto", "linear-t", "boot-t"] = setting(
         "auto",
-        "Interval of an exposure ratio; auto: boot-t for few queries or short lists.",
+        "How intervals of exposure ratios are made; auto: boot-t for few queries or short lists.",
         "Statistics",
         result=False,
     )
@@ -161,16 +170,19 @@ class ListSettings(CommandSettings):
     )
     seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data")
     # What is ranked shows in the lists, and their fingerprint names the run.
-    candidates: int | None = setting(None, "Documents in a drawn list; 200.", "Data", result=False)
+    candidates: int | None = setting(None, "Documents in a drawn list (default: 200).", "Data", result=False)
     buckets: str | None = setting(
         None,
-        "Draw lists: equal (sides unrelated to relevance), natural, or counts U,P,u,p; a folder's own lists.",
+        "Draw lists: equal (both sides alike in relevance), natural (whatever side), or four counts: unprotected and "
+        "protected relevant ones, unprotected and protected others (default: a folder's own lists, else equal).",
         "Data",
         result=False,
     )
-    experts: int | None = setting(None, "Relevant documents in a drawn list; half.", "Data", result=False)
+    experts: int | None = setting(
+        None, "Relevant documents in a drawn list (default: half).", "Data", result=False
+    )
     min_experts: int | None = setting(
-        None, "Fewest experts of a side before a query is dropped.", "Data", result=False
+        None, "Leave queries out with fewer relevant documents of a side than this.", "Data", result=False
     )
     allow_missing: bool = setting(
         False, "Drop judgements of documents that docs.jsonl lacks.", "Data", result=False
@@ -189,32 +201,47 @@ class AuditSettings(ListSettings, MeasureSettings):
 
     model: tuple[str, ...] = setting(
         ("fake:biased",),
-        "Model: openai:NAME, hf:NAME, fake:… (of lists also bm25, monot5); repeatable, one run each.",
+        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, monot5, monobert); repeatable, one run each.",
         "Model",
         flags=("-m",),
         result=False,
     )
     base_url: str | None = setting(
-        None, "Any OpenAI-compatible server [OPENAI_BASE_URL].", "Model", result=False
+        None,
+        "Any OpenAI-compatible server, such as http://127.0.0.1:8000/v1 (default: OPENAI_BASE_URL).",
+        "Model",
+        result=False,
     )
     server_name: str | None = setting(
-        None, "Name of the server in run folders; host:port.", "Model", result=False
+        None, "Name of the server in run folders (default: host:port).", "Model", result=False
     )
     system: Literal["auto", "separate", "fold"] = setting(
-        "auto", "Where the system text goes; fold: into the first user message.", "Model", result=False
+        "auto",
+        "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
+        "Model",
+        result=False,
     )
     adapter: Path | None = setting(
         None, "Folder of a LoRA adapter: it and its base are asked, one run each.", "Model", result=False
     )
-    adapter_only: bool = setting(False, "Leave the adapter's base out.", "Model", result=False)
+    adapter_only: bool = setting(False, "Ask the adapter alone, not its base too.", "Model", result=False)
     backend_arg: tuple[str, ...] = setting(
-        (), "k=v for the engine of a model in this process.", "Model", result=False
+        (),
+        "k=v for the engine of a model in this process, such as dtype=float32; repeatable.",
+        "Model",
+        result=False,
     )
-    template_arg: tuple[str, ...] = setting((), "k=v for the model's chat template.", "Model")
-    extra: tuple[str, ...] = setting((), "k=JSON merged into every request body.", "Model")
+    template_arg: tuple[str, ...] = setting(
+        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable.", "Model"
+    )
+    extra: tuple[str, ...] = setting(
+        (), "k=JSON merged into every request body, such as top_k=5; repeatable.", "Model"
+    )
 
     temperature: float = setting(0.0, "Sampling temperature.", "Sampling")
-    max_tokens: int | None = setting(None, "Longest answer, in tokens; by what is asked.", "Sampling")
+    max_tokens: int | None = setting(
+        None, "Longest answer, in tokens (default: by what is asked).", "Sampling"
+    )
     model_seed: int = setting(0, "Seed sent to the model.", "Sampling")
     constrain: bool = setting(
         False,
@@ -224,19 +251,27 @@ class AuditSettings(ListSettings, MeasureSettings):
     thinking: bool = setting(False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling")
 
     workers: int | None = setting(
-        None, "Requests in flight; the backend's own.", "Spending", flags=("-j",), result=False
+        None, "Requests in flight (default: the backend's own).", "Spending", flags=("-j",), result=False
     )
     adaptive: bool = setting(
-        True, "Find out how many of these a server takes; else all at once.", "Spending", result=False
+        True,
+        "Find out how many requests a server takes in flight, up to --workers.",
+        "Spending",
+        result=False,
     )
     rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False)
     tpm: float | None = setting(
         None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False
     )
-    retries: int = setting(8, "Further attempts after lost connections and 5xx.", "Spending", result=False)
+    retries: int = setting(
+        8, "Further attempts after lost connections and errors of the server (5xx).", "Spending", result=False
+    )
     timeout: float = setting(120.0, "Seconds until a request counts as lost.", "Spending", result=False)
     max_wait: str = setting(
-        "30m", "Longest time under rate limits without an answer (s, m, h).", "Spending", result=False
+        "30m",
+        "Longest time under rate limits without an answer, such as 90s, 30m, 1h.",
+        "Spending",
+        result=False,
     )
     max_calls: int | None = setting(
         None, "Stop cleanly after N calls; the same command continues.", "Spending", result=False
@@ -266,16 +301,24 @@ class AuditSettings(ListSettings, MeasureSettings):
         "Statistics",
         result=False,
     )
-    require_interval: bool = setting(False, "Ask --require of whole intervals.", "Statistics", result=False)
+    require_interval: bool = setting(
+        False, "Ask --require of the whole interval, not of the value alone.", "Statistics", result=False
+    )
 
     output: Path | None = setting(
-        None, "Run folder; derived from the settings.", "Output", flags=("-o",), result=False
+        None,
+        "Run folder (default: below --runs-dir, named by the settings).",
+        "Output",
+        flags=("-o",),
+        result=False,
     )
-    runs_dir: Path = setting(Path("runs"), "Where derived run folders go.", "Output", result=False)
+    runs_dir: Path = setting(
+        Path("runs"), "Where run folders go that --output does not name.", "Output", result=False
+    )
     report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
     open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
     fresh: bool = setting(
-        False, "Set the run's journal aside; with --no-cache all is asked again.", "Output", result=False
+        False, "Set the run's answers aside; with --no-cache all is asked again.", "Output", result=False
     )
 
     @property

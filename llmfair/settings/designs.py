@@ -128,7 +128,7 @@ class PlanSettings(Planned, ListwiseSettings):
 
     ratio: float | None = setting(
         None,
-        "Exposure ratio to be found; what pair odds of 0.8 of a useful ranker show on these lists.",
+        "Exposure ratio to be found (default: what pair odds of 0.8 of a useful ranker show on these lists).",
         "Statistics",
         result=False,
     )
@@ -183,14 +183,16 @@ class StudySettings(ListwiseSettings):
 
     settings: str = setting(
         "5/1,10/5,10/3,20/10",
-        "WINDOW/STEP of each run, with xPASSES where not --passes; comma-separated.",
+        "WINDOW/STEP of each run, or WINDOW/STEPxPASSES; comma-separated.",
         "Prompt",
         result=False,
     )
     # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
     variants: str | None = setting("neutral", "Prompt variants, comma-separated.", "Prompt", result=False)
     passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
-    control: bool = setting(False, "Ask neutral twice: how much the same prompt differs.", "Prompt")
+    control: bool = setting(
+        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
+    )
     window: int = setting(20, "Not here: --settings names windows.", "Prompt")
     step: int = setting(10, "Not here: --settings names steps.", "Prompt")
     output: Path | None = setting(

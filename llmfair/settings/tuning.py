@@ -28,15 +28,26 @@ class FinetuneSettings(ListSettings):
     )
 
     base_model: str | None = setting(
-        None, "Model to adapt: ORG/NAME, or a folder.", "Model", flags=("-m",), result=False
+        None,
+        "Model to adapt, which has to be named: ORG/NAME, or a folder.",
+        "Model",
+        flags=("-m",),
+        result=False,
     )
     system: Literal["auto", "separate", "fold"] = setting(
-        "auto", "Where the system text goes; fold: into the first user message.", "Model"
+        "auto",
+        "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
+        "Model",
     )
     backend_arg: tuple[str, ...] = setting(
-        (), "k=v for the engine of a model in this process.", "Model", result=False
+        (),
+        "k=v for the engine of a model in this process, such as device=cuda:1; repeatable.",
+        "Model",
+        result=False,
     )
-    template_arg: tuple[str, ...] = setting((), "k=v for the model's chat template.", "Model")
+    template_arg: tuple[str, ...] = setting(
+        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable.", "Model"
+    )
     dtype: Literal["auto", "bfloat16", "float32"] = setting(
         "auto",
         "Type of the base; auto: bfloat16 on a GPU, else the checkpoint's. The adapter's is float32.",
@@ -53,7 +64,8 @@ class FinetuneSettings(ListSettings):
 
     labels: Literal["shifted", "random", "soft", "equal-answers"] = setting(
         "shifted",
-        "Targets: the model's own preferences less their median, or regardless of them.",
+        "What pairs are trained towards: the model's own preferences less their median (shifted), halves at random "
+        "(random), none (soft), or as many of its own answers for either side (equal-answers).",
         "Training",
     )
     soft_labels: bool = setting(False, "With shifted: probabilities instead of 0 and 1.", "Training")
@@ -70,7 +82,9 @@ class FinetuneSettings(ListSettings):
         "choice", "Between the two answers, or over all tokens (lm: with --preset paper).", "Training"
     )
     rank: int = setting(1, "Rank of the adapter.", "Training")
-    lora_alpha: float = setting(2.0, "Scale of the adapter, over its rank.", "Training")
+    lora_alpha: float = setting(
+        2.0, "Scale of the adapter: what it adds counts lora-alpha / rank times.", "Training"
+    )
     lora_dropout: float = setting(0.0, "Dropout before the adapter.", "Training")
     target_modules: str = setting(
         "q_proj,k_proj,v_proj,o_proj",
@@ -78,8 +92,10 @@ class FinetuneSettings(ListSettings):
         "Training",
     )
     learning_rate: float = setting(1e-3, "Learning rate.", "Training")
-    schedule: Literal["cosine", "constant", "linear"] = setting("cosine", "How it goes on.", "Training")
-    warmup: float = setting(0.05, "Share of the steps in which it rises.", "Training")
+    schedule: Literal["cosine", "constant", "linear"] = setting(
+        "cosine", "How the learning rate goes on after it rose.", "Training"
+    )
+    warmup: float = setting(0.05, "Share of the steps in which the learning rate rises.", "Training")
     prompts_per_step: int = setting(256, "Prompts of a step, of all devices together.", "Training")
     group_size: int = setting(64, "Prompts of one query that stay together.", "Training")
     max_prompts: int = setting(40_000, "Prompts trained on in all; two a pair.", "Training")
@@ -91,7 +107,7 @@ class FinetuneSettings(ListSettings):
     patience: int = setting(5, "Validations without progress before training stops.", "Training")
     clip: float = setting(1.0, "Largest norm of the gradient.", "Training")
     report_to: Literal["none", "tensorboard", "wandb"] = setting(
-        "none", "Also report to; training.jsonl is always written.", "Training", result=False
+        "none", "Where losses are also sent; training.jsonl has them always.", "Training", result=False
     )
 
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
@@ -99,7 +115,11 @@ class FinetuneSettings(ListSettings):
         None, "Write the base with this adapter merged into it to --output.", "Output", result=False
     )
     output: Path | None = setting(
-        None, "Adapter folder; derived, below adapters.", "Output", flags=("-o",), result=False
+        None,
+        "Adapter folder (default: below adapters/, named by the settings).",
+        "Output",
+        flags=("-o",),
+        result=False,
     )
 
     @classmethod

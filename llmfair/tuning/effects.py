@@ -126,10 +126,16 @@ class Figures:
         return sum(known) / len(known) if known else None
 
     @property
-    def objective(self) -> float:
-        """|ln ratio_relevant| + |ln ratio_irrelevant| of the ratios with ½ added; 0 is parity."""
+    def objective(self) -> float | None:
+        """|ln ratio_relevant| + |ln ratio_irrelevant| of the ratios with ½ added; 0 is parity, None not known."""
         ratios = [self.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS]
-        return sum(abs(log(ratio)) for ratio in ratios if ratio)
+        known = [abs(log(ratio)) for ratio in ratios if ratio]
+        return sum(known) if len(known) == len(ratios) else None
+
+    def first_slot_distance(self) -> float | None:
+        """How far the share of answers that name the item shown first is from one half, where it is farthest."""
+        found = [self.value("FirstSlotRate", kind) for kind in KINDS_OF_PAIRS]
+        return max((abs(value - 0.5) for value in found if value is not None), default=None)
 
 
 def measure(answers: Answers, base: Answers, inference: Inference, band: tuple[float, float]) -> Figures:
@@ -280,6 +286,7 @@ GATES: Mapping[str, str] = {
     "consistency": "the share of pairs with the same answer in both orders",
     "relevance": "the share of mixed pairs whose relevant item is preferred",
     "first_slot": "the distance of the first slot's share of answers from one half",
+    "gain": "the distance from parity",
 }
 
 
@@ -290,8 +297,7 @@ def gates_of(base: Figures, after: Figures) -> dict[str, Gate]:
     """
     consistency = [figures.mean_over_kinds(CONSISTENCY) for figures in (base, after)]
     relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
-    slots = [figures.mean_over_kinds("FirstSlotRate") for figures in (base, after)]
-    off = [None if slot is None else abs(slot - 0.5) for slot in slots]
+    off = [figures.first_slot_distance() for figures in (base, after)]
     return {
         "consistency": _at_least(consistency[0], consistency[1], CONSISTENCY_LOST),
         "relevance": _at_least(relevance[0], relevance[1], RELEVANCE_LOST),
@@ -312,11 +318,13 @@ def _at_most(before: float | None, after: float | None) -> Gate:
 
 
 def validate(base: Figures, after: Figures) -> Validation:
-    """A checkpoint as its validation pairs show it; one that fails a gate is never the best."""
-    gates = gates_of(base, after)
+    """A checkpoint as its validation pairs show it; one that fails a gate, or gains nothing, is never the best."""
+    objective = REJECTED if after.objective is None else after.objective
+    gains = base.objective is None or objective < base.objective
+    gates = gates_of(base, after) | {"gain": Gate(after.objective, base.objective, gains)}
     figures = {
-        "objective": after.objective,
+        "objective": objective,
         **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS},
     }
     met = all(gate.met for gate in gates.values())
-    return Validation(after.objective if met else REJECTED, gates, figures)
+    return Validation(objective if met else REJECTED, gates, figures)

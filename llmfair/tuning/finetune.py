@@ -34,10 +34,11 @@ from llmfair.tuning.effects import (
     validate,
 )
 from llmfair.tuning.folder import AdapterDir, pairs_text, sha256
-from llmfair.tuning.labels import Floats, label
+from llmfair.tuning.labels import Floats, counting, label, require_some
+from llmfair.tuning.lora import quantization, require_trainable, train
 from llmfair.tuning.outcome import ADAPTER as AFTER
 from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
-from llmfair.tuning.pairs import PARTS, PairGroup, TrainingPair, in_pieces, row
+from llmfair.tuning.pairs import PARTS, PairGroup, Stratum, TrainingPair, in_pieces, row
 from llmfair.tuning.split import as_json
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from llmfair.tuning.examples import Example, ExampleGroup
     from llmfair.tuning.lora import Trained
 
+MISSED = {"consistency": "below", "relevance": "below", "first_slot": "above", "gain": "not below the base's"}
 TRAINING, MEASURING = "Training", "Measuring"
 Tell = Callable[[int, str], None]
 Card = Callable[[Mapping[str, Any]], str]
@@ -58,6 +60,10 @@ class Watch(Protocol):
 
     def begin(self, folder: Path, facts: Mapping[str, Any]) -> None: ...
 
+    def labelled(self, counts: Mapping[Stratum, int]) -> None:
+        """How many pairs of each stratum count in the loss."""
+        ...
+
     def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
         """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
         ...
@@ -67,6 +73,8 @@ class Silent:
     """Shows nothing."""
 
     def begin(self, folder: Path, facts: Mapping[str, Any]) -> None: ...
+
+    def labelled(self, counts: Mapping[Stratum, int]) -> None: ...
 
     def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
         return nullcontext(lambda done, words: None)
@@ -93,6 +101,9 @@ def finetune(settings: FinetuneSettings, card: Card, watch: Watch | None = None)
     with ExitStack() as held:
 
         def take() -> bool:
+            if not folder.finished:  # said before a folder belongs to these settings
+                require_trainable(recipe_of(settings), design.place().dtype)
+                quantization(settings.load_in_4bit, design.place().device)
             folder.begin(design.identity(), as_json(design.drawn.split))
             held.enter_context(folder.locked())
             return folder.finished
@@ -124,7 +135,6 @@ def _room_wanted(folder: Path) -> Iterator[None]:
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: Watch) -> None:
     from llmfair.backends.local import load_model
     from llmfair.tuning.examples import render
-    from llmfair.tuning.lora import quantization, train
     from llmfair.tuning.manifest import manifest_of
 
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
@@ -163,6 +173,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         settings.seed,
         settings.soft_labels,
     )
+    require_some(labelled)
+    watch.labelled(counting(labelled))
     pairs = pairs_text(_rows(design, labelled, known))
     ranks.require_equal(sha256(pairs), "the pairs to train on")
     ranks.first(lambda: folder.write_pairs(pairs))
@@ -178,8 +190,9 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         after = Answers.of(drawn.validation, found, design.attribute)
         return validate(base_figures, measure(after, before, inference, band))
 
-    with watch.stage(TRAINING, settings.max_prompts) as tell:
-        trained = train(model, groups, check, recipe_of(settings), folder.path, tell)
+    recipe = recipe_of(settings)
+    with watch.stage(TRAINING, recipe.prompts) as tell:
+        trained = train(model, groups, check, recipe, folder.path, tell)
 
     validated = check()
 
@@ -273,8 +286,8 @@ def _training_facts(trained: Trained) -> dict[str, Any]:
 def _why(validated: Validation) -> str:
     """The gates that the nearest checkpoint does not keep, in a sentence."""
     failed = [
-        f"{GATES[name]} is {gate.value:.3f}, {'below' if name != 'first_slot' else 'above'} {gate.limit:.3f}"
-        if gate.value is not None
+        f"{GATES[name]} is {gate.value:.3f}, {MISSED[name]} {gate.limit:.3f}"
+        if gate.value is not None and gate.limit is not None
         else f"{GATES[name]} has no value"
         for name, gate in validated.gates.items()
         if not gate.met

@@ -1,6 +1,7 @@
 """The adapter folder: what peft wrote, what it was trained on, what it was measured to do, and where it belongs.
 
     adapter_config.json  adapter_model.safetensors   peft's own
+    test-queries.txt the queries to audit it on: those it never saw
     split.json       which queries are trained, validated and tested on; and the settings, from the first moment on
     pairs.jsonl      every pair with its target, its weight, and the base's margins z1, z2
     training.jsonl   a line for every step and validation          checkpoints/   to go on from
@@ -9,16 +10,18 @@
     README.md        the model card                                llmfair.json   the manifest
     rejected/        the adapter and its manifest, where no checkpoint kept the gates; then none is at the root
 
-The manifest is written last and whole: a folder without one is unfinished. Before an adapter is asked, these keys of
-it are checked against the model and the prompt:
+The manifest is written last and whole: a folder without one is unfinished. When an adapter is asked
+(`backends/adapters.py`), these keys of it are held against the model, and refuse it:
 
     schema           1
     base             name, identity, fingerprint (`Checkpoint.version`), dtype
     template_sha256  of the chat template (`ChatTemplate.sha256`)
-    prompt           name, sha256 (`Prompt.sha256`), form, input, words
-    attribute        name of the attribute;  dataset: name, lists_sha256
-    answers          texts by label, their token ids, forced: the ids that all answers begin with
     adapter_sha256   of adapter_config.json and adapter_model.safetensors (`checkpoints.files_sha256`)
+
+and these against the audit, which says where they differ:
+
+    prompt           name, sha256 (`Prompt.sha256`), form, input, words
+    dataset, split   whose queries were trained on
 """
 
 from __future__ import annotations
@@ -30,30 +33,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.errors import LlmfairError
 from llmfair.rundir import RunDir, json_text
 from llmfair.trec import write_whole
 
-MANIFEST = "llmfair.json"
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
-SCHEMA = 1
-
-
-def read_manifest(folder: Path) -> Mapping[str, Any] | None:
-    """An adapter's manifest, or None for a folder without one. Raises UsageError for one that cannot be read."""
-    path = folder / MANIFEST
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise UsageError(
-            f"{path} is not an adapter's manifest of schema {SCHEMA}.", "train the adapter again"
-        )
-    return found
 
 
 @dataclass(frozen=True)
@@ -81,11 +67,12 @@ class AdapterDir(RunDir):
         """Makes the folder, or checks that it belongs to these settings. Raises RunConflict and UsageError."""
         if not self.prepare(settings):
             self.write_json("split.json", {"schema": SCHEMA, "settings": settings, "split": split})
+            write_whole(self.path / "test-queries.txt", [f"{query_id}\n" for query_id in split["test"]])
 
     def read_pairs(self) -> dict[str, tuple[float, float]]:
         """The base's margins of an earlier start, by pair id; none where it did not come so far."""
         try:
-            lines = self.pairs.read_text("utf-8").splitlines()
+            lines = self.pairs.read_text("utf-8").split("\n")[:-1]
         except FileNotFoundError:
             return {}
         try:

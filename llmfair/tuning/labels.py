@@ -19,8 +19,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.errors import UsageError
 from llmfair.records import Attribute, Side
-from llmfair.tuning.pairs import STRATA, ByStratum, TrainingPair, combination
+from llmfair.tuning.pairs import STRATA, ByStratum, Stratum, TrainingPair, combination
 
 Floats = NDArray[np.float64]
 Labels = Literal["shifted", "random", "soft", "equal-answers"]
@@ -75,6 +76,26 @@ def label(
         for pair in _anchored(strata.get("mixed", ()), asked, attribute, anchor):
             labelled[pair.pair_id] = pair
     return labelled
+
+
+def counting(labelled: Mapping[str, TrainingPair]) -> dict[Stratum, int]:
+    """Pairs of each stratum that count in the loss: those whose weight is not 0."""
+    return {
+        stratum: sum(pair.stratum == stratum and pair.weight > 0 for pair in labelled.values())
+        for stratum in STRATA
+    }
+
+
+def require_some(labelled: Mapping[str, TrainingPair]) -> None:
+    """Raises UsageError unless relevant pairs and irrelevant ones count."""
+    counts = counting(labelled)
+    for stratum in STRATA[:2]:
+        if not counts[stratum]:
+            there = sum(pair.stratum == stratum for pair in labelled.values())
+            raise UsageError(
+                f"none of {there:,} {stratum} pairs to train on counts: their labels come in halves, for either side.",
+                "choose --labels soft, or shifted with more than one pair of a query",
+            )
 
 
 def _labelled(

@@ -72,6 +72,11 @@ class Recipe:
     def steps(self) -> int:
         return max(1, self.max_prompts // self.prompts_per_step)
 
+    @property
+    def prompts(self) -> int:
+        """Of all steps: what `max_prompts` has of whole ones."""
+        return self.steps * self.prompts_per_step
+
     def steps_of(self, prompts: int) -> int:
         """The number of steps nearest to so many prompts."""
         return max(1, round(prompts / self.prompts_per_step))
@@ -109,8 +114,9 @@ def train(
     with a checkpoint. Raises UsageError for counts that do not go into each other, MissingExtra, and BackendError.
     """
     accumulated = groups_at_a_time(recipe, ranks.world())
-    _require_libraries(recipe)
-    _require_trainable(model, recipe)
+    require_trainable(recipe, model.place.dtype)
+    if hasattr(model.model, "peft_config"):
+        raise UsageError("the base model has an adapter already.", "name a model without one")
     answers = answer_ids(groups)
     require_same_margin(model, groups[0][0])
     log = TrainingLog(folder / LOG, writes=ranks.rank() == 0)
@@ -226,30 +232,24 @@ def groups_at_a_time(recipe: Recipe, devices: int) -> int:
     return recipe.prompts_per_step // at_once
 
 
-def _require_libraries(recipe: Recipe) -> None:
-    """Raises MissingExtra."""
+def require_trainable(recipe: Recipe, dtype: str) -> None:
+    """Raises UsageError for what is not offered, and MissingExtra; known before a model is loaded."""
     missing = [package for package in ("peft", "accelerate") if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"training needs {' and '.join(missing)}.", INSTALL)
     if (report := recipe.report_to) != "none" and find_spec(report) is None:
         raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
-
-
-def _require_trainable(model: LocalModel, recipe: Recipe) -> None:
-    """Raises UsageError for what is not offered."""
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
         if os.environ.get(variable, "").lower() in ("1", "true"):
             raise UsageError(
                 f"adapters are not trained with {name}: its checkpoints lose or repeat weights.",
                 "start it with torchrun --nproc-per-node N, which needs one GPU's memory per copy of the base",
             )
-    if model.place.dtype == "float16":
+    if dtype == "float16":
         raise UsageError(
             "float16 needs its gradients scaled, which is not done here.",
             "use --dtype bfloat16 or float32",
         )
-    if hasattr(model.model, "peft_config"):
-        raise UsageError("the base model has an adapter already.", "name a model without one")
     if recipe.compile:
         require_padded(recipe.layout)
 

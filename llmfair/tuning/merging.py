@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from llmfair.audits.running import backend_args
-from llmfair.backends.adapters import read_adapter
+from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
@@ -19,8 +18,8 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Document, Query
 from llmfair.settings import FinetuneSettings
-from llmfair.tuning.folder import AdapterDir, read_manifest
-from llmfair.tuning.pairs import TrainingPair
+from llmfair.tuning.folder import AdapterDir
+from llmfair.tuning.pairs import PairGroup, TrainingPair
 
 PROBES = 200
 """Pairs whose answers are asked before and after."""
@@ -38,13 +37,19 @@ def merge_adapter(settings: FinetuneSettings) -> dict[str, Any]:
     require_local("peft")
     assert settings.merge is not None and settings.output is not None  # checked by the settings
     manifest = read_manifest(settings.merge)
+    nearest = AdapterDir(settings.merge).rejected
+    if manifest is None and read_manifest(nearest) is not None:
+        raise UsageError(
+            f"no checkpoint of {settings.merge} kept the gates.",
+            f"what came nearest is in {nearest}: --merge {nearest}",
+        )
     if manifest is None:
         raise UsageError(
             f"{settings.merge} holds no finished adapter of llmfair: it has no llmfair.json.",
             "the command that began it completes it; others are merged with peft's merge_and_unload",
         )
     base, asked = manifest["base"], manifest["prompt"]
-    checkpoint = find_checkpoint(settings.base_model or base["name"])
+    checkpoint = find_checkpoint((settings.base_model or base["name"]).removeprefix("hf:"))
     read_adapter(settings.merge, checkpoint)
     engine = read_arguments(backend_args(settings.backend_arg))
     device, why = device_of(engine["device"])
@@ -62,8 +67,7 @@ def merge_adapter(settings: FinetuneSettings) -> dict[str, Any]:
         input=asked["input"],
         words=asked["words"],
     )
-    probes = tuple(islice(_test_pairs(AdapterDir(settings.merge)), PROBES))
-    examples = render([probes], ranker, model.template, checkpoint.context)
+    examples = render([_spread(_test_pairs(settings.merge))], ranker, model.template, checkpoint.context)
     merged = merge(model, settings.output, examples, engine["batch_tokens"])
     return {
         "schema": 1,
@@ -74,19 +78,36 @@ def merge_adapter(settings: FinetuneSettings) -> dict[str, Any]:
         "dtype": base["dtype"],
         "output": str(settings.output),
         "form": asked["form"],
+        "titles_alone": asked["input"] != "title",
         **asdict(merged),
     }
 
 
-def _test_pairs(folder: AdapterDir) -> Iterator[TrainingPair]:
-    """The pairs that the adapter was measured on, by title. Raises UsageError where they cannot be read."""
-    path: Path = folder.pairs
+def _spread(pairs: Sequence[TrainingPair]) -> PairGroup:
+    """Up to `PROBES` of them at even distances, and so of all queries and kinds of pairs."""
+    most = min(PROBES, len(pairs))
+    return tuple(pairs[place * len(pairs) // most] for place in range(most))
+
+
+def _test_pairs(folder: Path) -> list[TrainingPair]:
+    """The pairs that the adapter was measured on, by title alone: `pairs.jsonl` holds no texts, and the data may be
+    gone. Those of a rejected adapter lie in the folder above. Raises UsageError where they cannot be read."""
+    whole = folder.resolve()
+    above = AdapterDir(whole.parent)
+    path = above.pairs if above.rejected == whole else AdapterDir(whole).pairs
     try:
         with path.open(encoding="utf-8") as file:
-            for row in map(json.loads, file):
-                if row["part"] == "test":
-                    a, b = (Document(row[item]["doc_id"], row[item]["title"]) for item in "ab")
-                    query = Query(row["query_id"], row["query"])
-                    yield TrainingPair(row["pair_id"], query, row["stratum"], a, b)
+            rows = [json.loads(line) for line in file]
+        return [
+            TrainingPair(
+                row["pair_id"],
+                Query(row["query_id"], row["query"]),
+                row["stratum"],
+                Document(row["a"]["doc_id"], row["a"]["title"]),
+                Document(row["b"]["doc_id"], row["b"]["title"]),
+            )
+            for row in rows
+            if row["part"] == "test"
+        ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None

@@ -285,15 +285,26 @@ def _part(stratum: Stratum, most: int, anchored: bool) -> int:
 
 
 def _capped(strata: ByStratum, most: int | None) -> ByStratum:
-    """The pairs without those whose item was used `most` times before, relevant ones first."""
+    """The pairs without those that would use an item more than `most` times.
+
+    They are taken in the proportions of a group, so that no stratum uses the items up that another needs, and mixed
+    pairs four at a time, one of each combination.
+    """
+    if most is None:
+        return strata
+    taken = list[tuple[float, PairGroup]]()
+    for stratum, pairs in strata.items():
+        size = len(COMBINATIONS) if stratum == "mixed" else 1
+        taken += [
+            (place * size / PARTS[stratum], together) for place, together in enumerate(in_pieces(pairs, size))
+        ]
     uses = Counter[str]()
     kept: dict[Stratum, list[TrainingPair]] = {stratum: [] for stratum in strata}
-    for stratum, pairs in strata.items():
-        for pair in pairs:
-            items = (pair.a.doc_id, pair.b.doc_id)
-            if most is None or max(uses[item] for item in items) < most:
-                uses.update(items)
-                kept[stratum].append(pair)
+    for _, together in sorted(taken, key=lambda one: one[0]):
+        added = Counter(item.doc_id for pair in together for item in (pair.a, pair.b))
+        if all(uses[item] + times <= most for item, times in added.items()):
+            uses.update(added)
+            kept[together[0].stratum] += together
     return kept
 
 

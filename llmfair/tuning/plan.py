@@ -9,7 +9,7 @@ from typing import Any
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint
 from llmfair.settings import FinetuneSettings
-from llmfair.tuning.design import TuningDesign, make_tuning_design
+from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
 
 SAMPLED = 100
 """So many pairs are cut into tokens; the others are taken to be as long."""
@@ -35,9 +35,9 @@ def plan_finetune(settings: FinetuneSettings) -> dict[str, Any]:
         "task": "finetune-lora",
         **design.named(str(design.folder().path)),
         **design.facts(),
-        "steps": settings.max_prompts // settings.prompts_per_step,
+        "steps": recipe_of(settings).steps,
         "tokens": {"mean": mean, "most": max(lengths), "shared": shared, "prompts": len(prompts)},
-        "estimate": estimate(design.checkpoint, settings, mean, shared, design.engine["batch_tokens"]),
+        "estimate": estimate(design.checkpoint, settings, mean, shared),
         "prompts": [
             {name: prompt[name] for name in ("pair_id", "text", "answers")} for prompt in prompts[:SHOWN]
         ],
@@ -86,7 +86,7 @@ def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float
 
 
 def estimate(
-    checkpoint: Checkpoint, settings: FinetuneSettings, tokens: float, shared: float, batch_tokens: int
+    checkpoint: Checkpoint, settings: FinetuneSettings, tokens: float, shared: float
 ) -> dict[str, Any] | None:
     """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base.
 
@@ -109,15 +109,12 @@ def estimate(
     embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
     gib = 2.0**30
     own = shared / settings.group_size + tokens - shared
-    plain, less = (4 * weights * settings.max_prompts * n for n in (tokens, own))
+    plain, less = (4 * weights * recipe_of(settings).prompts * n for n in (tokens, own))
     return {
         "weights": weights + embedded,
         "weights_gib": (weights * size + embedded * 2) / gib,
-        "training_gib": BYTES_PER_TOKEN
-        * layers
-        * width
-        * min(batch_tokens, tokens * settings.group_size)
-        / gib,
+        # A group is one batch, whatever batches the base is asked in.
+        "training_gib": BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / gib,
         "petaflop": plain / 1e15,
         "seconds": {
             name: {"plain": plain / (peak * EFFICIENCY), "shared": less / (peak * EFFICIENCY)}

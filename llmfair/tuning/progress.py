@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -78,14 +79,20 @@ def is_over(state: Any, patience: int, steps: int) -> bool:
     return bool(standings[-1] <= PARITY) or since_best >= patience
 
 
+MOMENTS = 2.0
+"""Seconds within which another Ctrl-C is taken for a copy of the first: launchers pass on what all processes get."""
+
+
 class Interrupts:
     """Ctrl-C and SIGTERM kept back until a step is over and saved: `with interrupts:`, then `pass_on()`.
 
-    A second one is not kept back.
+    Further ones change nothing, as schedulers send SIGTERM to a process and to its group, but for a Ctrl-C some
+    moments later: somebody does not want to wait.
     """
 
     def __init__(self) -> None:
         self.number = 0
+        self._since: float | None = None
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -100,9 +107,12 @@ class Interrupts:
         self._previous = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.number:
-            raise KeyboardInterrupt
-        self.number = number
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self.number = now, self.number or number
+        elif number == signal.SIGINT and now - self._since >= MOMENTS:
+            self.__exit__()
+            self.pass_on()
 
     def pass_on(self) -> None:
         """Hands an interrupt that was kept back to whom it was for."""

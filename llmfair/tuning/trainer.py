@@ -153,8 +153,8 @@ def make_trainer(
                 self._since = now
                 if ranks.rank() == 0:
                     tell(done, f"loss {logs['loss']:.3f}")
-                interrupts.number = _of_any(interrupts.number, self.args.device)
-                if interrupts.number:
+                if number := _of_any(interrupts.number, self.args.device):
+                    interrupts.number = number
                     self.control.should_save = self.control.should_training_stop = True
             super().log(logs, *arguments)
 

@@ -54,7 +54,7 @@ def test_any_retry_after_is_read_or_ignored(value: str) -> None:
 def test_allowance(
     requests: tuple[str, str] | None, tokens: tuple[str, str] | None, found: Allowance | None
 ) -> None:
-    headers = {}
+    headers: dict[str, str] = {}
     for unit, said in (("requests", requests), ("tokens", tokens)):
         if said is not None:
             headers |= {f"x-ratelimit-remaining-{unit}": said[0], f"x-ratelimit-reset-{unit}": said[1]}

@@ -92,9 +92,13 @@ def known(base: Path, fair: Path, tmp_path: Path) -> Path:
     checkpoint = find_checkpoint(str(base))
     weights = [folder / name for name in ("adapter_config.json", "adapter_model.safetensors")]
     manifest = {
+        "schema": 1,
         "base": {"name": str(base), "identity": checkpoint.identity, "fingerprint": checkpoint.version},
         "template_sha256": ChatTemplate(AutoTokenizer.from_pretrained(base)).sha256,
         "adapter_sha256": files_sha256(weights),
+        "prompt": {"form": "letter", "input": "title"},
+        "dataset": {"name": "lists"},
+        "split": {"train": ["q0", "q1", "q2"], "validation": ["q3"], "test": ["q4", "q5"]},
     }
     (folder / "llmfair.json").write_text(json.dumps(manifest))
     return folder
@@ -146,3 +150,14 @@ def test_an_adapter_that_is_not_finished_is_refused(base: Path, known: Path) -> 
     (known / "checkpoints").mkdir()
     found = llmfair(*asked(base, known))
     assert found.code == 2 and "not finished" in found.err
+
+
+def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(base: Path, known: Path) -> None:
+    (known / "test-queries.txt").write_text("q4\nq5\n")
+    found = llmfair(*asked(base, known))
+    assert f"of 6 queries {known.name} was trained on 3, and 1 chose its checkpoint" in found.err
+    unseen = f"@{known / 'test-queries.txt'}"
+    found = llmfair(*asked(base, known), "--queries", unseen)
+    assert found.code == 0 and "trained on" not in found.err and "2 queries" in found.out
+    found = llmfair(*asked(base, known), "--queries", unseen, "--form", "order")
+    assert "was trained with --form letter, and is asked with --form order" in found.err

@@ -337,8 +337,7 @@ def test_twenty_five_kills_at_random_moments() -> None:
 
 
 def interrupted(running: subprocess.Popen[str], number: int) -> tuple[str, str]:
-    """Sends a signal as a person does: again, where nothing comes of it. Looks are 20 ms apart here, and one that
-    arrives while Python collects garbage between them is lost."""
+    """Sends a signal as a person does: again, where nothing comes of it."""
     for _ in range(5):
         running.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 from llmfair import checkpoints
+from llmfair.backends.adapters import read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Place, files_sha256, find_checkpoint
-from llmfair.tuning.folder import ADAPTER, read_manifest
+from llmfair.tuning.folder import ADAPTER
 from tests import models
 from tests.cli.command import Outcome, llmfair
 from tests.folders import balanced, write_folder
@@ -31,16 +32,16 @@ from tests.tuning.biased import biased_model, marked_data
 models.needs_local()
 SMALL = (
     "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32", "--prompts-per-step", "64",
-    "--max-prompts", "512", "--eval-every", "256", "--learning-rate", "1e-4", "--no-progress",
+    "--max-prompts", "512", "--eval-every", "256", "--learning-rate", "1e-2", "--no-progress",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with random weights, a dataset of 12 queries, and a finished adapter folder."""
+    """A model that prefers one side, a dataset of 12 queries, and a finished adapter folder."""
     root = tmp_path_factory.mktemp("finetune")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    models.causal(root / "model", "llama", corpus="Passage A: B: fitting unfit bright vivid Ada Bob Topic")
+    biased_model(root / "model", steps=120)
     marked_data(root / "data", 12)
     return root
 
@@ -68,7 +69,7 @@ def test_the_folder_holds_all_that_was_promised(adapter: Path, root: Path) -> No
     names = {path.name for path in adapter.iterdir()} - {".lock"}
     assert names == {
         *ADAPTER, "split.json", "pairs.jsonl", "training.jsonl", "metrics.csv", "results.json", "llmfair.json",
-        "README.md", "checkpoints",
+        "README.md", "checkpoints", "test-queries.txt",
     }  # fmt: skip
     manifest, printed = read_manifest(adapter), json.loads((root / "printed.json").read_text())
     assert manifest is not None and printed == json.loads((adapter / "results.json").read_text())

@@ -61,6 +61,13 @@ def test_what_does_not_meet_is_counted_below_the_table_or_warned_about() -> None
         assert "Warning" not in warned.out
 
 
+def test_a_run_of_other_queries_is_refused() -> None:
+    run = Path("my.run").read_text()
+    Path("other.run").write_text("".join(f"topic{line}\n" for line in run.splitlines()))
+    found = llmfair("score", "other.run", *SCORE[2:])
+    assert found.code == 2 and "ranks none of the queries" in found.err and "'topicq0'" in found.err
+
+
 def test_per_query_rows_then_those_of_all() -> None:
     found = llmfair(*SCORE, "--measures", "P@1,ExpRatio", "--per-query")
     rows = list(csv.DictReader(found.out.splitlines(), delimiter="\t"))

@@ -99,6 +99,7 @@ def test_a_planted_bias_is_found_and_taken_off() -> None:
         assert fair is not None and 0.7 < fair < 1.4
         assert after.value("OrderKept", kind) == pytest.approx(1.0)
         assert before.value("SoftRatio", kind) == pytest.approx(0.24, abs=0.06)
+    assert before.objective is not None and after.objective is not None
     assert before.objective > 3 and after.objective < 0.8
     assert before.objective == pytest.approx(
         sum(abs(log(before.value("SmoothedWinRatio", k) or 1)) for k in ("relevant", "irrelevant"))
@@ -144,7 +145,9 @@ def test_gates_at_their_limits() -> None:
     assert value is not None and limit == pytest.approx(value - 0.01)
     slot = gates["first_slot"]
     assert slot.value is not None and slot.limit == max(slot.value, 0.05)
-    assert validate(figure, figure).passed
+    same = validate(figure, figure)
+    assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
+    assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
     lost = figures(biased(-1.0, relevance=1.0), base)
     assert gates_of(figure, lost)["relevance"] == Gate(
         lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False
@@ -169,7 +172,8 @@ def test_the_free_baseline_takes_one_number_off() -> None:
     offset = offset_of(base.pairs, base.margins)
     assert offset == pytest.approx(-2.0, abs=0.3)
     free = figures(base.shifted_by(offset), base)
-    assert free.objective < 0.6 < figures(base, base).objective
+    before = figures(base, base).objective
+    assert free.objective is not None and before is not None and free.objective < 0.6 < before
     same = [place for place, pair in enumerate(base.pairs) if group_sign(pair, GENDER) == 0]
     assert np.array_equal(base.shifted_by(offset).margins[same], base.margins[same])
     (place, *_) = base.places("relevant")
@@ -209,3 +213,17 @@ def test_few_queries_have_figures_without_intervals() -> None:
     base = Answers(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
     row = figures(base, base).row("RelevantFirst", "mixed")
     assert (row.value, row.low, row.reason) == (1.0, None, "too_few_queries")
+
+
+def test_what_cannot_be_measured_is_not_parity() -> None:
+    base = biased(-1.0)
+    before, tied = figures(base, base), figures(answers(lambda pair: (0.0, 0.0)), base)
+    assert tied.objective is None
+    found = validate(before, tied)
+    assert found.objective == found.figures["objective"] == REJECTED and not found.gates["gain"].met
+
+
+def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
+    slots = answers(lambda pair: (5.0, 5.0) if pair.stratum == "relevant" else (-5.0, -5.0))
+    gate = gates_of(figures(biased(-1.0), biased(-1.0)), figures(slots, biased(-1.0)))["first_slot"]
+    assert gate.value == 0.5 and not gate.met

@@ -12,8 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmfair.errors import UsageError
 from llmfair.records import Side
-from llmfair.tuning.labels import Anchor, Labels, group_sign, label, preference, sigmoid, slot_bias
+from llmfair.tuning.labels import (
+    Anchor,
+    Labels,
+    counting,
+    group_sign,
+    label,
+    preference,
+    require_some,
+    sigmoid,
+    slot_bias,
+)
 from llmfair.tuning.pairs import STRATA, ByStratum, TrainingPair, combination, stratum_pairs
 from tests.tuning.test_pairs import GENDER, listed, shown
 
@@ -118,6 +129,26 @@ def test_equal_answers_are_the_model_s_own_consistent_ones_in_equal_numbers() ->
             assert pair.target == float(preference(z)[0] > 0)
         used += len(counting)
     assert used > 0
+
+
+def test_pairs_that_count_are_counted_and_none_is_refused() -> None:
+    train = trained()
+    labelled = label(train, asked(train), GENDER)
+    counts = counting(labelled)
+    assert counts == {"relevant": 3 * 24, "irrelevant": 3 * 28, "mixed": 3 * 4 * 20}
+    require_some(labelled)
+    # A model that always prefers the unprotected item has no answers for the other side.
+    one_sided = dict.fromkeys(asked(train), (-5.0, 5.0))
+    labelled = label(train, one_sided, GENDER, "equal-answers")
+    assert counting(labelled)["relevant"] == 0
+    with pytest.raises(UsageError, match="none of 75 relevant pairs to train on counts") as error:
+        require_some(labelled)
+    assert "--labels soft" in error.value.hint
+    # A single pair of each query is the middle one.
+    few = trained((1, 1, 4, 7))
+    with pytest.raises(UsageError, match="none of 3 relevant pairs"):
+        require_some(label(few, asked(few), GENDER))
+    require_some(label(few, asked(few), GENDER, "soft"))
 
 
 def test_labels_of_a_query_depend_on_it_alone() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from shutil import copytree
+from typing import Any
 
 import numpy as np
 import pytest
 
+from llmfair.backends.adapters import MANIFEST
+from llmfair.checkpoints import files_sha256, find_checkpoint
 from llmfair.errors import BackendError, UsageError
+from llmfair.settings import FinetuneSettings
+from llmfair.tuning import merging
+from llmfair.tuning.folder import ADAPTER
 from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.merge import merge
+from llmfair.tuning.merging import merge_adapter
 from tests import models
 from tests.tuning import tiny
 from tests.tuning.tiny import one_thread as one_thread
@@ -67,3 +76,102 @@ def test_what_cannot_be_merged_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BackendError, match="cannot be written"), models.quiet():
         merge(tiny.loaded(base, adapter=adapter), tmp_path / "file" / "merged", probes, 4096)
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base and an adapter folder as a training leaves it, with 500 test pairs of five queries."""
+    root = tmp_path_factory.mktemp("merging")
+    base = tiny.saved(root / "base")
+    folder = models.adapter(base, root / "adapter")
+    checkpoint, template = find_checkpoint(str(base)), tiny.loaded(base).template
+    assert template is not None
+    manifest = {
+        "schema": 1,
+        "base": {
+            "name": str(base),
+            "identity": checkpoint.identity,
+            "fingerprint": checkpoint.version,
+            "dtype": "float32",
+        },
+        "system": "folded",
+        "template_args": {},
+        "template_sha256": template.sha256,
+        "prompt": {"name": "pairwise", "form": "letter", "input": "title", "words": 100},
+        "dataset": {},
+        "split": {},
+        "adapter_sha256": files_sha256([folder / name for name in ADAPTER]),
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    (folder / "pairs.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "part": "train" if number < 100 else "test",
+                    "pair_id": f"{number}",
+                    "query_id": f"q{number // 100}",
+                    "query": f"Topic {number // 100}",
+                    "stratum": "relevant",
+                    **{item: {"doc_id": item, "title": f"Title\u2028{item} {number}"} for item in "ab"},
+                },
+                ensure_ascii=False,
+            )
+            + "\n"
+            for number in range(600)
+        )
+    )
+    return folder
+
+
+def merged(folder: Path, out: Path, **more: Any) -> dict[str, Any]:
+    with models.quiet():
+        return merge_adapter(FinetuneSettings.make(merge=folder, output=out, **more))
+
+
+def test_probes_are_of_all_test_queries(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def rendered(groups: Any, *_: Any) -> None:
+        asked.extend(pair.query.query_id for pair in groups[0])
+        raise InterruptedError
+
+    monkeypatch.setattr("llmfair.tuning.examples.render", rendered)
+    with pytest.raises(InterruptedError):
+        merged(finished, tmp_path / "out")
+    assert {query_id: asked.count(query_id) for query_id in asked} == {f"q{n}": 40 for n in range(1, 6)}
+
+
+def test_a_base_is_named_as_audits_name_it_and_what_probes_show_is_told(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "PROBES", 6)
+    base = finished.parent / "base"
+    found = merged(finished, tmp_path / "one", base_model=f"hf:{base}")
+    assert (found["base"], found["answers"], found["titles_alone"]) == (str(base), 12, False)
+    texts = copytree(finished, tmp_path / "texts")
+    manifest = json.loads((texts / MANIFEST).read_text())
+    manifest["prompt"]["input"] = "text"
+    (texts / MANIFEST).write_text(json.dumps(manifest))
+    assert merged(texts, tmp_path / "two")["titles_alone"] is True
+
+
+def test_the_nearest_of_a_rejected_training_is_merged_by_its_own_folder(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "PROBES", 6)
+    training = tmp_path / "training"
+    nearest = copytree(finished, training / "rejected")
+    (nearest / "pairs.jsonl").rename(training / "pairs.jsonl")
+    with pytest.raises(UsageError, match=f"no checkpoint of {training} kept the gates") as error:
+        merged(training, tmp_path / "out")
+    assert error.value.hint.endswith(f"--merge {nearest}")
+    monkeypatch.chdir(nearest)
+    assert merged(Path(), tmp_path / "out")["answers"] == 12
+    (nearest / MANIFEST).unlink()
+    with pytest.raises(UsageError, match="holds no finished adapter"):
+        merged(training, tmp_path / "other")

@@ -184,12 +184,20 @@ def test_what_is_shared_out_one_by_one() -> None:
     assert evenly([], 5) == []
 
 
-def test_no_item_is_used_more_often_than_allowed() -> None:
-    limits = Limits(group=32, total=20_000, per_query=4000, per_item=5, measured=50)
-    found = drawn([listed(f"q{number}", (2, 20, 2, 20)) for number in range(12)], limits)
+@pytest.mark.parametrize(
+    ("sizes", "most"), [((2, 20, 2, 20), 5), ((1, 9, 4, 2), 3), ((3, 300, 30, 300), 200)]
+)
+def test_no_item_is_used_more_often_than_allowed_and_combinations_stay_even(
+    sizes: tuple[int, int, int, int], most: int
+) -> None:
+    limits = Limits(group=32, total=20_000, per_query=4000, per_item=most, measured=50)
+    found = drawn([listed(f"q{number}", sizes) for number in range(12)], limits)
     for strata in found.train.values():
         uses = Counter(item.doc_id for pair in chain(*strata.values()) for item in (pair.a, pair.b))
-        assert 0 < max(uses.values()) <= 5
+        assert 0 < max(uses.values()) <= most
+        mixed = Counter(combination(pair, GENDER) for pair in strata["mixed"])
+        assert set(mixed) == set(COMBINATIONS) and len(set(mixed.values())) == 1
+        assert strata["relevant"] and strata["irrelevant"]
 
 
 # What train and test have in common

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,18 +13,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, which
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from llmfair.backends.local import LocalModel
+from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
+from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
+from llmfair.tuning.design import recipe_of
 from llmfair.tuning.effects import Validation
-from llmfair.tuning.lora import Recipe, Trained, groups_at_a_time, quantization, train
+from llmfair.tuning.lora import Recipe, Trained, groups_at_a_time, quantization, require_trainable, train
 from llmfair.tuning.margins import pair_margins
-from llmfair.tuning.progress import TrainingLog, last_checkpoint
+from llmfair.tuning.plan import estimate
+from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from tests import models
 from tests.tuning import tiny
 from tests.tuning.tiny import RECIPE, failing, passing
@@ -95,20 +102,64 @@ def test_dropout_too_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
     assert tiny.difference(whole, tmp_path / "none" / "checkpoints" / "checkpoint-8") > 0
 
 
-def test_sigterm_saves_and_is_passed_on(folder: Path, tmp_path: Path) -> None:
-    class Terminated(KeyboardInterrupt):
-        pass
+class Terminated(KeyboardInterrupt):
+    """What a handler of SIGTERM raises."""
 
+
+@pytest.fixture
+def terminating() -> Iterator[None]:
     def terminate(*_: Any) -> None:
         raise Terminated
 
     previous = signal.signal(signal.SIGTERM, terminate)
-    try:
-        with pytest.raises(Terminated):
-            trained(folder, tmp_path, tell=interrupted_after(16, signal.SIGTERM))
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    yield
+    signal.signal(signal.SIGTERM, previous)
+
+
+def raising(*numbers: int) -> Callable[[int, str], None]:
+    """These signals one after the other, within the first step."""
+
+    def tell(done: int, words: str) -> None:
+        for number in numbers if done == 16 else ():
+            signal.raise_signal(number)
+
+    return tell
+
+
+@pytest.mark.usefixtures("terminating")
+@pytest.mark.parametrize(
+    ("numbers", "raised"),
+    [
+        ((signal.SIGTERM,), Terminated),
+        ((signal.SIGTERM, signal.SIGTERM), Terminated),  # to a process, and to its group
+        ((signal.SIGINT, signal.SIGINT), KeyboardInterrupt),
+    ],
+)
+def test_a_signal_sent_twice_saves_once_and_is_passed_on(
+    folder: Path, tmp_path: Path, numbers: tuple[int, ...], raised: type[BaseException]
+) -> None:
+    with pytest.raises(KeyboardInterrupt) as stop:
+        trained(folder, tmp_path, tell=raising(*numbers))
+    assert stop.type is raised
     assert (tmp_path / "checkpoints" / "checkpoint-1" / "trainer_state.json").exists()
+
+
+@pytest.mark.usefixtures("terminating")
+@pytest.mark.parametrize(
+    ("first", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_a_ctrl_c_some_moments_after_a_signal_waits_for_no_step(
+    first: int, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmfair.tuning.progress.MOMENTS", 0.0)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as stop, Interrupts() as interrupts:
+        signal.raise_signal(first)
+        signal.raise_signal(signal.SIGTERM)  # never hurries anything
+        assert interrupts.number == first
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it goes through")
+    assert stop.type is raised and signal.getsignal(signal.SIGINT) is before
 
 
 KILLED = """
@@ -273,6 +324,21 @@ def test_a_bfloat16_base_has_a_float32_adapter_and_learns(tmp_path: Path) -> Non
     assert np.abs(ours - theirs).max() == 0.0, "no trace of the training's autocast is left in the model"
 
 
+def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
+    asked: dict[str, Any] = {"base_model": str(folder), "prompts_per_step": 96, "group_size": 32}
+
+    def planned(**more: Any) -> dict[str, Any]:
+        found = estimate(find_checkpoint(str(folder)), FinetuneSettings.make(**asked | more), 150.0, 50.0)
+        assert found is not None
+        return found
+
+    assert recipe_of(FinetuneSettings.make(**asked, max_prompts=1000)).prompts == 960
+    whole, rest, half = planned(max_prompts=960), planned(max_prompts=1000), planned(max_prompts=480)
+    assert rest["petaflop"] == whole["petaflop"] == pytest.approx(2 * half["petaflop"])
+    large = planned(prompts_per_step=960, group_size=960, max_prompts=960)
+    assert large["training_gib"] == pytest.approx(30 * whole["training_gib"]), "a group is one batch"
+
+
 @pytest.mark.parametrize(
     ("prompts", "group", "devices", "nearest"),
     [(256, 64, 3, "192 or 384"), (100, 64, 1, "64 or 128"), (64, 64, 2, "128"), (6, 4, 1, "4 or 8")],
@@ -289,6 +355,27 @@ def test_counts_that_do_not_go_into_each_other_name_the_nearest_that_do(
         groups_at_a_time(Recipe(prompts_per_step=9, group_size=3), 1)
 
 
+def test_what_is_not_offered_is_said_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusal(recipe: Recipe = RECIPE, dtype: str = "float32") -> str:
+        with pytest.raises((UsageError, MissingExtra)) as error:
+            require_trainable(recipe, dtype)
+        return error.value.message
+
+    require_trainable(RECIPE, "float32")
+    assert "float16 needs" in refusal(dtype="float16")
+    assert "padded prompts only" in refusal(replace(RECIPE, compile=True, layout="shared"))
+    with monkeypatch.context() as patched:
+        patched.setattr(lora, "find_spec", lambda package: None)
+        assert "training needs peft and accelerate" in refusal()
+    with monkeypatch.context() as patched:
+        patched.setattr(lora, "find_spec", lambda package: package in ("peft", "accelerate") or None)
+        assert "--report-to tensorboard" in refusal(replace(RECIPE, report_to="tensorboard"))
+    for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
+        with monkeypatch.context() as patched:
+            patched.setenv(variable, "true")
+            assert f"not trained with {name}" in refusal()
+
+
 def test_what_is_not_offered_is_said_before_anything_is_trained(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,22 +386,82 @@ def test_what_is_not_offered_is_said_before_anything_is_trained(
         return error.value.message
 
     assert "float16 needs" in refusal(dtype="float16")
-    assert "padded prompts only" in refusal(replace(RECIPE, compile=True, layout="shared"))
     assert "no module 'qkv_proj'" in refusal(replace(RECIPE, target_modules="qkv_proj"))
     assert quantization(False, "cpu") == {}
     monkeypatch.setattr(lora, "find_spec", lambda package: None)
     with pytest.raises(MissingExtra) as error:
         quantization(True, "cuda")
     assert error.value.hint == "pip install bitsandbytes"
-    assert "training needs peft and accelerate" in refusal()
-    monkeypatch.undo()
-    monkeypatch.setattr(
-        lora, "find_spec", lambda package: package == "peft" or package == "accelerate" or None
-    )
-    assert "--report-to tensorboard" in refusal(replace(RECIPE, report_to="tensorboard"))
-    monkeypatch.undo()
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    assert "not trained with FSDP" in refusal()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from llmfair.cli import console, finetune_lora
+
+    ended: list[str] = []
+    results = {
+        "status": "rejected",
+        "training": {"why": "no checkpoint kept the gates."},
+        "gates_on_test": {},
+    }
+    done = SimpleNamespace(folder=SimpleNamespace(path=tmp_path), results=results, before=False)
+    monkeypatch.setenv("RANK", str(number))
+    monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
+    monkeypatch.setattr("llmfair.tuning.ranks.first", lambda _: ended.append(capfd.readouterr().err))
+    monkeypatch.setattr(console, "output", console.Output(as_json=True))
+    with pytest.raises(typer.Exit) as left:
+        finetune_lora.finetune_lora(
+            FinetuneSettings.make(base_model="model"),
+            "json",
+            ctx=typer.Context(typer.main.get_command(typer.Typer(callback=print))),
+        )
+    assert left.value.exit_code == (4 if number == 0 else 0)
+    assert len(ended) == 1, "all of them wait for each other"
+    assert ended[0].count("Error: no checkpoint kept the gates.") == (number == 0)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_two_processes_leave_a_rejection_together(folder: Path, tmp_path: Path) -> None:
+    """Of two real processes the first says it and exits 4, the second says nothing and exits 0."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    running = []
+    for number in ("0", "1"):
+        own = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", REJECTED, str(tmp_path), str(folder)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **there, **own, "PYTHONPATH": str(ROOT)},
+            )
+        )
+    (out, err), others = (process.communicate(timeout=200) for process in running)
+    assert [process.returncode for process in running] == [4, 0], (err, others)
+    assert json.loads(out)["exit_code"] == 4 and err.count("Error: no checkpoint kept the gates.") == 1
+    assert others[0] == "" and "Error" not in others[1]
+
+
+REJECTED = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from llmfair.cli.app import run
+from llmfair.tuning import finetune, ranks
+def rejected(*_):
+    ranks.join()
+    results = {"status": "rejected", "training": {"why": "no checkpoint kept the gates."}, "gates_on_test": {}}
+    return SimpleNamespace(folder=SimpleNamespace(path=Path(sys.argv[1])), results=results, before=False)
+finetune.finetune = rejected
+sys.exit(run(["finetune-lora", "-m", sys.argv[2], "--json"]))
+"""
 
 
 def test_after_a_full_disk_the_same_command_goes_on_and_a_full_memory_is_said(

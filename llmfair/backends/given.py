@@ -1,0 +1,66 @@
+"""A model that is an object of the caller's own: anything with `async complete(request)`."""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import Any
+
+from llmfair.errors import UsageError
+from llmfair.records import Completion, Finish, Request
+
+PREFIX = "python"
+"""Before the object's name, where a spec has the name of a backend: `python:NAME`."""
+
+
+class Given:
+    """The object as a Backend. Its `name` goes into the run folder's name and, without an `identity`, into every key.
+
+    `complete` returns a Completion, or just the text of an answer that came to its end. `open` and `close`,
+    `identity`, `capabilities`, `max_workers` and `reads_about` are taken where the object has them. All of it is
+    awaited on dispatch's own loop, not on the caller's.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Raises UsageError for an object without `complete` or `name`."""
+        kind, name = type(model).__name__, getattr(model, "name", None)
+        if not callable(getattr(model, "complete", None)):
+            raise UsageError(
+                f"an object of class {kind} is no model: it has no method complete.",
+                "a model is a text such as 'openai:gpt-4o-mini', or an object with async complete(request)",
+            )
+        if not isinstance(name, str) or not name:
+            raise UsageError(
+                f"the model, of class {kind}, has no name.",
+                "set its attribute name: it names the run folder",
+            )
+        self.model = model
+        self.spec = f"{PREFIX}:{name}"
+        self.identity: str = getattr(model, "identity", f"{PREFIX} {name}")
+        self.capabilities: frozenset[str] = frozenset(getattr(model, "capabilities", ()))
+        self.max_workers: int = getattr(model, "max_workers", 16)
+        self.reads_about: bool = getattr(model, "reads_about", False)
+
+    async def open(self) -> None:
+        if hasattr(self.model, "open"):
+            await self.model.open()
+
+    async def complete(self, request: Request) -> Completion:
+        """The object's answer. Raises UsageError, which ends the run, where it is no answer."""
+        answer = self.model.complete(request)
+        if not isawaitable(answer):
+            raise UsageError(
+                f"complete of {self.spec} is not async.", "write it as async def complete(self, request)"
+            )
+        answer = await answer
+        if isinstance(answer, str):
+            return Completion(answer, Finish.STOP if answer else Finish.EMPTY)
+        if not isinstance(answer, Completion):
+            raise UsageError(
+                f"complete of {self.spec} returned a {type(answer).__name__}.",
+                "return the answer's text, or llmfair.Completion(text, llmfair.Finish.STOP)",
+            )
+        return answer
+
+    async def close(self) -> None:
+        if hasattr(self.model, "close"):
+            await self.model.close()

@@ -1,0 +1,113 @@
+"""What the shell offers after a flag: ids, measures, models, runs; from names alone, since it has to be there at once.
+
+`KNOWN` repeats what our modules register, because importing them takes longer than a person who pressed Tab waits (a
+test holds both together). What other packages register is found by their entry points' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperOption
+
+import llmfair
+
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "backends": ("fake", "hf", "openai", "vllm"),
+    "rankers": ("bm25", "monobert", "monot5"),
+    "datasets": (
+        "sample", "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
+        "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
+    ),
+    "measures": (
+        "AWRF", "AdjustedOdds", "BalancedRatio", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate", "FlipRate",
+        "ImpliedOdds", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds", "RBO", "RawRatio",
+        "RelevanceRatio", "Share", "Tau", "TieRate", "WinRatio", "WinShare", "nDCG", "nDCGxAWRF", "overlap",
+    ),
+}  # fmt: skip
+WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")
+FAKE = ("fake:biased", "fake:oracle", "fake:random")
+
+
+def leave_values_unread() -> None:
+    """For a process that only completes: to convert one value, Typer imports pydantic, which takes 0.1 s."""
+    for kind in (TyperOption, TyperArgument):
+        kind.process_value = lambda self, ctx, value: value  # type: ignore[method-assign]
+
+
+def _names(kind: str) -> list[str]:
+    from importlib.metadata import entry_points  # 20 ms that only completion spends
+
+    return sorted({*KNOWN[kind], *(point.name for point in entry_points(group=f"llmfair.{kind}"))})
+
+
+def datasets(incomplete: str) -> list[str]:
+    """Dataset ids, and folders that hold one."""
+    return [name for name in _names("datasets") if name.startswith(incomplete)] or list(
+        _folders(incomplete, ("groups.tsv",))
+    )
+
+
+def attributes(ctx: typer.Context) -> list[str]:
+    """Attributes that are shipped, and those that the folder named with --dataset declares."""
+    import tomllib
+
+    package, own = Path(llmfair.__file__).parent, Path(ctx.params.get("dataset") or "")
+    found: dict[str, None] = {}
+    for folder in (own, package / "data", package.parent / "data"):
+        with suppress(OSError, ValueError):  # none there, or one that an audit will complain of
+            found |= dict.fromkeys(tomllib.loads((folder / "attributes.toml").read_text("utf-8")))
+    return list(found)
+
+
+def measures(incomplete: str) -> list[str]:
+    """Measures, also after a comma."""
+    before, comma, _ = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in (*WITH_CUTOFF, *_names("measures"))]
+
+
+def models() -> list[str]:
+    """Prefixes of models, the simulated ones, and rankers that ask none."""
+    prefixes = [f"{name}:" for name in _names("backends") if name != "fake"]
+    return [*FAKE, *prefixes, *_names("rankers")]
+
+
+def prompts() -> list[str]:
+    from llmfair.prompts import prompt_names
+
+    return prompt_names()
+
+
+def runs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Run folders below --runs-dir, by name; else by path."""
+    runs_dir = Path(ctx.params.get("runs_dir") or "runs")
+    marks = ("manifest.json", "study.json", "results.json")
+    names = [path.rpartition("/")[2] for path in _folders(f"{runs_dir}/", marks)]
+    taken = ctx.params.get("runs") or ()
+    matching = [name for name in names if name.startswith(incomplete) and name not in taken]
+    return matching or list(_folders(incomplete, marks))
+
+
+def _folders(beginning: str, marks: tuple[str, ...]) -> Iterator[str]:
+    """Folders whose path begins so and that hold one of these files."""
+    parent, slash, start = beginning.rpartition("/")
+    folder = Path(parent or slash or ".")
+    if folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(start) and any((path / mark).is_file() for mark in marks):
+                yield f"{parent}{slash}{path.name}"
+
+
+OFFERED: Mapping[str, Callable[..., Any]] = {
+    "dataset": datasets,
+    "attribute": attributes,
+    "measures": measures,
+    "model": models,
+    "prompt": prompts,
+    "preset": lambda: ["paper"],
+}
+"""What is offered after the flags of settings, by their names."""

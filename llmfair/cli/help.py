@@ -1,0 +1,139 @@
+"""How `--help` looks: every flag and its variable whole, whatever the width; panels; examples at the end.
+
+Typer's own help is a table, which at 80 columns cuts long flags and variables off and says little in many lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import typer
+
+PANELS = (
+    "Fetching",
+    "Sources",
+    "Data",
+    "Model",
+    "Prompt",
+    "Sampling",
+    "Training",
+    "Spending",
+    "Statistics",
+    "Output",
+)
+GROUPS = ("Audit", "Mitigate", "Plan", "Read", "Look")
+"""The panels of flags and of commands, in this order; what is in none comes first."""
+NARROWEST, WIDEST = 40, 100
+METAVARS: Mapping[str, str] = {
+    "int": "N",
+    "float": "X",
+    "str": "TEXT",
+    "path": "PATH",
+    "list[str]": "TEXT",
+    "int range": "N",
+}
+UNBROKEN = "\N{NO-BREAK SPACE}"
+METAVAR = re.compile(r"<([^<>]+)>")
+EXTRA = re.compile(
+    r"\s*\[(?:env var: (?P<variable>[A-Z_0-9]+))?(?:; )?(?:default: (?P<default>[^;]+))?(?:; .*|required)?\]$"
+)
+
+
+def with_help(command: Any) -> Any:
+    """The command and all below it, helped by this module."""
+    command.format_help = partial(_write, command)
+    for one in getattr(command, "commands", {}).values():
+        with_help(one)
+    return command
+
+
+def _write(command: Any, ctx: Any, formatter: Any) -> None:
+    width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+    formatter.write("\n".join(_lines(command, ctx, width)) + "\n")
+
+
+def _lines(command: Any, ctx: Any, width: int) -> Iterator[str]:
+    group = getattr(command, "commands", None)
+    arguments = [item for item in command.params if item.param_type_name == "argument"]
+    words = [item.metavar or item.name.upper() for item in arguments]
+    yield " ".join(["Usage:", ctx.command_path, "[OPTIONS]", *(["COMMAND …"] if group else words)])
+    for paragraph in (command.help or "").split("\n\n"):
+        yield ""
+        yield from textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False)
+    if group:
+        yield from _commands(group, width)
+    if arguments:
+        yield from ("", _bold("Arguments"))
+        for item in arguments:
+            yield from _entry(item.metavar or item.name.upper(), "", item.help or "", width)
+    panels: dict[str, list[Any]] = {}
+    *options, help_of_it = (item for item in command.get_params(ctx) if item.param_type_name == "option")
+    for item in options:
+        panels.setdefault(item.rich_help_panel or "Options", []).append(item)
+    ordered = sorted(panels, key=lambda panel: PANELS.index(panel) if panel in PANELS else -1) or ["Options"]
+    panels.setdefault(ordered[-1], []).append(help_of_it)
+    for panel in ordered:
+        yield from ("", _bold(panel))
+        for item in panels[panel]:
+            yield from _flag(item, ctx, width)
+    if examples := _examples(command):
+        yield from ("", _bold("Examples"), *(f"  {example}" for example in examples))
+
+
+def _commands(group: Mapping[str, Any], width: int) -> Iterator[str]:
+    """Commands by panel, each with the first sentence of its help."""
+    panels: dict[str, list[str]] = {}
+    for name, one in group.items():
+        panels.setdefault(one.rich_help_panel or "Commands", []).append(name)
+    longest = max(map(len, group))
+    for panel in sorted(panels, key=lambda panel: GROUPS.index(panel) if panel in GROUPS else -1):
+        yield from ("", _bold(panel))
+        for name in panels[panel]:
+            said = " ".join((group[name].help or "").partition("\n\n")[0].split())
+            first, *others = textwrap.wrap(said, width - longest - 4, break_on_hyphens=False) or [""]
+            yield f"  {name:<{longest}}  {first}"
+            yield from (" " * (longest + 4) + other for other in others)
+
+
+def _flag(item: Any, ctx: Any, width: int) -> Iterator[str]:
+    declared, said = item.get_help_record(ctx)
+    variable, default = "", None
+    if (extra := EXTRA.search(said)) is not None:
+        said, variable, default = said[: extra.start()], extra["variable"] or "", extra["default"]
+    if default is not None:
+        default = {True: "on", False: "off"}.get(item.default, default) if item.secondary_opts else default
+        said += f" (default: {default})".replace(" ", UNBROKEN).replace(UNBROKEN, " ", 1)
+    yield from _entry(
+        METAVAR.sub(lambda found: METAVARS.get(found[1], found[1]), declared), variable, said, width
+    )
+
+
+def _entry(name: str, variable: str, said: str, width: int) -> Iterator[str]:
+    """The name with its variable to the right, if there is room, and what it means below."""
+    room = width - 2 - len(name) - len(variable)
+    if not variable or room >= 2:
+        yield f"  {name}{' ' * room}{variable}".rstrip()
+    else:
+        yield from (f"  {name}", f"{variable:>{width}}")
+    indent = " " * 6
+    wrapped = textwrap.wrap(
+        said, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    yield from (line.replace(UNBROKEN, " ") for line in wrapped)
+
+
+def _examples(command: Any) -> list[str]:
+    """The command's own examples, never wrapped, so that they can be copied; of a group the first of each command."""
+    if command.epilog:
+        return [" ".join(part.split()) for part in command.epilog.split("\n\n")]
+    return [_examples(one)[0] for one in getattr(command, "commands", {}).values() if _examples(one)]
+
+
+def _bold(heading: str) -> str:
+    return heading if os.environ.get("NO_COLOR") else typer.style(heading, bold=True)

@@ -1,0 +1,42 @@
+"""A table as text for a terminal that is not ours, and as HTML for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmfair.report.tables import Table
+
+
+def text_of(table: Table) -> str:
+    """The table in columns, with the line above it and the sentences below."""
+    from rich.cells import cell_len
+
+    lines = [table.header, *table.rows] if table.header else []
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+    def padded(line: Sequence[str]) -> str:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
+        return "".join(f" {cell} " for cell in cells).rstrip()
+
+    parts = (table.title, "\n".join(map(padded, lines)), "\n".join(f"  {note}" for note in table.notes))
+    return "\n\n".join(part for part in parts if part)
+
+
+def html_of(table: Table) -> str:
+    """The table as an HTML fragment; every cell is escaped."""
+    from markupsafe import Markup
+
+    def line(name: str, cells: Sequence[str]) -> Markup:
+        tag = Markup(name)
+        return Markup("<tr>{}</tr>").format(
+            Markup("").join(Markup("<{0}>{1}</{0}>").format(tag, cell) for cell in cells)
+        )
+
+    head = line("th", table.header) if table.header else Markup("")
+    body = Markup("\n").join(line("td", row) for row in table.rows)
+    notes = Markup("\n").join(Markup("<li>{}</li>").format(note) for note in table.notes)
+    return str(
+        Markup(
+            "<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
+        ).format(table.title, head, body, notes)
+    )

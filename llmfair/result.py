@@ -1,0 +1,168 @@
+"""What a call of the Python API gives back: results as `--json` prints them, their rows, and the command's table."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmfair.errors import MissingExtra, UsageError, did_you_mean
+from llmfair.records import Measurement
+from llmfair.rundir import COLUMNS
+
+if TYPE_CHECKING:
+    import pandas
+
+    from llmfair.report.tables import Table
+
+MEASURED = ("listwise", "pairwise", "score", "finetune-lora")
+"""The kinds whose rows are measurements."""
+TABLES = {
+    "listwise": "listwise:listwise_table",
+    "pairwise": "pairwise:pairwise_table",
+    "score": "score:score_table",
+    "finetune-lora": "finetune:finetune_table",
+    "compare": "compare:compare_table",
+    "study windows": "study:study_table",
+    "plan listwise": "plan:plan_table",
+    "plan pairwise": "plan_pairs:plan_pairs_table",
+    "calibrate listwise": "calibrate:calibrate_table",
+    "calibrate pairwise": "calibrate_pairs:calibrate_pairs_table",
+}
+FLOATS = ("value", "low", "high", "p", "p_adjusted")
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What was found; `print` shows the command's table, and a notebook the same.
+
+    `kind` is the command's name, `results` what its `--json` prints. `result[measure, variant]`, or with a third
+    text `result[measure, variant, group]`, is one Measurement of all queries.
+    """
+
+    kind: str
+    results: Mapping[str, Any]
+    path: Path | None = None
+    of_queries: Sequence[Record] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where everything was written. Raises UsageError where nothing was."""
+        if self.path is None:
+            raise UsageError(f"{self.kind} wrote no folder.", "give it one: output='FOLDER'")
+        return self.path
+
+    @cached_property
+    def rows(self) -> list[Measurement]:
+        """The figures of all queries together, as metrics.csv has them; none of a plan, calibration or comparison."""
+        return [_measurement(row) for row in self.results["rows"]] if self.kind in MEASURED else []
+
+    @cached_property
+    def per_query(self) -> list[Measurement]:
+        """The figures of each query, as per_query.csv has them. Raises UsageError where none are kept."""
+        return [_measurement(row) for row in self._records_of_queries()]
+
+    def __getitem__(self, key: tuple[str, ...]) -> Measurement:
+        measure, variant, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
+        if not variant or len(key) > 3:
+            raise UsageError(
+                f"{key!r} names no figure.", 'a measure and a variant: result["ExpRatio", "female"]'
+            )
+        found = [
+            row for row in self.rows if (row.measure, row.variant, row.group) == (measure, variant, group)
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(
+                f"{len(found)} runs have {measure} of {variant}.", "result.to_frame() tells them apart"
+            )
+        raise UsageError(f"no {measure} of {variant}{f' ({group})' if group else ''}.", self._nearest(*key))
+
+    def _nearest(self, measure: str, variant: str, group: str = "") -> str:
+        """What there is instead of a figure that is not there."""
+        of_measure = [row for row in self.rows if row.measure == measure]
+        if not of_measure:
+            known = dict.fromkeys(row.measure for row in self.rows)
+            return f"measures: {', '.join(known)}.{did_you_mean(measure, known)}"
+        of_variant = [row for row in of_measure if row.variant == variant]
+        if not of_variant:
+            known = dict.fromkeys(row.variant for row in of_measure)
+            return f"variants: {', '.join(known)}.{did_you_mean(variant, known)}"
+        known = dict.fromkeys(row.group for row in of_variant)
+        return f"groups: {', '.join(map(repr, known))}.{did_you_mean(group, known)}"
+
+    def to_frame(self, per_query: bool = False) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame, undefined figures as NaN. Raises MissingExtra without pandas.
+
+        Those of metrics.csv, or of per_query.csv; of a comparison, study or calibration those of its table.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
+        if self.kind in MEASURED:
+            records = self._records_of_queries() if per_query else self.results["rows"]
+            frame = pandas.DataFrame(list(records), columns=list(COLUMNS))
+            return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
+        if self.kind == "study windows":
+            from llmfair.audits.study import LINE, study_lines
+
+            return pandas.DataFrame(study_lines(self.results), columns=list(LINE))
+        records = self.results.get("rows", self.results.get("planted"))
+        if records is None:
+            raise UsageError(f"{self.kind} has no rows.", "result.results has its figures")
+        return pandas.DataFrame(list(records))
+
+    def _records_of_queries(self) -> Sequence[Record]:
+        if self.of_queries is not None:
+            return self.of_queries
+        path = None if self.path is None else self.path / "per_query.csv"
+        if path is None or not path.is_file():
+            raise UsageError(
+                f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
+            )
+        with path.open(encoding="utf-8", newline="") as file:
+            return [_typed(row) for row in csv.DictReader(file)]
+
+    def _table(self) -> Table:
+        from llmfair.report.plan import plan_text
+        from llmfair.report.tables import Table
+
+        if self.kind == "study windows" and not self.results["rows"]:
+            return Table("Windows: no setting has results yet", (), (), ())
+        module, _, name = TABLES[self.kind].partition(":")
+        table_of: Callable[[Record], Table | None] = getattr(import_module(f"llmfair.report.{module}"), name)
+        return table_of(self.results) or Table(plan_text(self.results).strip(), (), (), ())
+
+    def __str__(self) -> str:
+        from llmfair.cli.console import visible
+        from llmfair.report.shown import text_of
+
+        return "\n".join(map(visible, text_of(self._table()).split("\n")))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from llmfair.report.shown import html_of
+
+        return html_of(self._table())
+
+
+def _measurement(row: Record) -> Measurement:
+    return Measurement(**{item.name: row[item.name] for item in fields(Measurement)})
+
+
+def _typed(row: Mapping[str, str]) -> dict[str, Any]:
+    """A line of a CSV file with its numbers; empty is None where a text may not be."""
+    typed: dict[str, Any] = dict(row)
+    for name in (*FLOATS, "n"):
+        typed[name] = None if row[name] == "" else int(row[name]) if name == "n" else float(row[name])
+    for name in ("conclusion", "reason"):
+        typed[name] = row[name] or None
+    return typed

@@ -1,0 +1,113 @@
+"""What the shell is offered after Tab: every command, flag, id and run folder; at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmfair import registry
+from llmfair.backends.fake import MODELS
+from llmfair.cli import complete
+from tests.pace import within
+
+KINDS: dict[str, registry.Kind] = {
+    "backends": "backend", "rankers": "ranker", "measures": "measure", "datasets": "dataset",
+}  # fmt: skip
+
+
+def offered(*words: str, code: int = 0) -> list[str]:
+    """What bash is told after these words, the last of which is being written."""
+    asked = {
+        "_LLMFAIR_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["llmfair", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    found = subprocess.run(
+        [sys.executable, "-m", "llmfair"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (code, "")
+    return found.stdout.split()
+
+
+def test_names_are_those_that_are_registered() -> None:
+    for group, kind in KINDS.items():
+        assert [*complete.KNOWN[group]] == registry.names(kind)
+    assert [*complete.FAKE] == sorted(f"fake:{name}" for name in MODELS)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("pla",), ["plan"]),
+        (("plan", ""), ["listwise", "pairwise"]),
+        (("listwise", "--max-c"), ["--max-calls", "--max-cost"]),
+        (("listwise", "-d", "trec-fair/2022/"), ["trec-fair/2022/eval/gender", "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location"]),
+        (("pairwise", "--attribute", ""), ["gender", "location"]),
+        (("listwise", "--measures", "P@20,Exp"), ["P@20,ExpRatio", "P@20,Exposure"]),
+        (("listwise", "-m", "mono"), ["monobert", "monot5"]),
+        (("pairwise", "-m", "op"), ["openai:"]),
+        (("listwise", "--initial", "r"), ["random"]),
+        (("listwise", "--preset", ""), ["paper"]),
+        (("prompts", "show", "list"), ["listwise"]),
+        (("datasets", "show", "sa"), ["sample"]),
+        (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random"]),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)  # fmt: skip
+def test_what_is_offered(words: tuple[str, ...], says: list[str]) -> None:
+    assert offered(*words) == says
+
+
+def test_folders_are_offered_as_runs_and_datasets_with_attributes_of_their_own() -> None:
+    for name in ("listwise-one", "listwise-two", "other"):
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "manifest.json").touch()
+    Path("runs/listwise-nothing").mkdir()
+    Path("mine").mkdir()
+    Path("mine/groups.tsv").touch()
+    Path("mine/attributes.toml").write_text('[seniority]\nprotected = ["junior"]\n')
+    Path("broken").mkdir()
+    Path("broken/attributes.toml").write_text("[")
+    assert offered("runs", "show", "li") == ["listwise-one", "listwise-two"]
+    assert offered("compare", "listwise-one", "li") == ["listwise-two"]
+    assert offered("report", "runs/o") == ["runs/other"]
+    assert offered("runs", "check", "--runs-dir", "nowhere", "li") == []
+    assert offered("listwise", "-d", "mi") == ["mine"]
+    assert offered("listwise", "-d", "mine", "-a", "") == ["seniority", "gender", "location"]
+    assert offered("listwise", "-d", "broken", "-a", "g") == ["gender"]
+
+
+def test_names_of_other_packages_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "site" / "theirs-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmfair.measures]\nTheirRatio = not.imported:ever\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), *sys.path]))
+    assert offered("listwise", "--measures", "Their") == ["TheirRatio"]
+
+
+def test_it_answers_within_the_bar_and_imports_nothing_heavy() -> None:
+    within(0.4, lambda: offered("listwise", "--measures", "Exp"))
+    code = (
+        "import os, sys; from llmfair.cli import complete; import typer\n"
+        "complete.measures('E'); complete.models(); complete.datasets('s'); complete.prompts()\n"
+        "print([name for name in ('numpy', 'rich', 'scipy', 'torch', 'ir_measures') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_script_that_a_shell_runs_asks_for_what_is_offered() -> None:
+    asked = {**os.environ, "_LLMFAIR_COMPLETE": "source_bash"}
+    found = subprocess.run(
+        [sys.executable, "-m", "llmfair"], env=asked, capture_output=True, text=True, check=True
+    )
+    assert "_LLMFAIR_COMPLETE=complete_bash" in found.stdout and "complete -o default" in found.stdout

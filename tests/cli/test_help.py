@@ -1,0 +1,144 @@
+"""`--help` of every command, found by walking the app itself; and what `llmfair` alone says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from llmfair.cli.app import command
+from llmfair.cli.help import GROUPS, PANELS
+from llmfair.cli.options import PANELS as OF_SETTINGS
+from llmfair.settings import SETTINGS
+from tests.cli.command import llmfair
+
+NOT_SET_BY_VARIABLE = {"help", "version", "install_completion", "show_completion"}
+
+
+def walk(one: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The app and everything below it, with the words that lead there."""
+    yield words, one
+    for name, below in getattr(one, "commands", {}).items():
+        yield from walk(below, (*words, name))
+
+
+EVERYTHING = dict(walk(command()))
+LEAVES = {words: one for words, one in EVERYTHING.items() if not hasattr(one, "commands")}
+
+
+def shown(words: tuple[str, ...], flag: str = "--help") -> str:
+    found = llmfair(*words, flag)
+    assert (found.code, found.err) == (0, ""), words
+    return found.out
+
+
+def examples(text: str) -> list[str]:
+    return [line.strip() for line in text.rpartition("Examples\n")[2].splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.mark.parametrize("words", EVERYTHING, ids=lambda words: " ".join(words) or "llmfair")
+def test_help_names_every_flag_with_its_variable_and_ends_with_examples(words: tuple[str, ...]) -> None:
+    text, lines = shown(words), shown(words).splitlines()
+    assert shown(words, "-h") == text
+    assert lines[0].startswith(" ".join(("Usage: llmfair", *words, "[OPTIONS]")))
+    assert "…" not in text.replace("COMMAND …", "").replace("RUN…", "").replace(
+        "fake:…", ""
+    )  # nothing is cut off
+    for item in EVERYTHING[words].params:
+        if item.param_type_name == "argument":
+            assert item.help and f"  {item.metavar}" in lines
+            continue
+        (line,) = (line for line in lines if re.search(rf"(^| ){item.opts[0]}( |$)", line) and line[2] == "-")
+        assert all(name in line for name in (*item.opts, *item.secondary_opts))
+        if item.name not in NOT_SET_BY_VARIABLE:
+            below = lines[lines.index(line) + 1]
+            assert item.envvar and (line.endswith(item.envvar) or below.strip() == item.envvar)
+            assert re.fullmatch(r"LLMFAIR_[A-Z0-9_]+", item.envvar)
+    told = examples(text)
+    assert told and all("llmfair" in example for example in told)
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_a_command_has_two_examples_of_its_own_whose_flags_exist(words: tuple[str, ...]) -> None:
+    told = examples(shown(words))
+    assert len(told) == 2
+    known = {name for item in LEAVES[words].params for name in (*item.opts, *item.secondary_opts)}
+    for example in told:
+        assert " ".join(("llmfair", *words)) in example
+        ours = example.partition(" ".join(("llmfair", *words)))[2]
+        flags = [word for word in ours.split() if re.fullmatch(r"--?[a-z][a-z-]*", word)]
+        assert {*flags} <= known, example
+
+
+def test_panels_are_those_of_the_settings_in_their_order() -> None:
+    assert [panel for panel in PANELS if panel in OF_SETTINGS] == [*OF_SETTINGS]
+    for words, names in (
+        (("listwise",), ["Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output"]),
+        (("finetune-lora",), ["Data", "Model", "Prompt", "Training", "Spending", "Statistics", "Output"]),
+        (("score",), ["Arguments", "Data", "Statistics", "Output"]),
+    ):
+        headings = [line for line in shown(words).splitlines() if re.fullmatch(r"[A-Z][a-z]+", line)]
+        assert headings == [*names, "Examples"]
+    groups = [line for line in shown(()).splitlines() if line in GROUPS]
+    assert groups == [*GROUPS]
+    assert all(name in shown(()) for name in command().commands)
+
+
+def test_every_setting_is_a_flag_and_explains_itself() -> None:
+    for classes in SETTINGS.values():
+        for settings in classes:
+            for item in fields(settings):
+                meaning = item.metadata["meaning"]
+                assert meaning.endswith(".") and len(meaning) > 10, item.name
+                assert meaning[0].isupper() or meaning[0] in "kp" or meaning.startswith("openai:"), item.name
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_no_width_loses_a_flag_or_a_variable(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = shown(("listwise",))
+    for item in LEAVES["listwise",].params:
+        assert all(name in text for name in item.opts) and (item.envvar or "") in text
+    wrapped = [line for line in text.splitlines() if line.startswith(" " * 6)]
+    assert max(map(len, wrapped)) <= max(width, 40)
+
+
+def test_headings_are_bold_on_a_terminal_only_and_never_under_no_color(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "\x1b" not in shown(("listwise",))
+    monkeypatch.delenv("NO_COLOR")
+    assert "\x1b" not in shown(("listwise",))  # stdout is no terminal here
+
+
+def test_alone_it_says_in_five_lines_what_to_try_first() -> None:
+    found = llmfair()
+    assert (found.code, found.err) == (0, "")
+    lines = found.out.splitlines()
+    assert len(lines) == 5 and max(map(len, lines)) <= 80
+    for line in lines[:3]:
+        words = line.split("  ")[0].split()[1:]
+        assert llmfair(*words, "--help").code == 0
+    assert "--help" in lines[3] and "README.md" in lines[4]
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_one_line(flag: str) -> None:
+    import llmfair as package
+
+    found = llmfair(flag)
+    assert (found.code, found.out, found.err) == (0, f"llmfair {package.__version__}\n", "")
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    found = llmfair("runs")
+    assert found.code == 2 and "llmfair runs list" in found.out + found.err

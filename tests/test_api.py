@@ -1,0 +1,513 @@
+"""The Python API: the commands as functions, the same folders, the same figures, nothing printed."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import csv
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmfair
+from llmfair import api, registry
+from llmfair.backends.base import Transient
+from llmfair.errors import MissingExtra
+from llmfair.metrics.base import Judged
+from llmfair.metrics.values import Value
+from llmfair.settings import (
+    CalibratePairwiseSettings,
+    CalibrateSettings,
+    CommandSettings,
+    FinetuneSettings,
+    ListwiseSettings,
+    PairwiseSettings,
+    PlanPairwiseSettings,
+    PlanSettings,
+    ScoreSettings,
+    StudySettings,
+    default_of,
+)
+from tests.cli.command import llmfair as command
+from tests.cli.command import only_run
+from tests.pace import within
+
+PUBLIC = [
+    "Attribute", "BackendError", "Candidates", "Cell", "Chat", "Completion", "ContextTooLong", "Document",
+    "Failure", "Finish", "Incomplete", "Labels", "LlmfairError", "Measurement", "Message", "MissingExtra",
+    "MissingKey", "Outcome", "PairAnswer", "Permutation", "Probe", "Qrels", "Query", "Ranking", "Rejected",
+    "Request", "RequirementFailed", "Result", "Run", "RunConflict", "Sampling", "Side", "Steps", "Text",
+    "Unavailable", "UsageError", "Verdict", "__version__", "audit_listwise", "audit_pairwise",
+    "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure",
+    "open_run", "parse_measure", "parse_model", "plan_listwise", "plan_pairwise", "register", "schema",
+    "score", "study_windows", "write_report",
+]  # fmt: skip
+FUNCTIONS: dict[str, type[CommandSettings]] = {
+    "audit_listwise": ListwiseSettings,
+    "audit_pairwise": PairwiseSettings,
+    "calibrate_listwise": CalibrateSettings,
+    "calibrate_pairwise": CalibratePairwiseSettings,
+    "finetune_lora": FinetuneSettings,
+    "plan_listwise": PlanSettings,
+    "plan_pairwise": PlanPairwiseSettings,
+    "score": ScoreSettings,
+    "study_windows": StudySettings,
+}
+QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "variants": "neutral", "control": False, "report": False}
+QUICK_FLAGS = ("--limit", "5", "--orders", "1", "--variants", "neutral", "--no-control")
+PAIRS: dict[str, Any] = {"pairs": 4, "noise_share": 0, "report": False}
+PAIRS_FLAGS = ("--pairs", "4", "--noise-share", "0")
+
+
+class InOrder:
+    """A model of the caller's own that changes nothing, and counts what it is asked."""
+
+    name = "in order"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def complete(self, request: llmfair.Request) -> str:
+        self.asked += 1
+        expects = request.chat.expects
+        n = expects.n if isinstance(expects, llmfair.Permutation) else 2
+        return " > ".join(f"[{place}]" for place in range(1, n + 1))
+
+
+# The names
+
+
+def test_the_public_names_are_these_and_all_are_there() -> None:
+    assert sorted(llmfair.__all__) == sorted(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(llmfair, name) is not None
+        assert name in dir(llmfair)
+    with pytest.raises(AttributeError, match="no attribute 'audit_nothing'"):
+        _ = llmfair.audit_nothing  # type: ignore[attr-defined]
+
+
+def test_type_checkers_are_shown_the_names_that_are_loaded() -> None:
+    tree = ast.parse(Path(llmfair.__file__).read_text("utf-8"))
+    (shown,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        (node.module, alias.name)
+        for node in shown.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == {(home, name) for home, names in llmfair._HOMES.items() for name in names}
+    assert {name for _, name in imported} == {*llmfair.__all__} - {"__version__"}
+
+
+def test_import_is_quick() -> None:
+    within(0.2, lambda: subprocess.run([sys.executable, "-c", "import llmfair"], check=True))
+
+
+def test_names_without_figures_load_no_library() -> None:
+    heavy = ("numpy", "typer", "rich", "scipy", "torch", "pandas", "matplotlib", "openai", "ir_measures")
+    code = (
+        "import sys, llmfair; llmfair.UsageError, llmfair.Query, llmfair.register; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_settings_are_documented_with_their_defaults(name: str) -> None:
+    call = getattr(llmfair, name)
+    shown = inspect.signature(call).parameters
+    for item in fields(FUNCTIONS[name]):
+        if item.name in api.COMMAND_LINE:
+            assert item.name not in shown
+        elif item.name not in ("model", "dataset"):
+            assert shown[item.name].default == default_of(item), item.name
+    assert "    attribute: Sensitive attribute" in call.__doc__
+
+
+# The same as the commands
+
+
+def test_an_audit_in_a_running_loop_gives_the_rows_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    asked = command("listwise", *QUICK_FLAGS, "-o", "by-command", "-q")
+    assert asked.code == 0
+
+    async def notebook() -> llmfair.Result:
+        return llmfair.audit_listwise(
+            "sample", model="fake:biased", attribute="gender", window=20, step=10, output="by-call", **QUICK
+        )
+
+    result = asyncio.run(notebook())
+    theirs = json.loads(Path("by-command/results.json").read_text())["rows"]
+    for ours, row in zip(result.rows, theirs, strict=True):
+        assert {item.name: getattr(ours, item.name) for item in fields(ours)}.items() <= row.items()
+    assert Path("by-call/metrics.csv").read_text() == Path("by-command/metrics.csv").read_text().replace(
+        "by-command", "by-call"
+    )
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    assert str(result) == asked.out.strip().removesuffix("by-command").rstrip()
+
+
+def test_folder_and_resumption_are_those_of_the_command() -> None:
+    assert command("listwise", *QUICK_FLAGS, "--max-calls", "5", "-q").code == 3
+    result = llmfair.audit_listwise(**QUICK)
+    assert result.folder.resolve() == only_run().resolve()
+    manifest = json.loads((result.folder / "manifest.json").read_text())
+    assert (manifest["replayed"], manifest["calls"]) == (5, 40)
+    again = llmfair.audit_listwise(**QUICK, measures=["P@20", "AWRF"], progress=True)
+    assert json.loads((again.folder / "manifest.json").read_text())["calls"] == 0
+    assert again.folder == result.folder and {row.measure for row in again.rows} == {"P@20", "AWRF"}
+    assert command("listwise", *QUICK_FLAGS, "--json").json["rows"] == result.results["rows"]
+
+
+def test_every_other_function_finds_what_its_command_prints() -> None:
+    first = llmfair.audit_pairwise(model="fake:biased,pairwise=1", **PAIRS)
+    second = llmfair.audit_pairwise(model="fake:biased,pairwise=-1", **PAIRS)
+    same: list[tuple[llmfair.Result, tuple[str | Path, ...]]] = [
+        (second, ("pairwise", "-m", "fake:biased,pairwise=-1", *PAIRS_FLAGS)),
+        (llmfair.compare(first, second.folder), ("compare", first.folder, second.folder)),
+        (llmfair.score(first.folder), ("score", first.folder)),
+        (llmfair.plan_listwise(orders=1), ("plan", "listwise", "--orders", "1")),
+        (llmfair.plan_pairwise(pairs=4), ("plan", "pairwise", "--pairs", "4")),
+        (
+            llmfair.calibrate_listwise(runs=3, orders=1),
+            ("calibrate", "listwise", "--runs", "3", "--orders", "1"),
+        ),
+        (
+            llmfair.calibrate_pairwise(runs=3, pairs=3),
+            ("calibrate", "pairwise", "--runs", "3", "--pairs", "3"),
+        ),
+        (
+            llmfair.study_windows(limit=5, orders=1, report=False, settings="10/5,20/10"),
+            ("study", "windows", "--settings", "10/5,20/10", "--limit", "5", "--orders", "1"),
+        ),
+    ]
+    for result, words in same:
+        found = command(*words, "--json")
+        assert found.code == 0, found.err
+        assert json.loads(json.dumps(result.results, default=str)) == found.json, words
+        table = command(*words)
+        assert table.out.startswith(str(result)), words  # below it the command says where everything is
+        assert (
+            f"<caption>{result.results['task'].split()[0].capitalize()}" in result._repr_html_()
+            or "plan" in words
+            or "compare" in words
+            or "study" in words
+        )
+
+
+def test_a_study_writes_its_folder_and_opens_again() -> None:
+    studied = llmfair.study_windows(
+        settings=["20/10", "20/20"], output="swept", limit=5, orders=1, max_invalid=1, report=False
+    )
+    assert {path.name for path in Path("swept").iterdir()} == {"study.json", "study.csv"}
+    again = llmfair.open_run("swept")
+    assert (again.kind, again.results, again.rows) == ("study windows", studied.results, [])
+    assert len(studied.to_frame()) == len(Path("swept/study.csv").read_text().splitlines()) - 1
+
+
+def test_a_report_is_written_beside_the_results_and_of_several_runs() -> None:
+    first = llmfair.audit_pairwise(**{**PAIRS, "report": True})
+    assert "<!DOCTYPE html>" in (first.folder / "report.html").read_text()
+    second = llmfair.audit_pairwise(model="fake:biased,pairwise=1", **PAIRS)
+    path = llmfair.write_report(first, second.folder, file="out/both.html", figures="svg")
+    assert path == Path("out/both.html") and path.is_file() and [*Path("out/plots").glob("*.svg")]
+    with pytest.raises(llmfair.UsageError, match="'gif' is no format"):
+        llmfair.write_report(first, figures=["gif"])
+    with pytest.raises(llmfair.UsageError, match="needs a run"):
+        llmfair.write_report()
+
+
+def test_a_report_that_cannot_be_written_loses_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("llmfair.report.html.write_page", full)
+    with pytest.warns(UserWarning, match="no report was written, everything else was: no space left"):
+        result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
+    assert result["FlipRate", "relevant"].value is not None
+
+
+# What comes back
+
+
+def test_a_figure_is_found_by_measure_variant_and_group() -> None:
+    result = llmfair.audit_pairwise(**PAIRS)
+    row = result["AdjustedOdds", "relevant"]
+    assert isinstance(row, llmfair.Measurement)
+    assert (row.query_id, row.variant, row.n) == ("all", "relevant", 8)
+    shares = [result["WinShare", "relevant", side].value or 0.0 for side in llmfair.Side]
+    assert 0 < sum(shares) < 1
+    wrong = {
+        ("AdjustedOds", "relevant"): "Did you mean 'AdjustedOdds'?",
+        ("AdjustedOdds", "relevent"): "variants: .* Did you mean 'relevant'?",
+        ("WinShare", "relevant"): "groups: .*'protected'",
+    }
+    for key, hint in wrong.items():
+        with pytest.raises(llmfair.UsageError, match=key[0]) as error:
+            result[key]
+        assert re.search(hint, error.value.hint)
+    with pytest.raises(llmfair.UsageError, match="names no figure"):
+        result["AdjustedOdds"]  # type: ignore[index]
+
+
+def test_frames_hold_the_rows_of_the_csv_files() -> None:
+    pandas = pytest.importorskip("pandas")
+    result = llmfair.audit_listwise(**QUICK)
+    for frame, name in (
+        (result.to_frame(), "metrics.csv"),
+        (result.to_frame(per_query=True), "per_query.csv"),
+    ):
+        with (result.folder / name).open(newline="") as file:
+            rows = [*csv.DictReader(file)]
+        assert [*frame.columns] == [*rows[0]] and len(frame) == len(rows)
+        assert [repr(value) for value in frame["value"].dropna()] == [
+            row["value"] for row in rows if row["value"]
+        ]
+        assert frame["value"].dtype == float and str(frame["n"].dtype) == "Int64"
+    wide = result.to_frame(per_query=True).pivot_table(
+        index="query_id", columns=["measure", "variant"], values="value"
+    )
+    assert len(wide) == 5
+    assert [row.query_id for row in result.per_query] == list(result.to_frame(per_query=True)["query_id"])
+    planted = llmfair.calibrate_pairwise(runs=3, pairs=3).to_frame()
+    assert isinstance(planted, pandas.DataFrame) and "covered" in planted
+    with pytest.raises(llmfair.UsageError, match="plan listwise has no rows"):
+        llmfair.plan_listwise(limit=5).to_frame()
+
+
+def test_figures_of_scored_files_are_there_without_a_folder() -> None:
+    run = llmfair.audit_listwise(**QUICK).folder
+    scored = llmfair.score(run / "rankings/neutral.run", qrels=run / "qrels.txt", groups=run / "groups.tsv")
+    assert scored["P@20", "neutral"].n == 5 and len({row.query_id for row in scored.per_query}) == 5
+    with pytest.raises(llmfair.UsageError, match="score wrote no folder"):
+        _ = scored.folder
+
+
+def test_without_pandas_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = llmfair.audit_pairwise(**PAIRS)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra) as error:
+        result.to_frame()
+    assert error.value.hint == "pip install 'llmfair[pandas]'"
+    assert error.value.hint in error.value.__notes__  # a traceback shows it
+
+
+def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
+    model = InOrder()
+    model.name = "<img src=x onerror=alert(1)>\x1b[2J"
+    result = llmfair.audit_pairwise(model=model, **PAIRS)
+    assert "<img" not in result._repr_html_() and "&lt;img src=x" in result._repr_html_()
+    assert "\x1b" not in str(result) and "\\x1b[2J" in str(result)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "says", "hint"),
+    [
+        (lambda: llmfair.audit_listwise(windw=5), "no setting 'windw'. Did you mean 'window'?", "help()"),
+        (lambda: llmfair.audit_listwise(window="5"), "window is '5', but takes a whole number.", "help()"),
+        (lambda: llmfair.audit_listwise(initial="radnom"), "initial is 'radnom'.", "one of: random"),
+        (lambda: llmfair.audit_listwise(window=5, step=9), "--step 9 is larger than --window 5", "step"),
+        (lambda: llmfair.audit_listwise(dry_run=True), "'dry_run' is for the command line.", "plan_listwise"),
+        (lambda: llmfair.audit_listwise("smaple"), "no dataset 'smaple'. Did you mean 'sample'?", "folder"),
+        (lambda: llmfair.audit_listwise(preset="papr"), "no preset 'papr'. Did you mean 'paper'?", "paper"),
+        (lambda: llmfair.audit_listwise(model=["fake:biased", "fake:oracle"]), "one call is one run", "compare"),
+        (lambda: llmfair.audit_listwise(model=42), "an object of class int is no model", "async complete"),
+        (lambda: llmfair.audit_pairwise(model="fake:baised"), "Did you mean 'biased'?", "fake:biased"),
+        (lambda: llmfair.plan_pairwise(output=3), "output is 3, but takes a path.", "help()"),
+        (lambda: llmfair.finetune_lora(), "--base-model names no model.", "--base-model"),
+        (lambda: llmfair.open_run("nowhere"), "no run 'nowhere' in runs.", "runs list"),
+        (lambda: llmfair.parse_measure("ExpRatoi"), "Did you mean 'ExpRatio'?", "known"),
+        (lambda: llmfair.parse_model("opneai:x"), "Did you mean 'openai'?", "known"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_a_usage_error(call: Callable[[], Any], says: str, hint: str) -> None:
+    with pytest.raises(llmfair.UsageError) as error:
+        call()
+    assert says in error.value.message and hint in error.value.hint
+    assert not Path("runs").exists()
+
+
+def test_a_gate_that_is_not_met_raises_after_everything_is_written() -> None:
+    with pytest.raises(llmfair.RequirementFailed, match=r"P@20 \(neutral prompt\) .* is below 2") as error:
+        llmfair.audit_listwise(require="P@20>=2", **QUICK)
+    (note,) = [note for note in error.value.__notes__ if "open_run" in note]
+    result = llmfair.open_run(only_run())
+    assert (
+        repr(str(result.folder.relative_to(Path.cwd()) if result.folder.is_absolute() else result.folder))
+        in note
+    )
+    assert result.results["status"] == "complete"
+    assert [entry["holds"] for entry in result.results["requirements"]] == [False]
+
+
+def test_what_has_no_answer_raises_after_what_there_is_is_written() -> None:
+    with pytest.raises(llmfair.Incomplete, match="the budget of 3 calls is spent"):
+        llmfair.audit_listwise(max_calls=3, **QUICK)
+    assert llmfair.open_run("listwise-sample").results["status"] == "incomplete"
+    with pytest.raises(llmfair.Incomplete, match="20/10: the budget of 3 calls is spent"):
+        llmfair.study_windows(settings="20/10", limit=5, orders=1, report=False, max_calls=3, output="swept")
+    assert llmfair.open_run("swept").results["status"] == "incomplete"
+
+
+# Models, measures and data of the caller's own
+
+
+def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
+    model = InOrder()
+    result = llmfair.audit_listwise(model=model, **QUICK)
+    assert model.asked == 15 and result.folder.name.startswith("listwise-sample-gender-python-in-order-")
+    manifest = json.loads((result.folder / "manifest.json").read_text())
+    assert manifest["settings"]["identity"] == "python in order"
+    assert {row["model"] for row in result.results["rows"]} == {"python:in order"}
+    assert result["P@20", "neutral"].value == result["P@20", "input"].value  # it changes nothing
+    assert command("runs", "check", result.folder).code == 0
+    llmfair.write_report(result)
+    assert "python:in order" in (result.folder / "report.html").read_text()
+    assert (
+        "llmfair listwise -m" not in (result.folder / "report.html").read_text()
+    )  # no command names an object
+    again = InOrder()
+    assert llmfair.audit_listwise(model=again, **QUICK).rows == result.rows and again.asked == 0
+    assert llmfair.audit_listwise(model=again, fresh=True, **QUICK).rows == result.rows
+    assert again.asked == 15  # a name alone shares no answers between runs
+
+
+def test_an_object_may_say_more_of_itself() -> None:
+    class Spoken(InOrder):
+        identity = "in order, version 2"
+        capabilities = ("margins", "forced_margins")
+        max_workers = 3
+        events: list[str] = []  # noqa: RUF012
+        flying = most = 0
+
+        async def open(self) -> None:
+            self.events.append("open")
+
+        async def close(self) -> None:
+            self.events.append("close")
+
+        async def complete(self, request: llmfair.Request) -> Any:
+            if self.asked == 0:
+                self.asked += 1
+                raise Transient("not yet")
+            self.flying += 1
+            self.most = max(self.most, self.flying)
+            await asyncio.sleep(0)
+            self.flying -= 1
+            labels = (
+                request.chat.expects.labels
+                if isinstance(request.chat.expects, llmfair.Labels)
+                else ("A", "B")
+            )
+            odds = dict.fromkeys(labels, -0.7)
+            return llmfair.Completion("A", llmfair.Finish.STOP, logprobs=odds)
+
+    model = Spoken()
+    result = llmfair.audit_pairwise(model=model, answers="margin", **PAIRS)
+    assert model.events == ["open", "close"] and model.most == 3
+    manifest = json.loads((result.folder / "manifest.json").read_text())
+    assert manifest["settings"]["identity"] == "in order, version 2" and manifest["retries"] == 1
+    with pytest.raises(llmfair.UsageError, match="python:in order cannot do --constrain"):
+        llmfair.audit_pairwise(model=model, constrain=True, **PAIRS)
+
+
+def test_what_is_no_model_is_said_at_once() -> None:
+    class Nameless:
+        async def complete(self, request: llmfair.Request) -> str:
+            return "[1] > [2]"
+
+    with pytest.raises(llmfair.UsageError, match="of class Nameless, has no name"):
+        llmfair.audit_pairwise(model=Nameless(), **PAIRS)
+
+    class Plain:
+        name = "plain"
+
+        def complete(self, request: llmfair.Request) -> str:
+            return "[1] > [2]"
+
+    with pytest.raises(llmfair.UsageError, match="complete of python:plain is not async"):
+        llmfair.audit_pairwise(model=Plain(), **PAIRS)
+
+    class Wrong(InOrder):
+        async def complete(self, request: llmfair.Request) -> Any:
+            return {"text": "[1] > [2]"}
+
+    with pytest.raises(llmfair.UsageError, match="complete of python:in order returned a dict"):
+        llmfair.audit_pairwise(model=Wrong(), **PAIRS)
+
+
+def test_an_object_that_breaks_leaves_an_incomplete_run() -> None:
+    class Breaks(InOrder):
+        async def complete(self, request: llmfair.Request) -> str:
+            if self.asked >= 20:
+                raise ValueError("out of memory")
+            return await super().complete(request)
+
+    with pytest.raises(llmfair.Incomplete, match="out of memory") as error:
+        llmfair.audit_pairwise(model=Breaks(), **PAIRS)
+    assert isinstance(error.value.__cause__, ValueError)  # the traceback of one's own code is not lost
+    found = llmfair.open_run("pairwise-sample")
+    assert found.results["status"] == "incomplete" and found.results["failures"] == {"ValueError": 54}
+
+
+def test_a_measure_and_a_dataset_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_found", {kind: dict(found) for kind, found in registry._found.items()})
+
+    @llmfair.measure("FirstIsProtected", cite="of the caller's own")
+    def first(judged: Judged, cutoff: float | None) -> dict[str, Value]:
+        """Whether the first document is of the protected side."""
+        return {"": float(judged.sides[judged.doc_ids[judged.orders[0][0]]] is llmfair.Side.PROTECTED)}
+
+    @llmfair.register("dataset", "my-sample")
+    def mine() -> Any:
+        return llmfair.load_dataset("sample")
+
+    result = llmfair.audit_listwise("my-sample", measures="FirstIsProtected", **QUICK)
+    assert 0 <= (result["FirstIsProtected", "neutral"].value or 0) <= 1
+    assert "FirstIsProtected" in str(result)
+
+
+def test_a_model_is_named_or_taken_apart() -> None:
+    model = llmfair.parse_model("openai:any", base_url="http://127.0.0.1:9/v1")
+    assert model.identity == "openai any 127.0.0.1:9" and callable(model.complete)
+
+
+@pytest.mark.slow
+def test_an_adapter_is_trained_measured_and_opened_again(capfd: pytest.CaptureFixture[str]) -> None:
+    from tests import models
+    from tests.tuning.biased import biased_model, marked_data
+
+    models.needs_local()
+    biased_model(Path("model"))
+    marked_data(Path("data"), 12)
+    small: dict[str, Any] = {
+        "pairs": 6, "pairs_per_query": 40, "group_size": 32, "prompts_per_step": 64, "max_prompts": 2048,
+        "eval_every": 512, "learning_rate": 1e-2, "output": "adapter",
+    }  # fmt: skip
+    capfd.readouterr()
+    trained = llmfair.finetune_lora("data", base_model="model", **small)
+    captured = capfd.readouterr()
+    assert captured.out == "" and "Train" not in captured.err
+    assert Path("adapter/adapter_model.safetensors").is_file() and trained.results["status"] == "complete"
+    assert "free baseline" in str(trained) and len(trained.to_frame()) == len(trained.rows)
+    assert llmfair.open_run("adapter").results == trained.results
+    assert llmfair.finetune_lora("data", base_model="model", **small).results == trained.results
+    asked = llmfair.audit_pairwise(
+        "data", model="hf:model", adapter="adapter", adapter_only=True, answers="margin", **PAIRS
+    )
+    assert asked.results["model"] == "hf:model + adapter"
+    with pytest.raises(llmfair.UsageError, match="one call is one run, but 2 are named"):
+        llmfair.audit_pairwise("data", model="hf:model", adapter="adapter", answers="margin", **PAIRS)
