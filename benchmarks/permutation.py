@@ -1,4 +1,4 @@
-"""How long testing takes: `python -m benchmarks.permutation`, one core, best of three.
+"""How long testing takes: `python -m benchmarks.permutation`, best of three.
 
 The stratified permutation test, 9,999 shuffles over 44 queries × 200 documents (3 initial orders, 50 relevant
 and 50 irrelevant documents a side), beside a plain Python loop of it, and sign flips of 44 queries.

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
+from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
+from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
 FOUR_FILES = "a folder with docs.jsonl, queries.tsv, qrels.txt, groups.tsv works too"
 
@@ -194,7 +195,7 @@ def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
 
 def facts(dataset: Dataset) -> dict[str, Any]:
     """What `datasets show` says: counts per query and cell, unknown, mixed and other pages, fingerprint."""
-    documents = dataset.documents.values()
+    documents, shipped = dataset.documents.values(), read_attributes(data_folder() / "attributes.toml")
     return {
         "dataset": dataset.name,
         "documents": len(documents),
@@ -220,9 +221,20 @@ def facts(dataset: Dataset) -> dict[str, Any]:
             }
             for attribute in dataset.attributes
         },
+        "empty_groups": {
+            attribute.name: _empty_groups(attribute, documents)
+            for attribute in dataset.attributes
+            if attribute != shipped.get(attribute.name)  # which names groups of all collections
+        },
         "fingerprint": fingerprint(dataset),
         **dataset.describe(),
     }
+
+
+def _empty_groups(attribute: Attribute, documents: Iterable[Document]) -> list[str]:
+    """Groups that an attribute names on a side and no document is in: a slip of the pen leaves them to "*"."""
+    named = {*attribute.protected, *attribute.unprotected} - {ANY_GROUP}
+    return sorted(named.difference(*(document.groups.get(attribute.name, ()) for document in documents)))
 
 
 def _without_side(attribute: Attribute, documents: Any) -> dict[str, int]:

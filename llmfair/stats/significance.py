@@ -6,8 +6,11 @@ Two nulls. `sign_flip`: no mean effect over queries. `permutation`: no effect in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from math import erfc, sqrt
 
 import numpy as np
@@ -146,17 +149,20 @@ def permutation(
     One generator per query, so that no query's draws depend on the others. `draws` 0: z alone.
     Raises ValueError without queries and for another number of generators.
     """
-    if not queries or draws < 0:
-        raise ValueError(f"{draws} draws for {len(queries)} queries")
+    if not queries or draws < 0 or len(rngs) != len(queries):
+        raise ValueError(f"{draws} draws by {len(rngs)} generators for {len(queries)} queries")
     expected = variance = statistic = 0.0
     over, under = np.zeros(draws), np.zeros(draws)  # Σ E1 and Σ E0 of every shuffle
-    for query, rng in zip(queries, rngs, strict=True):
+    with ThreadPoolExecutor(
+        os.cpu_count()
+    ) as pool:  # numpy draws and partitions without the interpreter's lock
+        shuffled = list(pool.map(_shuffled_sums, queries, rngs, repeat(draws)))
+    for query, sums in zip(queries, shuffled, strict=True):
         null, (protected, unprotected) = null_of(query), means(query)
         expected += null.protected - null.unprotected
         statistic += (protected - unprotected) - (null.protected - null.unprotected)
         variance += null.variance
         chosen = np.count_nonzero(query.protected)
-        sums = _shuffled_sums(query, rng, draws)
         over += sums / chosen
         under += (query.exposures.sum() - sums) / (len(query.exposures) - chosen)
     z = statistic / sqrt(variance) if sqrt(variance) > TIE else 0.0

@@ -11,6 +11,7 @@ from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
 from llmfair.records import Side
+from tests.cli.command import llmfair
 from tests.folders import balanced, write, write_folder
 from tests.pace import within
 
@@ -258,3 +259,12 @@ def test_documents_that_json_cannot_write_twice(folder: Path) -> None:
     others = (folder / "docs.jsonl").read_text().splitlines()[4:]
     write(folder / "docs.jsonl", [*(json.dumps(row) for row in rows), *others])
     assert Folder(folder).documents["q0f1"].title == "a\nb"
+
+
+def test_a_group_that_nobody_is_in_is_shown() -> None:
+    folder = write_folder(Path("mine"), balanced(2, 2, 2))
+    (folder / "attributes.toml").write_text(
+        '[gender]\nprotected = ["femal"]\nunprotected = ["*"]\nwords = {protected = "a", unprotected = "b"}\n'
+    )
+    assert "gender names groups that no document is in: femal" in llmfair("datasets", "show", folder).out
+    assert "no document is in" not in llmfair("datasets", "show", "sample").out

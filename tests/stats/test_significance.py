@@ -140,7 +140,7 @@ def test_bad_arguments_are_refused() -> None:
         permutation([], [])
     with pytest.raises(ValueError, match="-1 draws"):
         permutation([one], [GENERATOR], draws=-1)
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="1 generators for 2 queries"):
         permutation([one, one], [GENERATOR])
 
 
