@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from llmfair.metrics.values import Tally, Value
+from llmfair.records import Verdict
 from llmfair.stats.clusters import Codes
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.pairs import Counted, Weights, estimate, pair_p
@@ -23,16 +25,37 @@ def joined(values: Iterable[Value], weights: Weights = "macro") -> Counted | Non
     if not any(map(np.any, kept)):
         return None
     every = np.concatenate(kept)
-    verdicts = [verdict for tally in tallies for verdict in tally.verdicts]
-    clusters = np.stack(
+    clusters = _clusters(_TheVery(tuple(tally.verdicts for tally in tallies)))
+    counts = np.concatenate([tally.counts for tally in tallies]).astype(np.float64)
+    return Counted(counts[every], clusters[:, every], weights, tallies[0].repeats)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _TheVery:
+    """Verdicts of all queries as a key: equal are the very same tuples, for all measures of a run share them."""
+
+    verdicts: tuple[tuple[Verdict, ...], ...]
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.verdicts)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _TheVery) and [*map(id, self.verdicts)] == [*map(id, other.verdicts)]
+
+
+@lru_cache(maxsize=4)
+def _clusters(of_queries: _TheVery) -> Codes:
+    """Codes of every verdict's query, protected and unprotected item; shape (3, verdicts)."""
+    verdicts = [verdict for of_query in of_queries.verdicts for verdict in of_query]
+    return np.stack(
         [
-            np.repeat(np.arange(len(tallies)), [len(tally.verdicts) for tally in tallies]),
+            np.repeat(
+                np.arange(len(of_queries.verdicts)), [len(of_query) for of_query in of_queries.verdicts]
+            ),
             _codes([verdict.protected for verdict in verdicts]),
             _codes([verdict.unprotected for verdict in verdicts]),
         ]
     )
-    counts = np.concatenate([tally.counts for tally in tallies]).astype(np.float64)
-    return Counted(counts[every], clusters[:, every], weights, tallies[0].repeats)
 
 
 def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate | None:

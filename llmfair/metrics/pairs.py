@@ -177,13 +177,11 @@ def noise_rate(judged: Judged, cutoff: None) -> Mapping[str, Value]:
 
     No value at all where nothing was asked twice.
     """
-    asked: dict[int, dict[int, NDArray[np.intp]]] = {}
-    for verdict, answers in zip(judged.verdicts, judged.answers, strict=True):
-        asked.setdefault(verdict.number, {})[verdict.draw] = answers
-    twice = [(draws[0], draws[1]) for draws in asked.values() if {0, 1} <= draws.keys()]
+    places = {(verdict.number, verdict.draw): place for place, verdict in enumerate(judged.verdicts)}
+    twice = [(places[n, 0], place) for (n, draw), place in places.items() if draw == 1 and (n, 0) in places]
     if not twice:
         return {}
-    before, after = (np.concatenate(answers) for answers in zip(*twice, strict=True))
+    before, after = judged.answers[np.array(twice).T]
     readable = (before != UNREADABLE) & (after != UNREADABLE)
     if not readable.any():
         return {"": Undefined("no_valid_answer")}
