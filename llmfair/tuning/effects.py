@@ -35,7 +35,7 @@ SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST = (
     "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst",
 )  # fmt: skip
 REJECTED = 1e6
-"""The objective of a checkpoint that fails a gate."""
+"""The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
 CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
 
 

@@ -22,12 +22,13 @@ from llmfair.checkpoints import INSTALL
 from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.tuning import ranks
 from llmfair.tuning.adapter import attach, inputs_cast, load_weights, publish
+from llmfair.tuning.effects import REJECTED
 from llmfair.tuning.examples import ExampleGroup, answer_ids
 from llmfair.tuning.head import answer_head, language_model, require_same_margin
 from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, compile_layers, require_padded
 from llmfair.tuning.loss import loss_parts
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over, last_checkpoint
-from llmfair.tuning.trainer import REJECTED, Step, arguments_of, make_trainer
+from llmfair.tuning.trainer import Step, arguments_of, make_trainer
 
 if TYPE_CHECKING:
     import torch

@@ -13,6 +13,7 @@ from llmfair.checkpoints import INSTALL, Place
 from llmfair.errors import BackendError
 from llmfair.tuning import ranks
 from llmfair.tuning.adapter import save_adapter
+from llmfair.tuning.effects import REJECTED
 from llmfair.tuning.loss import PARTS
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from llmfair.tuning.examples import ExampleGroup
     from llmfair.tuning.layouts import Batch, Collator
     from llmfair.tuning.lora import Recipe
-
-REJECTED = 1e6
-"""What is added to the objective of a checkpoint that fails a gate, so that it never stands before one that passes."""
 
 
 @dataclass(frozen=True)
