@@ -269,6 +269,7 @@ class _Driver:
             self.finished.put((program.probe_id, result))
 
     async def _answer_all(self, program: Program) -> Any:
+        await self.turns.take()
         steps = program.start()
         try:
             chats = next(steps)

@@ -7,9 +7,11 @@ pass: what a title or a query holds is never read as a placeholder. prompts/list
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from string import Formatter
@@ -18,15 +20,15 @@ from typing import Any, cast, get_args
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Message, Role
 
-Piece = tuple[str, str]
-"""Literal text and the placeholder after it ("": none)."""
-Pieces = tuple[Piece, ...]
+Template = str
+"""A text as `str.format_map` fills it: `{name}` for a placeholder, literal braces doubled."""
 
 _PATTERNS = {"passage", "answer"}
 _KEYS = {"id", "source", "placeholders", "variants", "turns"} | _PATTERNS
 _TURN_KEYS = {"role", "text", "each"}
 _WANTED: Mapping[type, str] = {str: "a text", list: "an array of tables", dict: "a table"}
 _ALL_PASSAGES = "passages"
+_BARE = re.compile(r"[^.\[\]]+")
 _RESERVED = {"variant", _ALL_PASSAGES} | _PATTERNS
 
 
@@ -35,7 +37,7 @@ class Turn:
     """One message of a conversation; with `each`, one for every passage."""
 
     role: Role
-    pieces: Pieces
+    text: Template
     each: bool
 
 
@@ -50,7 +52,7 @@ class Prompt:
     text: str
     placeholders: Mapping[str, str]
     turns: Mapping[str, tuple[Turn, ...]]
-    passage: Pieces
+    passage: Template
 
     def render(
         self,
@@ -70,10 +72,10 @@ class Prompt:
                 if each:
                     for passage in passages:
                         filled: Mapping[str, object] = {**values, **passage}
-                        messages += [Message(turn.role, _fill(turn.pieces, filled)) for turn in turns]
+                        messages += [Message(turn.role, turn.text.format_map(filled)) for turn in turns]
                 else:
                     filled = self._with_all_passages(turns, values, passages)
-                    messages += [Message(turn.role, _fill(turn.pieces, filled)) for turn in turns]
+                    messages += [Message(turn.role, turn.text.format_map(filled)) for turn in turns]
         except KeyError as missing:
             raise UsageError(
                 f"prompt {self.file}: placeholder '{missing.args[0]}' has no value.",
@@ -83,9 +85,9 @@ class Prompt:
 
     def expect(self, offered: Collection[str], needed: Collection[str] = (), variant: str = "") -> None:
         """Raises UsageError unless the variant exists, uses only offered placeholders and all needed ones."""
-        used = {name for turn in self._conversation(variant) for _, name in turn.pieces if name}
+        used = {name for turn in self._conversation(variant) for name in _names(turn.text)}
         if _ALL_PASSAGES in used:
-            used = used - {_ALL_PASSAGES} | {name for _, name in self.passage if name}
+            used = used - {_ALL_PASSAGES} | _names(self.passage)
         where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
         for name in sorted(used - set(offered)):
             raise UsageError(
@@ -108,9 +110,9 @@ class Prompt:
     def _with_all_passages(
         self, turns: Iterable[Turn], values: Mapping[str, object], passages: Sequence[Mapping[str, object]]
     ) -> Mapping[str, object]:
-        if not any(name == _ALL_PASSAGES for turn in turns for _, name in turn.pieces):
+        if not any(_ALL_PASSAGES in _names(turn.text) for turn in turns):
             return values
-        lines = (_fill(self.passage, {**values, **passage}) for passage in passages)
+        lines = (self.passage.format_map({**values, **passage}) for passage in passages)
         return {**values, _ALL_PASSAGES: "\n".join(lines)}
 
 
@@ -170,14 +172,10 @@ def _read(path: Path, shown: str) -> Prompt:
         text=text,
         placeholders=placeholders,
         turns=turns,
-        passage=texts.get("passage", ()),
+        passage=texts.get("passage", ""),
     )
-    used = {
-        name
-        for pieces in [prompt.passage, *_all_pieces(turns)]
-        for _, name in pieces
-        if name != _ALL_PASSAGES
-    } - {""}
+    templates = [prompt.passage, *(turn.text for conversation in turns.values() for turn in conversation)]
+    used = {name for template in templates for name in _names(template)} - {_ALL_PASSAGES}
     for name in sorted(used - placeholders.keys()):
         raise UsageError(
             f"prompt {shown}: placeholder '{name}' is not declared.{did_you_mean(name, placeholders)}",
@@ -191,7 +189,7 @@ def _read(path: Path, shown: str) -> Prompt:
     return prompt
 
 
-def _turns(table: Mapping[str, Any], texts: Mapping[str, Pieces], shown: str) -> Iterator[Turn]:
+def _turns(table: Mapping[str, Any], texts: Mapping[str, Template], shown: str) -> Iterator[Turn]:
     """The turns with the file's own texts put in."""
     entries = _take(table, "turns", list, shown)
     if not entries:
@@ -210,51 +208,52 @@ def _turns(table: Mapping[str, Any], texts: Mapping[str, Pieces], shown: str) ->
         each = "each" in entry
         if each and _take(entry, "each", str, where) != "passage":
             raise UsageError(f"prompt {where}: 'each' must be \"passage\".", "leave it out otherwise")
-        pieces = tuple(_put_in(_parse(entry, "text", where), texts))
-        names = {name for _, name in pieces}
+        text = _put_in(_parse(entry, "text", where), texts)
+        names = _names(text)
         if (each and _ALL_PASSAGES in names) or (_ALL_PASSAGES in names and "passage" not in texts):
             raise UsageError(
                 f"prompt {where}: {{{_ALL_PASSAGES}}} cannot be filled here.",
                 "it needs the file's `passage` pattern and a turn without `each`",
             )
-        yield Turn(cast(Role, role), pieces, each)
+        yield Turn(cast(Role, role), text, each)
 
 
-def _parse(table: Mapping[str, Any], key: str, shown: str) -> Pieces:
-    """A text cut at its placeholders; `{{` and `}}` are literal braces."""
-    text = _take(table, key, str, shown)
+def _parse(table: Mapping[str, Any], key: str, shown: str) -> Template:
+    """A text of the file, checked: placeholders are bare names, literal braces are doubled."""
+    text: str = _take(table, key, str, shown)
     try:
-        parts = [(literal, name, spec, how) for literal, name, spec, how in Formatter().parse(text)]
+        parts = list(Formatter().parse(text))
     except ValueError as error:
         raise UsageError(f"prompt {shown}: '{key}': {error}.", "double a literal brace: {{ }}") from None
     for _, name, spec, how in parts:
-        if name == "" or spec or how:
+        if name is not None and (not _BARE.fullmatch(name) or spec or how):
             raise UsageError(
                 f"prompt {shown}: '{key}': placeholder '{name}' must be a bare name in braces.",
                 "double a literal brace: {{ }}",
             )
-    return tuple((literal, name or "") for literal, name, _, _ in parts)
+    return text
 
 
-def _put_in(pieces: Pieces, texts: Mapping[str, Pieces]) -> Iterator[Piece]:
-    for literal, name in pieces:
-        if name in texts:
-            yield literal, ""
-            yield from texts[name]
-        else:
-            yield literal, name
+def _put_in(template: Template, texts: Mapping[str, Template]) -> Template:
+    """The template with the file's own texts in the place of their names."""
+    return "".join(
+        _escaped(literal) + ("" if name is None else texts.get(name, f"{{{name}}}"))
+        for literal, name, _, _ in Formatter().parse(template)
+    )
 
 
-def _fill(pieces: Pieces, values: Mapping[str, object]) -> str:
-    return "".join([f"{literal}{values[name]}" if name else literal for literal, name in pieces])
+def _escaped(literal: str) -> Template:
+    return literal.replace("{", "{{").replace("}", "}}")
+
+
+@lru_cache
+def _names(template: Template) -> frozenset[str]:
+    """The placeholders of a template."""
+    return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)
 
 
 def _is_each(turn: Turn) -> bool:
     return turn.each
-
-
-def _all_pieces(turns: Mapping[str, tuple[Turn, ...]]) -> Iterator[Pieces]:
-    return (turn.pieces for conversation in turns.values() for turn in conversation)
 
 
 def _texts(table: Mapping[str, Any], key: str, shown: str) -> dict[str, str]:

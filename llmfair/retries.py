@@ -11,6 +11,7 @@ from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import Unavailable
 
 FIRST_WAIT = 0.1
+FIRST_WAIT_REFUSED = 0.025  # a server that refuses is up
 LONGEST_WAIT = 60.0
 RETRIES_BEFORE_SUCCESS = 3
 
@@ -44,14 +45,14 @@ class Retries:
                     f"no answer after {attempts} attempts: {failure.cause}.",
                     "check the server; the same command continues",
                 )
-            asked = 0.0
+            asked, unknown = 0.0, FIRST_WAIT
         else:
             if time.monotonic() - self._last_success > self.max_wait:
                 raise Unavailable(
                     f"rate limited for {self.max_wait:.0f} s without one answer.",
                     "try later; the same command continues",
                 )
-            asked = failure.retry_after or 0.0
-        first = self.latency() / 4 if self._latencies else FIRST_WAIT
+            asked, unknown = failure.retry_after or 0.0, FIRST_WAIT_REFUSED
+        first = self.latency() / 4 if self._latencies else unknown
         growing = min(first * 2.0 ** min(attempts - 1, 20), LONGEST_WAIT) * random.uniform(0.75, 1.25)
         return max(asked, growing)
