@@ -28,6 +28,8 @@ _SPELLING = re.compile(
 # Those that the attainable range speaks of: exposure over the whole list.
 RATIO = re.compile("ExpRatio|ExcessRatio|ImpliedOdds|AdjustedOdds|WinRatio|BalancedRatio|RawRatio")
 _EXPOSURE_RATIO = re.compile(r"(ExpRatio|ExcessRatio)(\((,?(agg|control|missing)=[\w-]+)+\))?")
+CONTROLLED = "(control=order)"
+"""What tables leave out of a heading."""
 SAID = {
     "position_driven": "the answers follow the position",
     "one_sided": "one side's items always win",
@@ -109,6 +111,7 @@ def check_gates(gates: Iterable[Gate], results: Mapping[str, Any], interval: boo
     """Which gates hold: an entry for every gate, variant and, of measures that have them, group.
 
     `results` is what results.json holds. With `interval`, the whole interval has to be within the bounds.
+    `ExpRatio` is the one that the run's table shows: with what the initial orders explain taken out, if it is so there.
     Without a variant a gate speaks of every prompt variant that has the measure, not of the control or the
     input order.
     """
@@ -128,12 +131,17 @@ def _rows(gate: Gate, results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The figures that a gate is asked of, in the order of the variants; never none."""
     prompts = [arm for arm in results["design"]["arms"] if arm != CONTROL]
     variants = prompts if gate.variant is None else [gate.variant]
+    shown = results["shown"]
+    named = [m for m in shown if m == gate.measure] + [
+        m for m in shown if m.replace(CONTROLLED, "") == gate.measure
+    ]
+    measure = named[0] if named else gate.measure
     found = [
         row
         for row in results["rows"]
-        if row["query_id"] == "all" and row["measure"] == gate.measure and row["variant"] in variants
+        if row["query_id"] == "all" and row["measure"] == measure and row["variant"] in variants
     ]
-    absent = {"measure": gate.measure, "group": "", "value": None, "reason": "not_measured"}
+    absent = {"measure": measure, "group": "", "value": None, "reason": "not_measured"}
     return sorted(found, key=lambda row: variants.index(row["variant"])) or [
         {**absent, "variant": variant} for variant in variants
     ]

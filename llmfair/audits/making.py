@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from llmfair.audits.design import INPUT, Design
-from llmfair.audits.gates import RATIO, read_gates
+from llmfair.audits.gates import CONTROLLED, RATIO, read_gates
 from llmfair.audits.lists import load_lists, selected_queries
 from llmfair.audits.running import is_ranker, scoring_ranker
 from llmfair.errors import UsageError, did_you_mean
@@ -111,7 +111,7 @@ def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> Li
 
 def _control(settings: ListwiseSettings) -> str:
     """The parameter of headline measures: whether what random initial orders explain is taken out."""
-    return "(control=order)" if settings.control_variate and settings.initial == "random" else ""
+    return CONTROLLED if settings.control_variate and settings.initial == "random" else ""
 
 
 def _orders(

@@ -186,6 +186,11 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
             "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
             f"geometric mean; sign flips (seed {compared['seed']})"
         )
+        if any(row["measure"] == "ExpRatio" for row in compared["rows"]):
+            yield (
+                "ExpRatio is the plain one, which every query has; a run's own table shows it with what random initial "
+                "orders explain taken out"
+            )
     else:
         yield "change: of the figures of all queries (× for ratios); t over the clusters of both runs together"
         if any(POOLED in row["measure"] for row in compared["rows"]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.gates import CONTROLLED
 from llmfair.report.lists import Lists
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import looks_of, palette
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ranks import exposure_curve, rank_boxes
 from llmfair.report.plots.ratios import Point, Value, Window, ratios, utility_and_ratio, windows
-from llmfair.report.tables import CONTROL
 
 Row = Mapping[str, Any]
 Declared = Mapping[str, Mapping[str, Any]]
@@ -21,7 +21,7 @@ NAMES = {"control": "neutral again", "input": "input order"}
 
 def plain(measure: str) -> str:
     """A measure's name without what is said once below the table."""
-    return measure.replace(CONTROL, "").removesuffix("(agg=pooled)")
+    return measure.replace(CONTROLLED, "").removesuffix("(agg=pooled)")
 
 
 def utility_of(measures: Sequence[str], declared: Declared) -> str | None:

@@ -39,10 +39,17 @@ def conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, Any])
         beyond = f"pair odds below {low:g}" if excess["value"] < 1 else f"pair odds above {high:g}"
         return f"{beyond}: {_share(excess['value'])}"
     said = f"pair odds within {low:g}–{high:g}" if verdict == "within" else "inconclusive"
-    # both have to say so: where few queries make interval and test disagree, nothing is claimed
-    if p is not None and p < 1 - results["level"] and not excess["low"] <= 1 <= excess["high"]:
-        said += f"; differs from parity, p {p_text(p)}"
-    return said
+    return said + differs_text(p, excess, results["level"])
+
+
+def differs_text(p: float | None, ratio: Row, level: float) -> str:
+    """That a ratio is not 1, where p and its interval say so both; nothing else.
+
+    They are of different tests (the interval of a t statistic, p of signs flipped) and can disagree at few queries.
+    """
+    if p is None or p >= 1 - level or ratio["low"] is None or ratio["low"] <= 1 <= ratio["high"]:
+        return ""
+    return f"; differs from parity, p {p_text(p)}"
 
 
 def _share(ratio: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmfair.audits.gates import CONTROLLED
 from llmfair.report.findings import (
     Cells,
     conclusion,
@@ -16,7 +17,6 @@ from llmfair.report.findings import (
     test_notes,
 )
 from llmfair.report.tables import (
-    CONTROL,
     Table,
     cell,
     count,
@@ -50,7 +50,9 @@ def listwise_table(results: Mapping[str, Any]) -> Table:
         for arm in arms
     ]
     # of the input there is nothing to control for: its own figure stands in the column
-    inputs = (cell(cells.get((m, "input")) or cells.get((m.replace(CONTROL, ""), "input"))) for m in measures)
+    inputs = (
+        cell(cells.get((m, "input")) or cells.get((m.replace(CONTROLLED, ""), "input"))) for m in measures
+    )
     rows.append((_row_name("input"), *inputs, "the orders the items came in"))
     return Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled)))
 
@@ -138,7 +140,7 @@ def _ratio_note(results: Mapping[str, Any]) -> list[str]:
             f": a ranker that always puts one side first reads {reach['low']:.3f} … {reach['high']:.3f} "
             "on these lists"
         )
-    few = CONTROL in ratios[0] and not results["controlled"]
+    few = CONTROLLED in ratios[0] and not results["controlled"]
     return [note, *["too few runs to take out what the initial orders explain: the plain ratio"] * few]
 
 

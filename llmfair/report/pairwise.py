@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.report.findings import REASONS, p_text
+from llmfair.report.findings import REASONS, differs_text, p_text
 from llmfair.report.tables import Table, cell, count, few_queries, on_disk, percent, plural
 
 Row = Mapping[str, Any]
@@ -88,10 +88,9 @@ def pair_conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, 
     elif finding["conclusion"] == "outside":
         side = results["words"]["protected" if row["value"] > 1 else "unprotected"]
         said += f": {side} items are preferred"
-    p = row.get("p_adjusted")
-    differs = p is not None and p < 1 - results["level"]
-    if finding["conclusion"] in ("within", "inconclusive") and p is not None and differs:
-        said += f"; differs from parity, p {p_text(p)}"
+    differs = differs_text(row.get("p_adjusted"), row, results["level"])
+    if finding["conclusion"] in ("within", "inconclusive"):
+        said += differs
     worst = finding.get("worst_case")
     if worst and worst[0] < 0.5 < worst[1] and (finding["conclusion"] == "outside" or differs):
         said += ", if unreadable answers are like the others"

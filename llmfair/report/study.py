@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.gates import CONTROLLED
 from llmfair.report.findings import conclusion
-from llmfair.report.tables import CONTROL, Table, cell, count, few_queries, headings, percent
+from llmfair.report.tables import Table, cell, count, few_queries, headings, percent
 
 INPUT = "input"
 ATTAINABLE, PERFECT = "attainable ExpRatio", "perfect P@20"
@@ -45,7 +46,7 @@ def _inputs(shown: Sequence[str], rows: Sequence[Row]) -> dict[tuple[str, ...], 
             # Of the input there is nothing to control for: its own figure stands in the column. It has no pair
             # odds: those would be read off each setting's curve, though no window shaped it.
             plain = {**row["figures"], **dict.fromkeys(odds)}
-            figures = (plain.get(m) or plain.get(m.replace(CONTROL, "")) for m in shown)
+            figures = (plain.get(m) or plain.get(m.replace(CONTROLLED, "")) for m in shown)
             found.setdefault(tuple(map(cell, figures)), []).append(row["setting"])
     return found
 
@@ -95,7 +96,7 @@ def _words(row: Row, study: Mapping[str, Any]) -> str:
 def _notes(study: Mapping[str, Any], asked: list[Row]) -> list[str]:
     notes = []
     if any(measure.startswith("ExpRatio") for measure in study["shown"]):
-        control = ", what initial orders explain taken out" * any(CONTROL in m for m in study["shown"])
+        control = ", what initial orders explain taken out" * any(CONTROLLED in m for m in study["shown"])
         methods = [
             study["intervals"][m]
             for m in study["shown"]

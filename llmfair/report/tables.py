@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llmfair.audits.gates import CONTROLLED
+
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
 
@@ -20,8 +22,6 @@ class Table:
     notes: tuple[str, ...]
 
 
-CONTROL = "(control=order)"
-"""In the headline of a random design; said once below the table instead of in every heading."""
 TIDY = ("run", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
 
@@ -46,7 +46,7 @@ def headings(measures: Sequence[str], results: Mapping[str, Any]) -> list[str]:
     """Names of columns, in words where a measure has no other; the level stands with those with an interval."""
     with_interval = {row["measure"] for row in results["rows"] if row["low"] is not None}
     level = f" [{results['level'] * 100:g} %]"
-    plain = [results["labels"].get(measure, measure).replace(CONTROL, "") for measure in measures]
+    plain = [results["labels"].get(measure, measure).replace(CONTROLLED, "") for measure in measures]
     return [
         (name if plain.count(name) == 1 else measure) + level * (measure in with_interval)
         for measure, name in zip(measures, plain, strict=True)

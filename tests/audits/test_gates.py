@@ -27,6 +27,7 @@ def results(
     return {
         "task": task,
         "design": design,
+        "shown": [],
         "reach": {"ExpRatio": {"low": 0.889, "high": 1.125}},
         "rows": list(rows),
         "findings": {},
@@ -37,6 +38,14 @@ def reasons(gate: str, *rows: dict[str, Any], interval: bool = False, **more: An
     found = check_gates([parse_gate(gate)], {**results(*rows), **more}, interval)
     assert all(entry["require"] == gate and entry["holds"] is (entry["reason"] is None) for entry in found)
     return [entry["reason"] for entry in found]
+
+
+def test_a_name_means_what_the_table_shows_under_it() -> None:
+    plain, controlled = row(1.3), row(1.0, measure="ExpRatio(control=order)")
+    gate = "ExpRatio:female=0.9..1.1"
+    assert reasons(gate, plain, controlled, shown=["ExpRatio(control=order)"]) == [None]
+    assert reasons(gate, plain, controlled, shown=["P@20"]) != [None]
+    assert reasons(gate, plain, controlled, shown=["ExpRatio(control=order)", "ExpRatio"]) != [None]
 
 
 @pytest.mark.parametrize(

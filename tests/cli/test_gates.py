@@ -36,7 +36,9 @@ def test_a_gate_that_is_not_met_fails_after_everything_is_written() -> None:
     assert "neutral" in found.out, "the result is shown all the same"
     results = json.loads((only_run() / "results.json").read_text())
     (entry,) = results["requirements"]
-    assert f"ExpRatio (male prompt) {entry['value']:.3f} is outside 0.9..1.1\n" in found.err
+    assert entry["measure"] == "ExpRatio(control=order)", "the one of the table"
+    assert f"{entry['value']:.3f} [" in found.out
+    assert f"ExpRatio(control=order) (male prompt) {entry['value']:.3f} is outside 0.9..1.1\n" in found.err
     assert {path.name for path in only_run().iterdir()} >= FILES
     assert json.loads((only_run() / "manifest.json").read_text())["status"] == "complete"
     assert llmfair("runs", "check", only_run()).code == 0, "results.json follows from answers and gates"
