@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
+from llmfair.metrics.base import CONTROLLED
 from llmfair.metrics.names import Task, parse_measure
 from llmfair.probes import CONTROL
 from llmfair.stats.conclusions import Conclusion
@@ -28,8 +29,6 @@ _SPELLING = re.compile(
 # Those that the attainable range speaks of: exposure over the whole list.
 RATIO = re.compile("ExpRatio|ExcessRatio|ImpliedOdds|AdjustedOdds|WinRatio|BalancedRatio|RawRatio")
 _EXPOSURE_RATIO = re.compile(r"(ExpRatio|ExcessRatio)(\((,?(agg|control|missing)=[\w-]+)+\))?")
-CONTROLLED = "(control=order)"
-"""What tables leave out of a heading."""
 SAID = {
     "position_driven": "the answers follow the position",
     "one_sided": "one side's items always win",

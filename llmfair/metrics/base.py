@@ -22,6 +22,9 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
 from llmfair.records import Attribute, Candidates, Document, PairAnswer, Ranking, Side, Verdict
 
+CONTROLLED = "(control=order)"
+"""The parameter of a headline from random orders; tables leave it out of their headings."""
+
 
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
     """What a ranking says about the candidates: other ids dropped, of repeated ids the first stays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.audits.gates import CONTROLLED
+from llmfair.metrics.base import CONTROLLED
 from llmfair.report.findings import (
     Cells,
     conclusion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from llmfair.audits.gates import CONTROLLED
+from llmfair.metrics.base import CONTROLLED
 from llmfair.report.findings import conclusion
 from llmfair.report.tables import Table, cell, count, few_queries, headings, percent
 

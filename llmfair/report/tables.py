@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmfair.audits.gates import CONTROLLED
+from llmfair.metrics.base import CONTROLLED
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
