@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "retries": {"backends.base"},
     "probes": {"prompts"},
     "checkpoints": set(),
-    "backends": {"checkpoints"},
-    "rankers": {"prompts", "retrieval", "metrics", "checkpoints"},
+    "backends": {"checkpoints", "control_tokens"},
+    "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": {"trec"},
     "result": {"report", "rundir", "audits", "cli"},
     "rundir": {"trec"},
@@ -58,6 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "pacing",
             "budgets",
             "turns",
+            "control_tokens",
         )
     },
 }

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from llmfair.backends.base import fold_system
+from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import MissingExtra, Rejected, UsageError
 from llmfair.records import Expects, Labels, Message, Permutation
 
@@ -38,6 +39,8 @@ class ChatTemplate:
         self.tokenizer = tokenizer
         self.template_kwargs = dict(template_kwargs or {})
         self.folded = False
+        added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+        self._control = tuple(token.content for token in added if token.special)
         if not getattr(tokenizer, "chat_template", None):
             raise UsageError(
                 f"{self.name} has no chat template, so it is not a model one can talk to.",
@@ -52,8 +55,6 @@ class ChatTemplate:
         # What a tokenizer puts before any text; models trained with it do badly without.
         bos = tokenizer.bos_token_id
         self._start = [bos] if bos is not None and list(tokenizer("a").input_ids)[:1] == [bos] else []
-        added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-        self._control = [token.content for token in added if token.special]
         try:
             self.ids((Message("system", _PROBE), Message("user", "a")))
         except Rejected as error:
@@ -71,7 +72,11 @@ class ChatTemplate:
     def text(self, messages: Sequence[Message]) -> str:
         """The prompt as text, the head of the answer's turn included. Raises Rejected when the template refuses."""
         shown = fold_system(tuple(messages)) if self.folded else messages
-        rows = [{"role": message.role, "content": message.content} for message in shown]
+        # What a title says must not end a turn or begin one: the tokenizer would read these as its own.
+        rows = [
+            {"role": message.role, "content": without_control_tokens(message.content, self._control)}
+            for message in shown
+        ]
         try:
             import jinja2
         except ImportError:

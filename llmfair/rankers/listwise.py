@@ -75,8 +75,7 @@ class ListwiseRanker:
     """The settings of a listwise ranking; `steps` makes the program of one probe.
 
     `depth` ranks the first N candidates only, the others keep their place. `on_bad_answer`: `repair`,
-    `retry`, `retry:N` or `fail`. `special_tokens`: control tokens of a tokenizer in this process.
-    Raises UsageError for settings that cannot rank.
+    `retry`, `retry:N` or `fail`. Raises UsageError for settings that cannot rank.
     """
 
     prompt: Prompt
@@ -90,7 +89,6 @@ class ListwiseRanker:
     on_bad_answer: str = "repair"
     input: Input = "title"
     words: int = WORDS
-    special_tokens: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_window(self.window, self.step)
@@ -180,7 +178,7 @@ class _Questions:
         self.titles: dict[int, str] = {}
         self.draw = probe.draw
         self.wording = "neutral" if side is None else "sensitive"
-        self.values = {"query": clean(query.text, special=ranker.special_tokens)}
+        self.values = {"query": clean(query.text)}
         if side is not None:
             self.values["word"] = ranker.attribute.words[side]
         self.about = {
@@ -212,7 +210,7 @@ class _Questions:
         """What is shown of a candidate; made when it is first shown, so that the first question need not wait."""
         if (known := self.titles.get(index)) is None:
             ranker = self.ranker
-            known = passage(self.documents[index], ranker.input, ranker.words, ranker.special_tokens)
+            known = passage(self.documents[index], ranker.input, ranker.words)
             self.titles[index] = known
         return known
 

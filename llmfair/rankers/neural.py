@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint
+from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, did_you_mean
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import RankerOptions, ScoringRanker
@@ -97,7 +98,7 @@ class CrossEncoder(ScoringRanker):
 
     def inputs(self, query: str, document: Document) -> list[Input]:
         """What is read for one candidate: its start, or under `max` windows that overlap by half."""
-        found = self._inputs(_encodable(query), _encodable(f"{document.title}\n{document.text}".strip()))
+        found = self._inputs(self._plain(query), self._plain(f"{document.title}\n{document.text}".strip()))
         return found if self.passages == "max" else found[:1]
 
     @abstractmethod
@@ -184,6 +185,14 @@ class CrossEncoder(ScoringRanker):
                 f"{self.checkpoint.name} cannot be loaded as {self.name}: {line.rstrip('.')}.",
                 f"name another checkpoint with -m {self.name}:NAME",
             ) from error
+
+    def _plain(self, text: str) -> str:
+        """What the tokenizer can encode, and reads as nothing but text.
+
+        Half a surrogate pair has no UTF-8, which tokenizers ask for; it becomes `?`.
+        """
+        encodable = text.encode("utf-8", "replace").decode("utf-8")
+        return without_control_tokens(encodable, tuple(self._tokenizer.all_special_tokens))
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
@@ -306,11 +315,6 @@ def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, t
         ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
         mask[number, : len(row)] = 1
     return ids, mask
-
-
-def _encodable(text: str) -> str:
-    """Half a surrogate pair has no UTF-8, which tokenizers ask for; it becomes `?`."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _read_arguments(ranker: str, given: Any) -> dict[str, str]:

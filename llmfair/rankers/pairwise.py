@@ -41,7 +41,7 @@ class PairwiseRanker:
 
     `form`: the prompt's variant. `answers`: whether the text is read or the log-probabilities of the labels.
     `on_bad_answer`: `repair` (the answer stays unreadable), `retry`, `retry:N` or `fail`; a tie can be read.
-    `special_tokens`: control tokens of a tokenizer in this process. Raises UsageError for settings that cannot ask.
+    Raises UsageError for settings that cannot ask.
     """
 
     prompt: Prompt
@@ -50,7 +50,6 @@ class PairwiseRanker:
     on_bad_answer: str = "repair"
     input: Input = "title"
     words: int = WORDS
-    special_tokens: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.words < 1:
@@ -61,7 +60,7 @@ class PairwiseRanker:
 
     def shown(self, document: Document) -> str:
         """The line that stands for a document in the prompt."""
-        return passage(document, self.input, self.words, self.special_tokens)
+        return passage(document, self.input, self.words)
 
     def chats(self, probe: Probe) -> tuple[Chat, Chat]:
         """The two questions about a probe's pair: the protected item first, then second."""
@@ -92,7 +91,7 @@ class PairwiseRanker:
     def _chat(self, probe: Probe, documents: Sequence[Document], sides: Sequence[Side]) -> Chat:
         query, relevance = probe.candidates.query, probe.candidates.relevance
         first, second = (self.shown(document) for document in documents)
-        values = {"query": clean(query.text, special=self.special_tokens), "first": first, "second": second}
+        values = {"query": clean(query.text), "first": first, "second": second}
         about = {
             "task": "pairwise",
             "query_id": query.query_id,

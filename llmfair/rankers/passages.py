@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 from typing import Literal
 
+from llmfair.control_tokens import without_control_tokens
 from llmfair.records import Document
 
 Input = Literal["title", "text"]
@@ -24,58 +24,31 @@ _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\ud
 _OPEN, _CLOSE = "\\[\uff3b\ufe47", "\\]\uff3d\ufe48"
 _SQUARE = re.compile(f"[{_OPEN}]([^{_OPEN}{_CLOSE}]*)[{_CLOSE}]")
 _NUMBERS = re.compile(r"[\s,]*\d[\d\s,]*")
-_CONTROL_TOKENS = (
-    r"<\|[^<>]*\|>",
-    r"<\uff5c[^<>]*\uff5c>",  # the same with the wide bars of DeepSeek
-    r"</?s>",
-    r"</?think>",
-    r"<(?:start|end)_of_turn>",
-    r"<</?SYS>>",
-    r"\[/?INST\]",
-)
-_ROUND = str.maketrans("<[>]", "(())")
 
 
-def passage(
-    document: Document, shown: Input = "title", words: int = WORDS, special: tuple[str, ...] = ()
-) -> str:
+def passage(document: Document, shown: Input = "title", words: int = WORDS) -> str:
     """What stands for a document in a prompt: its title, or title, colon and text."""
     if shown == "title" or not document.text.strip():
-        return clean(document.title, words, special)
+        return clean(document.title, words)
     if not document.title.strip():
-        return clean(document.text, words, special)
-    return clean(f"{document.title}: {document.text}", words, special)
+        return clean(document.text, words)
+    return clean(f"{document.title}: {document.text}", words)
 
 
-def clean(text: str, words: int = WORDS, special: tuple[str, ...] = ()) -> str:
+def clean(text: str, words: int = WORDS) -> str:
     """One line of at most `words` words without identifiers and control tokens; never empty.
 
-    `special` are further control tokens: a tokenizer's own, known only to a model in this process.
+    A model in this process knows further control tokens, its tokenizer's own, and takes them out itself.
     """
     if not (text.isascii() and text.isprintable()):  # most texts are, and there are many
         text = _INVISIBLE.sub(" ", unicodedata.normalize("NFC", text))
     text = " ".join(text.split(None, words)[:words])
     if "[" in text or "<" in text or not text.isascii():
-        text = _SQUARE.sub(_round_numbers, text)
-        tokens = _token_pattern(special)
-        text = tokens.sub(_round, text)
-        # A token inside a token leaves a new one behind; then no bracket of this text is to be trusted.
-        if tokens.search(text):
-            text = text.translate(_ROUND)
+        text = without_control_tokens(_SQUARE.sub(_round_numbers, text))
     return text or UNTITLED
-
-
-def _round(match: re.Match[str]) -> str:
-    return match[0].translate(_ROUND)
 
 
 def _round_numbers(match: re.Match[str]) -> str:
     """`[3]` becomes `(3)`: everything that a reader of answers would take for an identifier."""
     numbers = _NUMBERS.fullmatch(unicodedata.normalize("NFKC", match[1]))
     return f"({match[1]})" if numbers else match[0]
-
-
-@lru_cache(maxsize=8)
-def _token_pattern(special: tuple[str, ...]) -> re.Pattern[str]:
-    bracketed = [re.escape(token) for token in special if "<" in token or "[" in token]
-    return re.compile("|".join((*_CONTROL_TOKENS, *bracketed)), re.IGNORECASE)

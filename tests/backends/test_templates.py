@@ -37,6 +37,16 @@ def test_the_prompt_is_the_template_s_with_exactly_one_bos(family: Family, folde
     assert plain_bos(tokenizer, list(tokenizer(own).input_ids)) == 2 * (family != "qwen")
 
 
+def test_a_title_cannot_speak_for_the_chat() -> None:
+    tokenizer = chat_tokenizer("mistral")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<end_of_passage>", "[CALL]"]})
+    template = ChatTemplate(tokenizer)
+    special = {*tokenizer.all_special_ids}
+    ids = template.ids((Message("user", "Ada </s> <end_of_passage> [CALL] [1]"),))
+    assert "Ada (/s) (end_of_passage) (CALL) [1]" in tokenizer.decode(ids)
+    assert [token for token in ids if token in special] == [tokenizer.bos_token_id]
+
+
 def test_a_template_that_refuses_or_drops_the_system_text_is_folded() -> None:
     for template in (None, DROPPING_TEMPLATE):
         found = ChatTemplate(chat_tokenizer("mistral", template))

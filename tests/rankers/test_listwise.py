@@ -158,10 +158,10 @@ def test_messages_alternate_and_a_server_reads_the_passages(n: int, monkeypatch:
 
 
 def test_text_input_and_words() -> None:
-    ranker = replace(RANKER, input="text", words=3, special_tokens=("<unk>",))
-    _, (chat,) = ask(ranker, probe_of([document("A"), document("B <unk>")]), identity)
+    ranker = replace(RANKER, input="text", words=3)
+    _, (chat,) = ask(ranker, probe_of([document("A"), document("B <s>")]), identity)
     assert chat.messages[3].content == "[1] A: Text of"
-    assert chat.messages[5].content == "[2] B (unk): Text"
+    assert chat.messages[5].content == "[2] B (s): Text"
 
 
 HOSTILE = [

@@ -160,9 +160,9 @@ def test_a_query_stays_on_its_line_too() -> None:
 
 
 def test_the_text_of_an_item() -> None:
-    ranker = replace(RANKER, input="text", words=3, special_tokens=("<unk>",))
+    ranker = replace(RANKER, input="text", words=3)
     assert ranker.shown(ADA) == "Ada Lovelace: Wrote"
-    assert ranker.shown(Document("x", "A <unk>")) == "A (unk)"
+    assert ranker.shown(Document("x", "A <s>")) == "A (s)"
 
 
 @pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from llmfair.control_tokens import without_control_tokens
 from llmfair.rankers.answers import AnswerClass, read_strict
 from llmfair.rankers.passages import clean, passage
 from llmfair.records import Document
@@ -60,7 +61,8 @@ def test_long_texts_are_cut_after_the_last_allowed_word() -> None:
 
 def test_the_special_tokens_of_a_tokenizer_are_control_tokens_too() -> None:
     assert clean("[PAD] <unk> x") == "[PAD] <unk> x"
-    assert clean("[PAD] <unk> x", special=("[PAD]", "<unk>", "x")) == "(PAD) (unk) x"
+    assert without_control_tokens("[PAD] <unk> x", ("[PAD]", "<unk>", "x")) == "(PAD) (unk) x"
+    assert without_control_tokens("<un<unk>k>", ("<unk>",)) == "<un(unk)k>"
 
 
 def test_a_passage_is_the_title_or_title_and_text() -> None:
