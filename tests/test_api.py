@@ -405,7 +405,7 @@ def test_an_object_may_say_more_of_itself() -> None:
                 raise Transient("not yet")
             self.flying += 1
             self.most = max(self.most, self.flying)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             self.flying -= 1
             labels = (
                 request.chat.expects.labels

@@ -407,7 +407,7 @@ def test_waits_grow_also_under_a_retry_after_of_nothing(
         monkeypatch.setattr("tests.test_dispatch.time", clock)
         list(dispatch([single("p", "t")], backend, journal, Sampling()))
     gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
-    assert sum(gaps) > 0.7 and gaps[-1] > 3 * gaps[0]
+    assert sum(gaps) > 0.25 and gaps[-1] > 3 * gaps[0]
 
 
 def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal) -> None:
