@@ -83,9 +83,10 @@ QUOTA = Shape("quota 300/min", 60, 20 + 10 * 24, 20, 10, 5, 0.05, quota=300)
 
 def client(shape: Shape, port: int) -> dict[str, float]:
     """Asks all there is of a shape, as an audit does."""
+    from llmfair.asking import Limits, Progress
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.openai import openai
-    from llmfair.dispatch import Limits, Progress, dispatch
+    from llmfair.dispatch import dispatch
     from llmfair.journal import Journal
     from llmfair.records import Failure, Sampling
 
@@ -157,8 +158,8 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     """Chains of posts that read their replies as JSON and do nothing else."""
     import aiohttp
 
+    from llmfair.asking import chat_sampling
     from llmfair.backends.openai import encode_body
-    from llmfair.dispatch import chat_sampling
     from llmfair.records import Sampling
 
     chats = next(programs(replace(shape, chains=1))).start().send(None)

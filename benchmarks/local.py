@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 import transformers
 
+from llmfair.asking import chat_sampling
 from llmfair.audits.pairs import make_pair_design
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import hf
-from llmfair.dispatch import chat_sampling
 from llmfair.records import Request, Sampling
 from llmfair.settings import PairwiseSettings
 from tests import models

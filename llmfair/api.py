@@ -36,9 +36,9 @@ from llmfair.settings import (
 )
 
 if TYPE_CHECKING:
+    from llmfair.asking import Progress
     from llmfair.audits.running import Watch
     from llmfair.backends.base import Backend
-    from llmfair.dispatch import Progress
     from llmfair.rundir import RunDir
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,11 +16,12 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from llmfair.asking import Limits, Progress, chat_sampling
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import ENDED, Batches, split
 from llmfair.backends.openai import OpenAI
 from llmfair.budgets import Budget
-from llmfair.dispatch import Limits, Program, Progress, chat_sampling, dispatch
+from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.journal import Journal, request_key
 from llmfair.ledger import Ledger, Sent

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from llmfair.asking import Limits, Progress
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batch import MOST_LINES, split
 from llmfair.backends.openai import OpenAI
 from llmfair.batch import dispatch_batch
-from llmfair.dispatch import Limits, Program, Progress
+from llmfair.dispatch import Program
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Rejected, RunConflict, Unavailable
 from llmfair.journal import Journal
 from llmfair.ledger import FILE, read_sent

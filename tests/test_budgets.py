@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.asking import Limits, Progress
 from llmfair.budgets import Budget
-from llmfair.dispatch import Limits, Program, Progress, dispatch
+from llmfair.dispatch import Program, dispatch
 from llmfair.errors import Incomplete
 from llmfair.journal import Journal
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text

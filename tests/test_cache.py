@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from llmfair import cache as module
+from llmfair.asking import Limits, Progress
 from llmfair.cache import FILE, Cache, clear, count, facts
-from llmfair.dispatch import Limits, Program, Progress, dispatch
+from llmfair.dispatch import Program, dispatch
 from llmfair.errors import LlmfairError
 from llmfair.journal import Journal, read_rows
 from llmfair.records import Completion, Finish, Sampling, Steps

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from llmfair.asking import Limits, Progress, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.dispatch import Limits, Program, Progress, chat_sampling, dispatch
+from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
 from llmfair.journal import Journal
 from llmfair.records import (

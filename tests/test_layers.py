@@ -16,12 +16,10 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
 BASICS = {"records", "errors", "registry"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
-    "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch",
+    "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch", "asking",
     "journal", "cache", "batch", "ledger", "metrics", "stats", "rundir", "trec",
 }  # fmt: skip
-DISPATCH_MAY = {
-    "journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots", "turns",
-}  # fmt: skip
+ASKING_MAY = {"journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots"}
 MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "errors": set(),
@@ -31,9 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audits": AUDITS_MAY,
     "scaleout": {"dispatch"},
     "cache": {"journal"},
-    "batch": {"dispatch", "journal", "cache", "ledger", "budgets", "backends"},
+    "batch": {"dispatch", "asking", "journal", "cache", "ledger", "budgets", "backends"},
     "ledger": {"backends.batch", "trec"},
-    "dispatch": DISPATCH_MAY,
+    "dispatch": {"asking", "journal", "cache", "backends.base", "turns"},
+    "asking": ASKING_MAY,
     "adaptive": {"pacing", "slots"},
     "slots": {"pacing"},
     "retries": {"backends.base"},

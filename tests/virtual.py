@@ -54,7 +54,7 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """`dispatch` in virtual time, its draws seeded; backends that only sleep take none."""
     clock = Clock()
     monkeypatch.setattr("llmfair.retries.random", random.Random(0))
-    for module in ("adaptive", "dispatch", "pacing", "retries", "slots"):
+    for module in ("adaptive", "asking", "pacing", "retries", "slots"):
         monkeypatch.setattr(f"llmfair.{module}.time", clock)
     loop = _Loop(clock)
     thread = threading.Thread(target=loop.run_forever, daemon=True)

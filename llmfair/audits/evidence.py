@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from llmfair.asking import chat_sampling
 from llmfair.audits.listwise import Listwise
 from llmfair.audits.pairwise import Pairwise
 from llmfair.audits.running import Task, sampling_of
 from llmfair.backends.base import Backend, NoBackend
-from llmfair.dispatch import Program, chat_sampling
+from llmfair.dispatch import Program
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.journal import completion_of, read_rows, request_key
 from llmfair.rankers.answers import AnswerClass, read

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import llmfair
 from llmfair import registry
+from llmfair.asking import Limits, Progress
 from llmfair.audits.answers import require_readable
 from llmfair.audits.gates import require_met
 from llmfair.backends.adapters import read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.batch import dispatch_batch
 from llmfair.datasets.base import Dataset, cache_folder
-from llmfair.dispatch import Limits, Program, Progress, dispatch
+from llmfair.dispatch import Program, dispatch
 from llmfair.errors import Incomplete, LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.journal import Journal
 from llmfair.ledger import FILE as BATCHES

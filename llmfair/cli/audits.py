@@ -16,7 +16,7 @@ from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
-    from llmfair.dispatch import Progress
+    from llmfair.asking import Progress
     from llmfair.report.tables import Table
     from llmfair.rundir import RunDir
 

@@ -18,7 +18,7 @@ from llmfair.errors import LlmfairError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from llmfair.dispatch import Progress
+    from llmfair.asking import Progress
     from llmfair.report.tables import Table
 
 PLAIN_EVERY = 10.0

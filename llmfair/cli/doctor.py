@@ -129,9 +129,9 @@ def _look_at(model: str, ask: bool) -> dict[str, Any]:
     """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
     import asyncio
 
+    from llmfair.asking import chat_sampling
     from llmfair.audits.pairs import make_pair_design
     from llmfair.audits.running import backend_of, sampling_of
-    from llmfair.dispatch import chat_sampling
     from llmfair.records import Request
     from llmfair.settings import PairwiseSettings
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from llmfair.asking import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, damage_pair, fake
 from llmfair.backends.openai import OpenAI
-from llmfair.dispatch import chat_sampling
 from llmfair.errors import UsageError
 from llmfair.journal import request_key
 from llmfair.prompts import load_prompt

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmfair.asking import chat_sampling
 from llmfair.backends.openai import encode_body
-from llmfair.dispatch import chat_sampling
 from llmfair.journal import read_rows
 from llmfair.records import Chat, Message, Permutation, Sampling
 from tests.cli.command import process

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from llmfair.asking import Progress
 from llmfair.cli import console
-from llmfair.dispatch import Progress
 
 
 class Clock:

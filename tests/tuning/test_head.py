@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llmfair.asking import chat_sampling
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend
 from llmfair.backends.templates import ChatTemplate
 from llmfair.checkpoints import find_checkpoint
-from llmfair.dispatch import chat_sampling
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.rankers.choices import LABELS, read_margin
 from llmfair.records import Candidates, Completion, Probe, Request, Sampling

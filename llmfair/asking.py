@@ -1,0 +1,331 @@
+"""One chat to its answer: looked up in the run's journal and the cache that runs share, else asked of the backend.
+
+Whoever asks waits for a place in flight, for the rate and for the budget; what fails in passing is tried again. Runs
+on dispatch's loop; programs and their order are dispatch's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from llmfair.adaptive import Adaptive
+from llmfair.backends.base import Backend, RateLimited, Transient
+from llmfair.budgets import Budget, characters
+from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable
+from llmfair.journal import Journal, request_key
+from llmfair.pacing import Bucket
+from llmfair.records import (
+    Chat,
+    Completion,
+    Expects,
+    Finish,
+    Labels,
+    Permutation,
+    Request,
+    Sampling,
+)
+from llmfair.retries import LONGEST_WAIT, Retries
+from llmfair.slots import Slots
+
+if TYPE_CHECKING:
+    from llmfair.cache import Cache
+
+FAILURES_IN_A_ROW = 5
+THINKING_CHECK = 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How hard the backend may be asked, and what that may cost.
+
+    `workers` requests at most are in flight; `adaptive` looks for how many a server takes, where the backend is one.
+    `rpm`, `tpm`: requests and tokens a minute. Times in seconds. `max_calls`, `max_cost` and the prices, per million
+    tokens, are of this invocation.
+    """
+
+    workers: int = 64
+    retries: int = 8
+    max_wait: float = 1800.0
+    max_calls: int | None = None
+    adaptive: bool = True
+    rpm: float | None = None
+    tpm: float | None = None
+    max_cost: float | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+
+
+@dataclass
+class Progress:
+    """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
+
+    `finished`: programs. `limit`: places in flight at the moment. `cost`: of this invocation, None without prices.
+    `tell` says a sentence that a person who waits for hours should see.
+    """
+
+    finished: int = 0
+    calls: int = 0
+    answered: int = 0
+    replayed: int = 0
+    cached: int = 0
+    retries: int = 0
+    in_flight: int = 0
+    limit: int = 0
+    unreadable: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    waiting_until: float = 0.0
+    bug: Exception | None = None
+    models: set[str] = field(default_factory=set)
+    fingerprints: set[str] = field(default_factory=set)
+    tell: Callable[[str], None] = lambda text: None
+
+
+class Stopped(Exception):
+    """A chat was not asked because the run is stopping."""
+
+
+class Asker:
+    """Answers chats within the limits. `stop` is told why when nothing more may be asked; then comes `halt`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        cache: Cache | None,
+        sampling: Sampling,
+        limits: Limits,
+        progress: Progress,
+        stop: Callable[[LlmfairError], None],
+    ) -> None:
+        self.backend = backend
+        self.journal = journal
+        self.cache = cache
+        self.sampling = sampling
+        self.limits = limits
+        self.progress = progress
+        self.stop = stop
+        self.slots = _slots(limits)
+        adapts = limits.adaptive and "adaptive" in backend.capabilities
+        self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
+        self.retries = Retries(limits.retries, limits.max_wait)
+        self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
+        self.samplings: dict[tuple[Expects, int], Sampling] = {}
+        self.asked: dict[str, asyncio.Future[Completion]] = {}
+        self.answers = 0
+        self.unspoken = 0
+        self.in_a_row = 0
+        self.stopping = asyncio.Event()
+
+    def halt(self) -> None:
+        """Sends nothing new; answers in flight are still taken."""
+        self.stopping.set()
+        self.adaptive = None
+        self.slots.release_all()
+
+    def hopeless(self, error: BackendError) -> bool:
+        """Whether a failure of one request means that no other will fare better."""
+        self.in_a_row += 1
+        if isinstance(error, Unavailable) and not self.answers:
+            return True
+        if self.answers and not isinstance(error, Unavailable):
+            return False
+        return self.in_a_row >= FAILURES_IN_A_ROW
+
+    async def answer(self, probe_id: str, chat: Chat) -> Completion:
+        """Looks the answer up in journal and cache, else asks; the same chat in flight twice is asked once."""
+        sampling = self._sampling(chat)
+        key = request_key(self.backend.identity, chat, sampling, about=self.backend.reads_about)
+        if (known := self.journal.get(key)) is not None:
+            self.progress.replayed += 1
+            self._note(known)
+            return known
+        if (twin := self.asked.get(key)) is not None:
+            return await asyncio.shield(twin)
+        request = Request(chat, sampling, key, probe_id)
+        if (cached := self._cached(request)) is not None:
+            return cached
+        future = self.asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            completion = await self._ask(request)
+            if self.cache is not None:
+                self.cache.put(key, completion)
+            future.set_result(completion)
+            return completion
+        except BaseException as error:
+            future.set_exception(error)
+            future.exception()  # a twin need not exist to hear of it
+            raise
+        finally:
+            del self.asked[key]
+
+    def _sampling(self, chat: Chat) -> Sampling:
+        """`chat_sampling`, made once for all chats of one shape and draw."""
+        shape = (chat.expects, chat.draw)
+        if (known := self.samplings.get(shape)) is None:
+            known = self.samplings[shape] = chat_sampling(chat, self.sampling)
+        return known
+
+    def _cached(self, request: Request) -> Completion | None:
+        """The answer other runs were given, filed as this run's own evidence first; it counts as no call."""
+        if self.cache is None or (known := self.cache.get(request.key)) is None:
+            return None
+        self.journal.put(request, known, attempts=0, source="cache")
+        self.progress.cached += 1
+        self._note(known)
+        return known
+
+    async def _ask(self, request: Request) -> Completion:
+        """Asks until there is an answer: waits after a failure, then goes to the head of the queue."""
+        attempts = failures = 0
+        tokens = 0 if self.limits.tpm is None else characters(request) // 4 + request.sampling.max_tokens
+        while True:
+            await self.slots.enter(tokens, first=attempts > 0)
+            sent = time.monotonic()
+            try:
+                attempts += 1
+                completion = await self._attempt(request)
+                self.slots.settle(tokens - _used(completion, tokens))
+                self.journal.put(request, completion, attempts)
+            except (RateLimited, Transient) as failure:
+                failures += isinstance(failure, Transient)
+                wait = self.retries.wait_after(failure, attempts, failures)
+                self._failed(failure, sent)
+            else:
+                self.retries.succeeded(sent)
+                self._note(completion)
+                if self.adaptive is not None:
+                    self.adaptive.answered(sent)
+                    self._heed_allowance(self.adaptive)
+                self._answered(completion)
+                return completion
+            finally:
+                self.slots.leave()
+            self.progress.retries += 1
+            await self._sleep(wait)
+
+    async def _attempt(self, request: Request) -> Completion:
+        """One call within the budget. Raises Stopped when the run is stopping or the budget is spent."""
+        if self.stopping.is_set():
+            raise Stopped
+        budget, progress, completion = self.budget, self.progress, None
+        try:
+            reserved = await budget.call(request)
+        except Incomplete as spent:
+            self.stop(spent)
+            raise Stopped from None
+        try:
+            if self.stopping.is_set():
+                budget.calls -= 1
+                raise Stopped
+            progress.calls = budget.calls
+            progress.in_flight += 1
+            progress.limit = int(self.slots.limit)
+            try:
+                completion = await self.backend.complete(request)
+                return completion
+            finally:
+                progress.in_flight -= 1
+        finally:
+            budget.settle(reserved, request, completion)
+            progress.cost = budget.spent if budget.priced else None
+
+    def _heed_allowance(self, adaptive: Adaptive) -> None:
+        """Keeps to what the server says that it will still take; tokens count as requests of the size so far."""
+        if (allowance := getattr(self.backend, "allowance", None)) is None:
+            return
+        rates = [] if allowance.requests is None else [allowance.requests]
+        used = self.progress.prompt_tokens + self.progress.completion_tokens
+        if allowance.tokens is not None and used:
+            rates.append(allowance.tokens * self.progress.answered / used)
+        if rates:
+            adaptive.told(min(rates))
+
+    def _failed(self, failure: RateLimited | Transient, sent: float) -> None:
+        """What a passing failure says to requests that were not part of it."""
+        if isinstance(failure, Transient):
+            if self.adaptive is not None:
+                self.adaptive.failed(sent)
+            return
+        if failure.retry_after:
+            # The server speaks for itself, so nothing else is sent to it either (but not forever).
+            until = time.time() + failure.retry_after
+            self.progress.waiting_until = max(self.progress.waiting_until, until)
+            self.slots.hold(min(failure.retry_after, LONGEST_WAIT))
+        if self.adaptive is not None:
+            self.adaptive.refused(sent, failure.retry_after, self.retries.latency())
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        except TimeoutError:
+            return
+        raise Stopped
+
+    def _note(self, completion: Completion) -> None:
+        progress = self.progress
+        progress.answered += 1
+        progress.prompt_tokens += completion.prompt_tokens or 0
+        progress.completion_tokens += completion.completion_tokens or 0
+        if completion.model:
+            progress.models.add(completion.model)
+        if completion.fingerprint:
+            progress.fingerprints.add(completion.fingerprint)
+
+    def _answered(self, completion: Completion) -> None:
+        """Counts a success; stops a run whose model spends every answer on thinking."""
+        self.answers += 1
+        self.in_a_row = 0
+        if self.answers > THINKING_CHECK:
+            return
+        thought = completion.finish is Finish.UNFINISHED_THINKING or (
+            completion.finish in (Finish.LENGTH, Finish.EMPTY)
+            and bool(completion.reasoning or completion.reasoning_tokens)
+        )
+        self.unspoken += thought
+        if self.answers == THINKING_CHECK and self.unspoken > THINKING_CHECK / 2:
+            self.stop(
+                Incomplete(
+                    f"{self.unspoken} of the first {THINKING_CHECK} answers ended while the model was thinking.",
+                    "give it room with --thinking, or switch thinking off with "
+                    "--template-arg enable_thinking=false",
+                )
+            )
+
+
+def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:
+    """The sampling of one chat: repeats must not share a seed, and `max_tokens` 0 goes by the answer's shape.
+
+    Room for an answer: 16 + 8 n tokens for a permutation of n, 16 for a label, 256 for text, and what the
+    model may spend on thinking beside it.
+    """
+    match chat.expects:
+        case Permutation(n):
+            room = 16 + 8 * n
+        case Labels():
+            room = 16
+        case _:
+            room = 256
+    return replace(
+        sampling,
+        seed=sampling.seed + chat.draw,
+        max_tokens=(sampling.max_tokens or room) + sampling.thinking_tokens,
+        thinking_tokens=0,
+    )
+
+
+def _slots(limits: Limits) -> Slots:
+    """The queue that keeps the limits set by hand."""
+    requests = [] if limits.rpm is None else [Bucket(limits.rpm / 60)]
+    return Slots(limits.workers, requests, None if limits.tpm is None else Bucket(limits.tpm / 60))
+
+
+def _used(completion: Completion, reserved: int) -> int:
+    """The tokens of an answer as the server counts them, or as many as were reserved."""
+    sent, answered = completion.prompt_tokens, completion.completion_tokens
+    return reserved if sent is None or answered is None else sent + answered
