@@ -159,7 +159,7 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     import aiohttp
 
     from llmfair.asking import chat_sampling
-    from llmfair.backends.openai import encode_body
+    from llmfair.backends.chat_completions import encode_body
     from llmfair.records import Sampling
 
     chats = next(programs(replace(shape, chains=1))).start().send(None)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.openai import OpenAI, error_of
+from llmfair.backends.chat_completions import error_of
+from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
 from llmfair.records import Completion, Request
 

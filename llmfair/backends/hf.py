@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batching import MicroBatcher
-from llmfair.backends.openai import finish_of
+from llmfair.backends.chat_completions import finish_of
 from llmfair.backends.sampling import grammar_of
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint

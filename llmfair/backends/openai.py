@@ -8,30 +8,23 @@ fields of the error, never by words in a message.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
-from llmfair.backends.grammar import permutation_grammar
+from llmfair.backends.chat_completions import encode_body, error_of, read_completion
 from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.records import (
     Completion,
-    Expects,
     Finish,
-    Labels,
-    Message,
-    Permutation,
     Request,
-    Sampling,
-    Text,
 )
 from llmfair.registry import register
 
@@ -46,8 +39,6 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 NO_KEY = "none"  # what servers that need no key are sent
 CONNECT_SECONDS = 10.0
 LONGEST_QUOTE = 300
-FREE = Text()
-ALTERNATIVES = 20  # the most that chat completions send
 FOLD_HINT = "if its chat template has no system role, add --system fold"
 
 # Credentials, a query (keys are passed that way, too) and a fragment have no place here.
@@ -56,9 +47,7 @@ _BASE_URL = re.compile(
 )
 _PORTS = {"http": 80, "https": 443}
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_LENGTH = {"length", "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _RETRIED = {408, 409, 425, *range(500, 600)}
 _ELSEWHERE = {404, 405, 410, *range(300, 400)}
 # The field that says "too long", as OpenAI, llama.cpp and vLLM fill it.
@@ -309,111 +298,6 @@ class OpenAI:
         for secret in self._secrets:
             words = words.replace(secret, "***")
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
-
-
-def encode_body(
-    model: str,
-    messages: Sequence[Message],
-    sampling: Sampling,
-    limit_name: str = "max_tokens",
-    expects: Expects = FREE,
-) -> bytes:
-    """The body of a chat completion request, as JSON in UTF-8; `limit_name` names the token limit."""
-    body: dict[str, Any] = {
-        "model": model,
-        "temperature": sampling.temperature,
-        limit_name: sampling.max_tokens,
-        "seed": sampling.seed,
-    }
-    if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
-    if sampling.stop:
-        body["stop"] = sampling.stop
-    if sampling.margins:
-        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
-    if sampling.constrain:
-        body["structured_outputs"] = structured(expects)
-    body.update(sampling.extra)
-    body.pop("messages", None)
-    # Pieced together: the encoder takes three times as long for as many small objects.
-    said = [f'{{"role":"{one.role}","content":{one.quoted}}}' for one in messages]
-    text = f'{_encode(body)[:-1]},"messages":[{",".join(said)}]}}'
-    return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8; JSON writes \ud800
-
-
-def structured(expects: Expects) -> dict[str, Any]:
-    """vLLM's field for an answer of this shape only. Raises UsageError for a window too large for a grammar."""
-    match expects:
-        case Permutation(n):
-            return {"grammar": permutation_grammar(n)}
-        case Labels(labels):
-            return {"choice": list(labels)}
-        case _:
-            raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
-
-
-def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, float] | None:
-    """Log-probability of each label as the first token, with and without spaces around; None where none are sent.
-
-    A label outside the alternatives that were sent is absent.
-    """
-    tokens = (choice.get("logprobs") or {}).get("content")
-    if not tokens:
-        return None
-    found: dict[str, float] = {}
-    for token in tokens[0].get("top_logprobs") or [tokens[0]]:
-        label = token["token"].strip()
-        if label in labels:
-            found[label] = found.get(label, 0.0) + math.exp(token["logprob"])
-    return {label: math.log(share) for label, share in found.items() if share > 0}
-
-
-def read_completion(document: Mapping[str, Any], expects: Expects, seconds: float = 0.0) -> Completion:
-    """The first choice of a chat completion. Raises LookupError, TypeError or AttributeError without one."""
-    choice = document["choices"][0]
-    message = choice["message"]
-    labels = expects.labels if isinstance(expects, Labels) else ()
-    text: str = message.get("content") or ""
-    refusal = message.get("refusal") or ""
-    usage = document.get("usage") or {}
-    return Completion(
-        text=text or refusal,
-        finish=Finish.REFUSED if refusal else finish_of(choice.get("finish_reason"), text, expects),
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
-        reasoning_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
-        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-        reasoning=message.get("reasoning") or message.get("reasoning_content"),
-        logprobs=label_logprobs(choice, labels),
-        model=document.get("model"),
-        fingerprint=document.get("system_fingerprint"),
-        seconds=seconds,
-    )
-
-
-def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
-    """How an answer ended (`backends.md` 4). A reason that is not known is one of the many words for stop."""
-    if reason == "content_filter":
-        return Finish.FILTERED
-    if not text.strip():
-        return Finish.EMPTY
-    if text.rfind("<think>") > text.rfind("</think>"):
-        return Finish.UNFINISHED_THINKING
-    # A constrained label can fill the limit and be whole.
-    whole = isinstance(expects, Labels) and text.strip() in expects.labels
-    return Finish.LENGTH if reason in _LENGTH and not whole else Finish.STOP
-
-
-def error_of(reply: bytes) -> Mapping[str, Any]:
-    """The plain fields of a refusal's `error`, or of the whole where they stand on top; {} if not JSON."""
-    try:
-        document = json.loads(reply)
-    except (ValueError, RecursionError):
-        return {}
-    error = document.get("error", document) if isinstance(document, dict) else {}
-    if not isinstance(error, dict):
-        return {"message": str(error)}
-    return {name: value for name, value in error.items() if isinstance(value, str | int)}
 
 
 def server_of(base_url: str, source: str) -> str:

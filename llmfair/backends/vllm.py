@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair.backends import vllm_engine
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, Transient
-from llmfair.backends.openai import finish_of, structured
+from llmfair.backends.chat_completions import finish_of, structured
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.backends.vllm_engine import INSTALL, LOG_HINT, line_of
 from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint

@@ -22,15 +22,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.openai import (
-    OpenAI,
-    encode_body,
-    error_of,
-    finish_of,
-    proxy_for,
-    read_completion,
-    server_of,
-)
+from llmfair.backends.chat_completions import encode_body, error_of, finish_of, read_completion
+from llmfair.backends.openai import OpenAI, proxy_for, server_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.records import (
     Chat,

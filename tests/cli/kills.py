@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking import chat_sampling
-from llmfair.backends.openai import encode_body
+from llmfair.backends.chat_completions import encode_body
 from llmfair.journal import read_rows
 from llmfair.records import Chat, Message, Permutation, Sampling
 from tests.cli.command import process
