@@ -121,15 +121,18 @@ def audit_pairwise(
 def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
     """Measures of TREC run files (with `dataset`, or `qrels` and `groups`) and of run folders; no model is asked.
 
-    Raises UsageError for malformed files. Files are written only with `output`.
+    Raises UsageError for malformed files, RequirementFailed for `require` that does not hold. Files are written only
+    with `output`.
     """
     from llmfair.audits.score import score as measured
+    from llmfair.audits.score_gates import require_all
     from llmfair.rundir import COLUMNS, RunDir
 
     made = _made(ScoreSettings, settings, preset)
     scored = measured([Path(run) for run in runs], made)
     if made.output is not None and made.report:
         _report(RunDir(made.output))
+    require_all(scored.results, made.output is not None)
     of_queries = [dict(zip(COLUMNS, row, strict=True)) for row in scored.per_query]
     return Result("score", scored.results, made.output, of_queries)
 

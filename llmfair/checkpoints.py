@@ -175,7 +175,12 @@ def device_of(asked: str = "auto") -> tuple[str, str]:
 
 def _fetch_config(repository: str, revision: str | None) -> Path:
     """`config.json` of a repository in the local cache, whose folder there is named by its commit."""
-    from huggingface_hub import errors, hf_hub_download
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    away = BackendError(
+        f"{repository} is not on this machine, and the Hub cannot be reached.",
+        f"fetch it where there is a network (hf download {repository}), or name a folder",
+    )
 
     try:
         return Path(hf_hub_download(repository, "config.json", revision=revision, local_files_only=True))
@@ -186,6 +191,13 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
         ) from None
     except errors.LocalEntryNotFoundError:
         pass
+    try:
+        # A download tries five times more in 25 s; whether the Hub is there at all, one question tells.
+        get_hf_file_metadata(hf_hub_url(repository, "config.json", revision=revision))
+    except errors.HfHubHTTPError:
+        pass  # it is, and says below what it has against the download
+    except Exception:  # each of the library's HTTP clients has its own for a network that is not there
+        raise away from None
     try:
         return Path(hf_hub_download(repository, "config.json", revision=revision))
     except errors.GatedRepoError:
@@ -198,10 +210,7 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
     except errors.RevisionNotFoundError:
         raise UsageError(f"{repository} has no revision {revision}.", "name a branch or a commit") from None
     except errors.LocalEntryNotFoundError:
-        raise BackendError(
-            f"{repository} is not on this machine, and the Hub cannot be reached.",
-            f"fetch it where there is a network (hf download {repository}), or name a folder",
-        ) from None
+        raise away from None
     except errors.EntryNotFoundError:
         raise UsageError(f"{repository} holds no model: it has no config.json.", "check its name") from None
     except (errors.HfHubHTTPError, OSError) as error:

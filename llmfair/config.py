@@ -1,21 +1,30 @@
 """llmfair.toml: settings from a file, each known and of its type.
 
-Names are those of flags with underscores: shared ones on top, `[listwise]` and the like for one command. What
-looks like a secret is refused, since secrets come from the environment only.
+Names are those of flags with underscores: shared ones on top, `[listwise]` and the like for one command. Paths are
+relative to the file, which may stand above the folder one works in. What looks like a secret is refused, since secrets
+come from the environment only.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
+from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
 
 CONFIG_NAME = "llmfair.toml"
 SECRET_WORDS = ("key", "secret", "token", "password")
+NAME_OR_PATH: Mapping[str, Callable[[Path], bool]] = {
+    "base_model": Path.is_dir,
+    "dataset": Path.is_dir,
+    "prompt": Path.is_file,
+}
+"""Settings that take a name or a path: a path, where there is one."""
 
 
 def find_config(start: Path) -> Path | None:
@@ -62,7 +71,8 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[s
     found = {}
     for key, value in table.items():
         if key in known:
-            found[key] = typed(f"{path}: {prefix}{key}", value, known[key])
+            value = typed(f"{path}: {prefix}{key}", value, known[key])
+            found[key] = _from(path.parent, key, value, known[key])
         elif any(word in key.lower() for word in SECRET_WORDS):
             raise UsageError(
                 f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
@@ -73,6 +83,19 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[s
                 "settings are flags with underscores; llmfair COMMAND --help lists them",
             )
     return found
+
+
+def _from(folder: Path, key: str, value: Any, hint: Any) -> Any:
+    """A value as seen from the working folder, if it is a path, which is written as seen from the file's `folder`."""
+    if not isinstance(value, str):
+        return value
+    if key == "queries" and value.startswith("@"):
+        return "@" + _from(folder, key, value[1:], Path)
+    there, is_there = folder / Path(value).expanduser(), NAME_OR_PATH.get(key)
+    named = is_there is not None and is_there(there) and value not in registry.names("dataset")
+    if hint is Path or Path in get_args(hint) or named:
+        return value if Path(value).is_absolute() else os.path.relpath(there)
+    return value
 
 
 def typed(

@@ -15,7 +15,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,6 +137,37 @@ class RunDir:
             )
         return True
 
+    def missing(self) -> list[Path]:
+        """The folders that have to be made for this one, itself first."""
+        return [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+
+    @contextmanager
+    def given_up(self, made: Iterable[Path]) -> Iterator[None]:
+        """Where what is done here fails before there is an answer, what this invocation made goes again.
+
+        Held under the lock. `made`: the folders that were `missing`. One that held anything before stays as it is.
+        """
+        lock = self.path / ".lock"
+        held = {*self.path.iterdir()} - {lock}
+        try:
+            yield
+        except BaseException:
+            ours = {self.manifest, self.journal, lock}
+            if not held and not self.answers() and {*self.path.iterdir()} <= ours:
+                for file in ours:
+                    file.unlink(missing_ok=True)
+                with suppress(OSError):  # another run may be beside this one by now
+                    for folder in made:
+                        folder.rmdir()
+            raise
+
+    def answers(self) -> int:
+        """How many answers the journal holds."""
+        if not self.journal.is_file():
+            return 0
+        with self.journal.open("rb") as file:
+            return sum(b'"key":' in line for line in file)
+
     def summary(self) -> dict[str, Any]:
         """One line about the run: status, model, answers on disk, start; a damaged one says so."""
         try:
@@ -148,12 +179,8 @@ class RunDir:
             model = manifest.get("model", manifest["settings"]["identity"])
         except (UsageError, LookupError, TypeError):
             status, model, started = "damaged", "", ""
-        answers = 0
-        if self.journal.is_file():
-            with self.journal.open("rb") as file:
-                answers = sum(b'"key":' in line for line in file)
         return {
-            "run": self.path.name, "status": status, "model": model, "answers": answers, "started": started
+            "run": self.path.name, "status": status, "model": model, "answers": self.answers(), "started": started
         }  # fmt: skip
 
     def is_locked(self) -> bool:

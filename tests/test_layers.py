@@ -6,9 +6,8 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from tests.pace import within
 
@@ -90,13 +89,23 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
             yield from ((name, node not in inside) for name in names)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nothing_points_upwards(path: Path) -> None:
+@cache
+def imported() -> dict[Path, list[tuple[str, bool]]]:
+    """What every module imports; each is parsed once."""
+    return {path: list(imports(path)) for path in modules()}
+
+
+def test_nothing_points_upwards() -> None:
+    for path, names in imported().items():
+        points_downwards(path, [name for name, _ in names])
+
+
+def points_downwards(path: Path, names: list[str]) -> None:
     room = path.relative_to(PACKAGE).with_suffix("").parts[0]
     if room in ("cli", "api", "__init__", "__main__"):
         return
     allowed = MAY_IMPORT[room] | BASICS | {room} if room not in BASICS else MAY_IMPORT[room]
-    for name, _ in imports(path):
+    for name in names:
         if not name.startswith("llmfair."):
             continue
         target = name.removeprefix("llmfair.")
@@ -105,15 +114,15 @@ def test_nothing_points_upwards(path: Path) -> None:
         ), f"{path.name} ({room}) imports {name}"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_heavy_libraries_are_imported_inside_functions(path: Path) -> None:
-    for name, at_load in imports(path):
-        assert not (at_load and name.split(".")[0] in LAZY), f"{path.name} imports {name} when loaded"
+def test_heavy_libraries_are_imported_inside_functions() -> None:
+    for path, names in imported().items():
+        for name, at_load in names:
+            assert not (at_load and name.split(".")[0] in LAZY), f"{path} imports {name} when loaded"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_click_is_never_imported(path: Path) -> None:
-    assert all(name.split(".")[0] != "click" for name, _ in imports(path))
+def test_click_is_never_imported() -> None:
+    for path, names in imported().items():
+        assert all(name.split(".")[0] != "click" for name, _ in names), path
 
 
 def loaded_by(code: str) -> set[str]:

@@ -171,9 +171,9 @@ def _always_held(gate: Gate, results: Mapping[str, Any]) -> str | None:
 
 def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    asked = "pairs" if results["task"] == "pairwise" else "prompt"
+    asked = {"pairwise": " pairs", "score": ""}.get(results["task"], " prompt")
     variants = {CONTROL: "neutral prompt again", "input": "input order"}
-    shown = variants.get(row["variant"], f"{row['variant']} {asked}")
+    shown = variants.get(row["variant"], f"{row['variant']}{asked}")
     what = " ".join(filter(None, (row["measure"], row["group"], f"({shown})")))
     because = f": {_said(row['reason'])}" if row["reason"] else ""
     value = row["value"]

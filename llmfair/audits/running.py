@@ -18,7 +18,7 @@ from llmfair import registry
 from llmfair.asking import Limits, Progress
 from llmfair.audits.answers import require_readable
 from llmfair.audits.gates import require_met
-from llmfair.backends.adapters import read_manifest
+from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.batch import dispatch_batch
 from llmfair.datasets.base import Dataset, cache_folder
@@ -147,11 +147,14 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
     settings, backend, progress = task.settings, task.backend(), Progress()
     identity, folder = folder_of(task, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
+    doubts: list[str] = []
     if task.adapted and settings.adapter is not None:
-        for doubt in adapter_doubts(settings.adapter, identity, str(task.describe()["dataset"])):
-            _warn(doubt)
+        doubts += adapter_doubts(settings.adapter, identity, str(task.describe()["dataset"]))
+    for doubt in doubts:
+        _warn(doubt)
     label = label_of(task.model, settings, task.adapted)
-    facts = {**task.describe(), "model": label, "simulated": backend.reads_about}
+    facts = {**task.describe(), "model": label, "simulated": backend.reads_about, "doubts": doubts}
+    facts["planned_calls"] = task.calls  # a run that is killed has no word left
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
         planned = {**task.planned(), "on_disk": len(journal)}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
@@ -170,7 +173,8 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
         raise answered.error
     require_readable(outcome.results["answers"], settings.max_invalid)
     require_met(outcome.results["requirements"])
-    return Result(folder, outcome.results, outcome.rows)
+    results = {**outcome.results, "doubts": doubts} if doubts else outcome.results
+    return Result(folder, results, outcome.rows)
 
 
 def label_of(model: str, settings: AuditSettings, adapted: bool = True) -> str:
@@ -182,6 +186,10 @@ def label_of(model: str, settings: AuditSettings, adapted: bool = True) -> str:
 def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:
     """Why figures may flatter an adapter: queries it was trained on, or a question it was not trained to answer."""
     if (manifest := read_manifest(adapter)) is None:
+        yield (
+            f"nothing is known of the queries that {adapter.name} was trained on (it has no {MANIFEST}): on those its "
+            "figures would flatter it"
+        )
         return
     split, asked = manifest["split"], identity["queries"]
     if manifest["dataset"]["name"] == dataset:
@@ -326,10 +334,10 @@ def session(
     """Holds a run folder while it is worked on; yields its journal and the manifest to be completed.
 
     The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
-    disk never claims more than there is.
+    disk never claims more than there is. A run that ends before its first answer leaves no folder behind.
     """
-    known = folder.prepare(identity)
-    with folder.locked():
+    made, known = folder.missing(), folder.prepare(identity)
+    with folder.locked(), folder.given_up(made):
         earlier = folder.read_manifest() if known else {}
         if fresh:
             set_aside(folder.journal)

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.findings import Asked, findings_of, with_family
+from llmfair.audits.gates import parse_gate
 from llmfair.audits.reach import surface_of
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
+from llmfair.audits.score_gates import named_in_reasons, requirements_of, with_gated
 from llmfair.audits.score_pairs import score_pairs
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.errors import RunConflict, UsageError
@@ -55,10 +57,12 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
     With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
     malformed files (file and line), RunConflict when the output is the folder of another run.
     """
+    for text in settings.require:
+        parse_gate(text)  # a malformed one is said before anything is read
     # map, since a loop would hold one large run while it reads the next
-    found = list(map(partial(_score_one, settings), targets(runs, settings, watch)))
-    rows = [row for _, of_all, _ in found for row in of_all]
-    names = dict.fromkeys(name for facts, _, _ in found for name in facts["measures"])
+    found = list(map(partial(_score_one, settings), runs, targets(runs, settings, watch)))
+    rows = [row for one in found for row in one.rows]
+    names = dict.fromkeys(name for one in found for name in one.facts["measures"])
     measures = parse_measures(",".join(names))
     results = {
         "schema": SCHEMA,
@@ -69,33 +73,53 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
         "measures": [str(measure) for measure in measures],
         "labels": {str(m): m.definition.label for m in measures if m.definition.of_all is True},
         "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
-        "runs": [facts for facts, _, _ in found],
-        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+        "runs": [one.facts for one in found],
+        "requirements": named_in_reasons(
+            settings, [one.facts for one in found], [entry for one in found for entry in one.requirements]
+        ),
+        "rows": _named(rows),
     }
-    scored = Scored(results, rows, [row for _, _, per_query in found for row in per_query])
+    scored = Scored(results, rows, [row for one in found for row in one.per_query])
     if settings.output is not None:
         _write(settings.output, scored)
     return scored
 
 
-def _score_one(
-    settings: ScoreSettings, target: Target | PairTarget
-) -> tuple[dict[str, Any], list[list[Any]], list[list[Any]]]:
-    """What results.json says of one RUN beside its rows, its rows of all queries, and those of each."""
+@dataclass(frozen=True)
+class _One:
+    """What was found of one RUN: `facts` as results.json has them, which gates hold, and its tidy rows."""
+
+    facts: dict[str, Any]
+    requirements: list[dict[str, Any]]
+    rows: list[list[Any]]
+    per_query: list[list[Any]]
+
+
+def _score_one(settings: ScoreSettings, run: Path, target: Target | PairTarget) -> _One:
     if isinstance(target, PairTarget):
-        facts, rows = score_pairs(settings, target)
+        facts, found = score_pairs(settings, target)
     else:
-        facts, rows = _score_lists(settings, target)
-    return (
-        facts,
-        tidy([row for row in rows if row.query_id == ALL], target.columns),
-        tidy([row for row in rows if row.query_id != ALL], target.columns),
+        facts, found = _score_lists(settings, target)
+    rows = tidy([row for row in found if row.query_id == ALL], target.columns)
+    arms = [
+        variant for variant in facts["variants"] if not run.is_dir() or not ONE_OF_SEVERAL.search(variant)
+    ]
+    requirements = requirements_of(run, settings, facts, _named(rows), arms)
+    return _One(
+        facts, requirements, rows, tidy([row for row in found if row.query_id != ALL], target.columns)
     )
+
+
+def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Tidy rows with the names of their columns."""
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
 def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a run file or a folder of rankings, and its rows."""
-    measures = parse_measures(settings.measures or DEFAULT_MEASURES, "listwise")
+    measures = parse_measures(
+        with_gated(settings.measures or DEFAULT_MEASURES, settings, "listwise"), "listwise"
+    )
     asked = Asked(band_of(settings.band), seed=target.seed, initial=target.initial)
     columns: list[Column] = []
     rows: list[Measurement] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmfair.audits.runs import PairTarget
+from llmfair.audits.score_gates import with_gated
 from llmfair.audits.summary import Inference, undefined_counts
 from llmfair.audits.verdicts import Asked, measure_verdicts
 from llmfair.metrics.names import parse_measures
@@ -17,8 +18,10 @@ NOTHING = {"documents": 0, "queries": 0, "first": []}
 def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a folder of pairs, and its rows: those of the audit, unless others are asked for."""
     asked = target.settings
-    measures = parse_measures(settings.measures or target.measures, "pairwise")
-    shown = parse_measures(settings.measures or target.shown, "pairwise")
+    measures, shown = (
+        parse_measures(with_gated(settings.measures or names, settings, "pairwise"), "pairwise")
+        for names in (target.measures, target.shown)
+    )
     measured = measure_verdicts(
         measures,
         target.verdicts,

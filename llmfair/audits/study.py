@@ -76,7 +76,7 @@ def _try(name: str, asked: ListwiseSettings, model: str, watch: Watch) -> Tried:
         audit_listwise(asked, model, seeing)
     except LlmfairError as failure:
         error = failure
-    if not begun:
+    if not begun or not begun[0][0].is_dir():  # a run that ends before its first answer leaves no folder
         return Tried(name, error=error)
     folder, progress = begun[0]
     written = error is None or isinstance(error, Incomplete | RequirementFailed)

@@ -148,10 +148,12 @@ def run(arguments: list[str]) -> int:
         return console.fail(UsageError(error.format_message(), _usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
+    except SystemExit as leaving:  # how Typer and rich take a reader of stdout that went away (`| head`)
+        if not isinstance(leaving.__context__, BrokenPipeError):
+            raise
+        return _unread()
     except BrokenPipeError:
-        # The reader of stdout went away (`| head`): that is its right, and no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _unread()
     except Exception as error:
         unexpected = LlmfairError(
             f"unexpected {type(error).__name__}: {error}", "repeat with -v for the traceback"
@@ -160,6 +162,12 @@ def run(arguments: list[str]) -> int:
         return console.fail(unexpected)
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _unread() -> int:
+    """Nobody reads stdout any more, which is their right: says nothing, and returns what a killed `cat` would."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
 
 
 def _stopped() -> int:
@@ -191,4 +199,10 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     if "_LLMFAIR_COMPLETE" in os.environ:
         leave_values_unread()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        unread = _unread()
+        code = code or unread
+    sys.exit(code)

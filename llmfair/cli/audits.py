@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """An audit as its command knows it: how one model's is run, told before it begins, and tabled."""
+    """An audit as its command knows it: how one model's is run, told before it begins, and tabled.
+
+    `unit`: what has to be answered whole for there to be a figure.
+    """
 
     name: str
+    unit: str
     run: Callable[..., Any]
     before: Callable[[Mapping[str, Any]], str]
     table: Callable[[Mapping[str, Any]], Table]
@@ -48,6 +52,10 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     if error is not None:
         console.output.as_json = False  # said already
         raise typer.Exit(console.fail(error))
+    if style != "json" and all(model.startswith("fake:") for model in settings.model):
+        console.say(
+            f"Next: llmfair {kind.name} -m openai:gpt-4o-mini     (a real model; --dry-run first counts its calls)"
+        )
 
 
 def _audit_all(
@@ -130,6 +138,8 @@ def _audit(
             yield
 
     def how_far() -> str:
+        if not seen["folder"].is_dir():
+            return "Stopped before the first answer. The same command begins again."
         return (
             f"Stopped at {seen['progress'].answered:,} of {seen['calls']:,} answers. "
             f"The same command continues: {seen['folder']}"
@@ -143,9 +153,8 @@ def _audit(
             raise
         code = 143 if isinstance(stop, Terminated) else 130
         if style == "json":
-            console.print_json(
-                {"schema": 1, "status": "incomplete", "exit_code": code, "run": str(seen["folder"])}
-            )
+            left = str(seen["folder"]) if seen["folder"].is_dir() else None
+            console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "run": left})
         console.say(how_far())
         console.output.stopped = True
         raise typer.Exit(code) from None
@@ -158,10 +167,13 @@ def _audit(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --no-cache asks them, too"
         )
     run = RunDir(seen["folder"])
+    manifest = run.read_manifest()
     results = run.read_results()
-    for line in run.read_manifest().get("journal_lines_skipped", []):
+    if manifest["doubts"]:
+        results["doubts"] = manifest["doubts"]
+    for line in manifest.get("journal_lines_skipped", []):
         console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
-    report = write_report(run, settings.open) if settings.report else None
+    report = write_report(run, settings.open) if settings.report and _ranked(results) else None
     _show(kind, results, report or seen["folder"], style)
     if error is not None:
         results |= console.failure(error)
@@ -176,16 +188,19 @@ def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> Non
 
     if style == "json":
         return
-    table = kind.table(results)
     if style == "tsv":
         print(tidy_tsv(results), end="")
+    elif not _ranked(results):
+        asked = sum(arm["asked"] for arm in results["chains"].values())
+        print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
-        print(markdown(table), end="")
+        print(markdown(kind.table(results)), end="")
     else:
-        console.print_table(table)
+        console.print_table(kind.table(results))
         print()
         print(written)
-    if results["model"].startswith("fake:"):
-        console.say(
-            f"Next: llmfair {kind.name} -m openai:gpt-4o-mini     (a real model; --dry-run first counts its calls)"
-        )
+
+
+def _ranked(results: Mapping[str, Any]) -> int:
+    """How many chains or pairs have all their answers; without one there is nothing to show."""
+    return sum(arm["ranked"] for arm in results["chains"].values())

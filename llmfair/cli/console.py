@@ -11,18 +11,20 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import LlmfairError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from llmfair.asking import Progress
     from llmfair.report.tables import Table
 
 PLAIN_EVERY = 10.0
 RATE_SECONDS = 60.0
+GAP = "  "
+NARROWEST_BAR, WIDEST_BAR = 10, 30
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -134,14 +136,53 @@ def print_table(table: Table) -> None:
         stdout.print(Text(f"  {note}"))
 
 
-class Bar:
-    """The state of a run in one line; drawn anew several times a second on a terminal."""
+class Line:
+    """How far something is, in one line; on a terminal it is drawn anew several times a second, with a bar."""
+
+    name: str
+    total: int
+
+    def done_now(self) -> int:
+        raise NotImplementedError
+
+    def parts(self) -> list[str]:
+        """What the line says, the first and the last the most worth knowing."""
+        raise NotImplementedError
+
+    def line(self) -> str:
+        return GAP.join(self.parts())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """One line of the terminal, however narrow: counts of nothing give way first, then what stands last but one."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        width, parts = options.max_width, self.parts()
+        name = self.name if len(self.name) <= width // 3 else self.name[: width // 3 - 1] + "…"
+        room = width - len(name) - 2 * len(GAP)
+        while len(GAP.join(parts)) > room - NARROWEST_BAR and len(parts) > 2:
+            parts.remove(next((part for part in parts if part.startswith("0 ")), parts[-2]))
+        drawn = min(WIDEST_BAR, max(NARROWEST_BAR, room - len(GAP.join(parts))))
+        bar = ProgressBar(max(self.total, 1), min(self.done_now(), self.total), width=drawn)
+        grid = Grid.grid(padding=(0, len(GAP), 0, 0))
+        grid.add_row(
+            *(Text(name, no_wrap=True), bar, Text(GAP.join(parts), no_wrap=True, overflow="ellipsis"))
+        )
+        yield grid
+
+
+class Bar(Line):
+    """The state of a run: what was asked, what came back, at which rate, and when it will be all."""
 
     def __init__(self, name: str, total: int, progress: Progress, limit: int) -> None:
         self.name, self.total, self.progress, self.limit = name, total, progress, limit
         self.asked = deque([(time.monotonic(), 0)])
 
-    def line(self) -> str:
+    def done_now(self) -> int:
+        return self.progress.answered
+
+    def parts(self) -> list[str]:
         progress = self.progress
         rate = self._rate()
         parts = [
@@ -163,7 +204,7 @@ class Bar:
         elif rate and progress.answered < self.total:
             seconds = (self.total - progress.answered) / rate
             parts.append(f"{int(seconds // 60)}:{int(seconds % 60):02d} left")
-        return "  ".join(parts)
+        return parts
 
     def _rate(self) -> float:
         """Answers a second over the last minute, 0 before the first; those that were known count for nothing."""
@@ -176,13 +217,6 @@ class Bar:
             self.asked.append((now, done))
         return (done - known) / (now - before) if now > before else 0.0
 
-    def __rich__(self) -> RenderableType:
-        from rich.columns import Columns
-        from rich.progress_bar import ProgressBar
-
-        done = min(self.progress.answered, self.total)
-        return Columns([self.name, ProgressBar(max(self.total, 1), done, width=30), self.line()])
-
 
 @contextmanager
 def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]:
@@ -191,15 +225,7 @@ def bar(name: str, total: int, progress: Progress, limit: int) -> Iterator[None]
         yield
 
 
-class Line(Protocol):
-    """How far something is, in one line; on a terminal it is drawn itself."""
-
-    def line(self) -> str: ...
-
-    def __rich__(self) -> RenderableType: ...
-
-
-class Count:
+class Count(Line):
     """How many of so many things are done, `done()` of them so far, at which rate, and when it will be all.
 
     What was done when first looked at, by an earlier command, took none of this one's time. `words` may be added.
@@ -210,7 +236,10 @@ class Count:
         self.words = ""
         self._first: tuple[float, int] | None = None
 
-    def line(self) -> str:
+    def done_now(self) -> int:
+        return self.done()
+
+    def parts(self) -> list[str]:
         done, now = self.done(), time.monotonic()
         parts = [f"{done:,}/{self.total:,} {self.unit}"]
         if self._first is None and done:
@@ -219,14 +248,7 @@ class Count:
             rate = (done - self._first[1]) / (now - self._first[0])
             seconds = (self.total - done) / rate
             parts += [f"{rate:,.1f}/s", f"{int(seconds // 60)}:{int(seconds % 60):02d} left"]
-        return "  ".join([*parts, *([self.words] if self.words else [])])
-
-    def __rich__(self) -> RenderableType:
-        from rich.columns import Columns
-        from rich.progress_bar import ProgressBar
-
-        bar = ProgressBar(max(self.total, 1), min(self.done(), self.total), width=30)
-        return Columns([self.name, bar, self.line()])
+        return [*parts, *([self.words] if self.words else [])]
 
 
 @contextmanager

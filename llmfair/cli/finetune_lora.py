@@ -110,6 +110,8 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
         console.print_json(planned)
     else:
         print("\n".join(map(console.visible, plan_text(planned).splitlines())))
+    for doubt in planned["doubts"]:
+        console.warn(doubt)
 
 
 def _merge(settings: FinetuneSettings, style: str) -> None:

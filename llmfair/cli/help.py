@@ -73,7 +73,9 @@ def _lines(command: Any, ctx: Any, width: int) -> Iterator[str]:
         for item in arguments:
             yield from _entry(item.metavar or item.name.upper(), "", item.help or "", width)
     panels: dict[str, list[Any]] = {}
-    *options, help_of_it = (item for item in command.get_params(ctx) if item.param_type_name == "option")
+    *options, help_of_it = (
+        item for item in command.get_params(ctx) if item.param_type_name == "option" and not item.hidden
+    )
     for item in options:
         panels.setdefault(item.rich_help_panel or "Options", []).append(item)
     ordered = sorted(panels, key=lambda panel: PANELS.index(panel) if panel in PANELS else -1) or ["Options"]

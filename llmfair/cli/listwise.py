@@ -17,7 +17,7 @@ def listwise(settings: ListwiseSettings, style: str, *, ctx: typer.Context) -> N
     if settings.dry_run:
         _dry_run(settings, style)
         return
-    run_audits(Kind("listwise", audit_listwise, before_text, listwise_table), settings, style)
+    run_audits(Kind("listwise", "chains", audit_listwise, before_text, listwise_table), settings, style)
 
 
 def _dry_run(settings: ListwiseSettings, style: str) -> None:

@@ -59,7 +59,7 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter("ctx", keyword, annotation=typer.Context),
-        *(_parameter(item, types[item.name]) for item in in_panels),
+        *(_parameter(item, types[item.name], item.name in settings.idle()) for item in in_panels),
         *(item.replace(kind=keyword, annotation=hints[item.name]) for item in own),
         *(
             inspect.Parameter(name, keyword, default=default, annotation=hint)
@@ -78,7 +78,7 @@ def variable(name: str) -> str:
     return ENVIRONMENT + name.upper()
 
 
-def _parameter(item: Field[Any], hint: Any) -> inspect.Parameter:
+def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
     meta = item.metadata
     default = default_of(item)
     flag = "--" + item.name.replace("_", "-")
@@ -91,6 +91,7 @@ def _parameter(item: Field[Any], hint: Any) -> inspect.Parameter:
         envvar=variable(item.name),
         show_default=not (default is None or default is False or default == ()),
         autocompletion=OFFERED.get(item.name),
+        hidden=hidden,
     )
     if isinstance(default, tuple):
         hint, default = list[str], list(default)
@@ -135,6 +136,9 @@ Color = Annotated[
     typer.Option(
         "--color", help="auto, always or never.", rich_help_panel="Output", envvar=variable("color")
     ),
+]
+RunsDir = Annotated[
+    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
 ]
 Config = Annotated[
     Path | None,

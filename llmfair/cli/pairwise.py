@@ -17,7 +17,7 @@ def pairwise(settings: PairwiseSettings, style: str, *, ctx: typer.Context) -> N
     if settings.dry_run:
         _dry_run(settings, style)
         return
-    run_audits(Kind("pairwise", audit_pairwise, before_text, pairwise_table), settings, style)
+    run_audits(Kind("pairwise", "probes", audit_pairwise, before_text, pairwise_table), settings, style)
 
 
 def _dry_run(settings: PairwiseSettings, style: str) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import console
+from llmfair.errors import RequirementFailed
 from llmfair.settings import ScoreSettings
 
 TOLD_FROM = 10_000_000
@@ -28,6 +29,7 @@ def score(
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.score import score as measure
+    from llmfair.audits.score_gates import require_all
     from llmfair.cli.report import write_report
     from llmfair.report.score import score_table, score_warnings
     from llmfair.report.tables import markdown, tidy_tsv
@@ -40,10 +42,16 @@ def score(
     if style in ("json", "tsv") or settings.per_query:
         for warning in score_warnings(scored.results):  # rows have no place for them
             console.warn(warning)
+    failed: RequirementFailed | None = None
+    try:
+        require_all(scored.results, settings.output is not None)
+    except RequirementFailed as error:
+        failed = error
     rows = [*(scored.per_query if settings.per_query else ()), *scored.rows]
     if style == "json":
         named = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-        console.print_json({**scored.results, "rows": named})
+        failure = console.failure(failed) if failed else {}
+        console.print_json({**scored.results, "rows": named, **failure})
     elif settings.per_query:
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *rows])
     elif style == "tsv":
@@ -54,6 +62,9 @@ def score(
         console.print_table(score_table(scored.results))
         if written is not None:
             print("", written, sep="\n")
+    if failed is not None:
+        console.output.as_json = False  # said already
+        raise typer.Exit(console.fail(failed))
 
 
 def _tell(path: Path) -> None:

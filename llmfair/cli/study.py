@@ -136,8 +136,8 @@ def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
         console.print_json(found)
     elif style == "tsv":
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([LINE, *study_lines(found)])
-    elif not found["rows"]:
-        return
+    elif not any(row["chains"]["ranked"] for row in found["rows"] if row["chains"]):
+        print("No result: no setting has a chain with all its answers.")
     elif style == "md":
         print(markdown(study_table(found)), end="")
     else:

@@ -152,6 +152,10 @@ class PairwiseSettings(AuditSettings):
         return {"paper": {"noise_share": 0.0}}  # Wang et al. 2024, section 3.3
 
     @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | {"ci", "permutations"}  # lists alone have exposure ratios and are shuffled
+
+    @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
         if given.get("answers") == "margin":
             given.setdefault("form", "letter")

@@ -55,6 +55,11 @@ class CommandSettings:
         """Named bundles of settings; single settings override them."""
         return {}
 
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        """Settings that change nothing here: taken, since commands share them, but left out of the help."""
+        return frozenset()
+
     def preset_name(self) -> str | None:
         """The preset these settings amount to, however they were given."""
         return next(
@@ -124,6 +129,15 @@ class MeasureSettings(CommandSettings):
         "How intervals of exposure ratios are made; auto: boot-t for few queries or short lists.",
         "Statistics",
         result=False,
+    )
+    require: tuple[str, ...] = setting(
+        (),
+        "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable.",
+        "Statistics",
+        result=False,
+    )
+    require_interval: bool = setting(
+        False, "Ask --require of the whole interval, not of the value alone.", "Statistics", result=False
     )
 
 
@@ -294,15 +308,6 @@ class AuditSettings(ListSettings, MeasureSettings):
     )
     max_invalid: float = setting(
         0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
-    )
-    require: tuple[str, ...] = setting(
-        (),
-        "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable.",
-        "Statistics",
-        result=False,
-    )
-    require_interval: bool = setting(
-        False, "Ask --require of the whole interval, not of the value alone.", "Statistics", result=False
     )
 
     output: Path | None = setting(

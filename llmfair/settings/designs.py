@@ -13,6 +13,8 @@ from llmfair.settings.base import WIDEST_BAND, AuditSettings, at_least, setting
 
 MOST_SPREAD = 3.0
 MOST_PLANTED = 6.0  # there the curve of implied pair odds ends
+OF_RUNS = frozenset({"dry_run", "fresh", "open", "report"})
+"""What only a run that asks something reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,10 @@ class Calibrated(AuditSettings):
     power: float = setting(
         0.8, "Power with which the smallest effect is to be found.", "Statistics", result=False
     )
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | OF_RUNS
 
     def check(self) -> None:
         super().check()
@@ -111,6 +117,10 @@ class Planned(AuditSettings):
 
     power: float = setting(0.8, "Power with which an effect is to be found.", "Statistics", result=False)
     latency: float = setting(1.0, "Seconds a call takes.", "Spending", result=False)
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | OF_RUNS
 
     def check(self) -> None:
         super().check()

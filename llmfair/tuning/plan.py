@@ -9,6 +9,7 @@ from typing import Any
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint
 from llmfair.settings import FinetuneSettings
+from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
 
 SAMPLED = 100
@@ -35,6 +36,7 @@ def plan_finetune(settings: FinetuneSettings) -> dict[str, Any]:
         "task": "finetune-lora",
         **design.named(str(design.folder().path)),
         **design.facts(),
+        "doubts": _doubts(len(design.drawn.split.test)),
         "steps": recipe_of(settings).steps,
         "tokens": {"mean": mean, "most": max(lengths), "shared": shared, "prompts": len(prompts)},
         "estimate": estimate(design.checkpoint, settings, mean, shared),
@@ -42,6 +44,17 @@ def plan_finetune(settings: FinetuneSettings) -> dict[str, Any]:
             {name: prompt[name] for name in ("pair_id", "text", "answers")} for prompt in prompts[:SHOWN]
         ],
     }
+
+
+def _doubts(test: int) -> list[str]:
+    """What a training of this split cannot tell, said before it is paid for."""
+    if test >= FEWEST_QUERIES:
+        return []
+    queries = f"{test} {'query' if test == 1 else 'queries'}"
+    return [
+        f"only {queries} to test on: the effect on unseen queries cannot be assessed, which needs {FEWEST_QUERIES}; "
+        "take a larger dataset, or a lower --train-share"
+    ]
 
 
 def _template(design: TuningDesign) -> ChatTemplate:

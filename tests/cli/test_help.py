@@ -57,6 +57,9 @@ def test_help_names_every_flag_with_its_variable_and_ends_with_examples(words: t
         if item.param_type_name == "argument":
             assert item.help and f"  {item.metavar}" in lines
             continue
+        if item.hidden:
+            assert item.opts[0] not in text.split()
+            continue
         (line,) = (line for line in lines if re.search(rf"(^| ){item.opts[0]}( |$)", line) and line[2] == "-")
         assert all(name in line for name in (*item.opts, *item.secondary_opts))
         if item.name not in NOT_SET_BY_VARIABLE:
@@ -100,6 +103,22 @@ def test_every_setting_is_a_flag_and_explains_itself() -> None:
                 meaning = item.metadata["meaning"]
                 assert meaning.endswith(".") and len(meaning) > 10, item.name
                 assert meaning[0].isupper() or meaning[0] in "kp" or meaning.startswith("openai:"), item.name
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        ("listwise", ()),
+        ("pairwise", ("--ci", "--permutations")),
+        ("plan listwise", ("--report", "--open", "--fresh", "--dry-run")),
+        ("calibrate pairwise", ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run")),
+    ],
+)
+def test_what_changes_nothing_is_taken_but_not_shown(words: str, idle: tuple[str, ...]) -> None:
+    hidden = {item.opts[0] for item in LEAVES[*words.split(),].params if getattr(item, "hidden", False)}
+    assert hidden == {*idle}
+    if words == "plan listwise":
+        assert llmfair(*words.split(), "-n", "2", "--no-report").code == 0, "as the audit's own flags are"
 
 
 @pytest.mark.parametrize("width", [40, 60, 200])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import time
 
 import pytest
+from rich.console import Console
 
 from llmfair.asking import Progress
 from llmfair.cli import console
@@ -39,6 +41,40 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
     )
     progress.waiting_until = clock.now + 12
     assert state.line().endswith("rate limited, waiting 12 s")
+
+
+def drawn(state: console.Line, width: int) -> str:
+    """What a terminal so wide shows."""
+    shown = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    with shown.capture() as captured:
+        shown.print(state)
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
+def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
+    model = "Asking openai:mistralai/Mistral-7B-Instruct-v0.2"
+    busy = Progress(answered=18_204, unreadable=62, replayed=90, cached=10, in_flight=31, limit=32, retries=7)
+    states = [console.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
+    states.append(console.Bar(model, 30_096, Progress(waiting_until=time.time() + 100), 64))
+    for state in states:
+        (line,) = drawn(state, width).splitlines()
+        assert len(line) <= width
+    (line,) = drawn(console.Count(model, 1000, "lists", lambda: 7), width).splitlines()
+    assert len(line) <= width
+
+
+def test_what_gives_way_first_on_a_narrow_terminal() -> None:
+    busy = Progress(answered=18_204, unreadable=62, in_flight=31, limit=32)
+    state = console.Bar("Asking a model", 30_096, busy, 64)
+    state.asked[0] = (time.monotonic() - 100, 0)
+    wide, usual = drawn(state, 200), drawn(state, 80)
+    assert all(
+        part in wide for part in (" 0 from the journal", " 0 cached", " 31/32 in flight", "/s", " left")
+    )
+    for kept in ("Asking a model", "━", " 18,204/30,096", " 62 unreadable", " left"):
+        assert kept in usual
+    assert "0 cached" not in usual and "0 from the journal" not in usual
 
 
 def test_time_left_goes_by_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:

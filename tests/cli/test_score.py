@@ -141,6 +141,63 @@ def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert llmfair(*SCORE, "--no-progress").err == llmfair(*SCORE, "-q").err == ""
 
 
+# Gates
+
+
+def test_a_gate_of_a_run_file() -> None:
+    assert llmfair(*SCORE, "--require", "P@1=0.4..0.6", "--require", "P@1:my<=0.5").code == 0
+    found = llmfair(*SCORE, "--require", "P@1=0.6..0.8", "--require", "P@1>=0.4", "--require", "ExpRatio>=1")
+    assert found.code == 4
+    assert found.err.splitlines() == [
+        "Error: P@1 (my) 0.500 is outside 0.6..0.8; ExpRatio (my) cannot be assessed: no common grade",
+        "  --json lists the requirements, -o DIR keeps them",
+    ]
+    assert " my " in found.out, "the result is shown all the same"
+    written = llmfair(*SCORE, "--require", "P@1>=0.6", "-o", "out", "--json")
+    assert written.code == 4 == written.json["exit_code"] and written.json["status"] == "failed"
+    document = json.loads(Path("out/results.json").read_text())
+    assert document["requirements"] == written.json["requirements"] and document["status"] == "complete"
+    (entry,) = document["requirements"]
+    assert (entry["run"], entry["variant"], entry["measure"], entry["value"]) == ("my.run", "my", "P@1", 0.5)
+    assert not entry["holds"] and "everything is written" not in llmfair(*SCORE, "--require", "P@1>=0.6").err
+
+
+def test_the_whole_interval_of_a_run_file() -> None:
+    assert llmfair(*SCORE, "--require", "P@1>=0.4").code == 0
+    found = llmfair(*SCORE, "--require", "P@1>=0.4", "--require-interval")
+    assert found.code == 4 and "P@1 (my) [-0.075, 1.075] reaches below 0.4" in found.err
+
+
+def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
+    Path("b.run").write_text(RUN.replace(" 2 mine", " 0 mine"))
+    both = ("score", "my.run", "b.run", *SCORE[2:])
+    found = llmfair(*both, "--require", "P@1:b>=0.6", "--require", "P@1>=0.1", "--json")
+    assert found.code == 4 and found.json["error"]["message"] == "b.run: P@1 (b) 0.500 is below 0.6"
+    assert [entry["run"] for entry in found.json["requirements"]] == ["my.run", "b.run", "b.run"]
+    refused((*both, "--require", "P@1:c>=0.6"), "no variant 'c'.")
+    refused((*both, "--require", "P@1"), "--require 'P@1' has no bound.")
+    refused((*both, "--require", "AdjustedOdds>=0.8"), "AdjustedOdds is a measure of pairs")
+    refused(("score", "no.run", *SCORE[2:], "--require", "P@1"), "has no bound")
+
+
+def test_run_folders_have_the_gates_of_their_audits() -> None:
+    """What each says of its own rankings or pairs, and what no ranker could fail."""
+    assert llmfair("listwise", "--variants", "neutral", "--orders", "2", "-o", "lists").code == 0
+    assert llmfair("pairwise", "--pairs", "5", "-o", "pairs").code in (0, 4)
+    for folder, gates in (("lists", ("nDCG@20>=0.99", "P@20:neutral<=0.5")), ("pairs", ("FlipRate<=0.1",))):
+        flags = [part for gate in gates for part in ("--require", gate)]
+        task = "listwise" if folder == "lists" else "pairwise"
+        own = ("--variants", "neutral", "--orders", "2") if folder == "lists" else ("--pairs", "5")
+        audited = llmfair(task, *own, "-o", folder, *flags, "--max-invalid", "1", "--json")
+        scored = llmfair("score", folder, *flags, "--json")
+        assert audited.code == scored.code == 4
+        assert scored.json["error"]["message"] == audited.json["error"]["message"]
+        for ours, theirs in zip(scored.json["requirements"], audited.json["requirements"], strict=True):
+            assert ours == theirs | {"run": folder, "value": pytest.approx(theirs["value"], rel=1e-12)}
+    wide = llmfair("score", "lists", "--require", "ExpRatio=0.1..9")
+    assert wide.code == 4 and "no ranker could fail ExpRatio=0.1..9 at window 20, step 10" in wide.err
+
+
 BROKEN: list[tuple[str, str, bytes, str]] = [
     ("columns", "my.run", b"q1 Q0 f1 1 2\n", "my.run:1: expected 6 columns separated by white space, found 5"),
     ("rank", "my.run", b"q1 Q0 f1 one 2 t\n", "my.run:1: rank: 'one' is not a finite number"),

@@ -1,0 +1,222 @@
+"""What a first user stumbles over: mistyped names, runs that never begin, results that are not there yet."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import llmfair, only_run, process
+from tests.folders import balanced, write_folder
+from tests.servers import Reply, Server, rank
+
+SMALL = ("-n", "2", "--orders", "1", "--passes", "1")
+ROOT = Path(__file__).resolve().parents[2]
+local = pytest.mark.skipif(
+    not all(map(find_spec, ("torch", "transformers"))), reason="needs pip install 'llmfair[local]'"
+)
+
+
+def refused(body: dict[str, Any], attempt: int) -> Reply:
+    return Reply(status=404, body={"error": {"message": "the model does not exist"}})
+
+
+def at(server: Server) -> tuple[str, ...]:
+    return ("-m", "openai:x", "--base-url", server.base_url, "--no-cache")
+
+
+# Models that are not there
+
+
+@local
+def test_a_mistyped_folder_is_said_before_anything_heavy_is_imported() -> None:
+    names = ["./mdoel", "../mdoel", "/no/mdoel", "~/mdoel", "a/b/mdoel"]
+    code = (
+        "import sys; from llmfair.cli.app import run\n"
+        f"codes = {{run(['listwise', '-m', f'hf:{{name}}']) for name in {names}}}\n"
+        "assert codes == {2} and not {'torch', 'transformers', 'huggingface_hub'} & {*sys.modules}"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, ""), found.stderr
+    assert found.stderr.splitlines()[::2] == [f"Error: there is no folder {name}." for name in names]
+
+
+@local
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from huggingface_hub import constants
+
+    waited: list[float] = []
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("time.sleep", waited.append)
+    found = llmfair("listwise", "-m", "hf:nobody/nothing")
+    assert found.code == 1 and not waited
+    assert found.err.splitlines()[0] == (
+        "Error: nobody/nothing is not on this machine, and the Hub cannot be reached."
+    )
+
+
+def test_bad_data_are_said_before_the_model_is_looked_for() -> None:
+    found = llmfair("listwise", "-d", "nowhere", "-m", "hf:./mdoel")
+    assert found.code == 2 and found.err.startswith("Error: no dataset 'nowhere'.")
+
+
+# Runs that never begin
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "deep/run")])
+def test_a_run_without_an_answer_leaves_nothing_behind(output: tuple[str, ...]) -> None:
+    before = {*Path().iterdir()}
+    with Server(refused) as server:
+        for model in (
+            ("-m", "openai:x"),
+            ("-m", "openai:x", "--base-url", "http://127.0.0.1:9/v1"),
+            at(server),
+        ):
+            found = llmfair("listwise", *SMALL, *model, *output)
+            assert found.code == 1 and found.err.count("Error: ") == 1
+            assert {*Path().iterdir()} <= before | {Path("cache")}, model
+
+
+def test_what_was_there_before_such_a_run_stays() -> None:
+    Path("mine").mkdir()
+    Path("runs").mkdir()
+    assert llmfair("listwise", *SMALL, "-m", "openai:x", "-o", "mine").code == 1
+    assert llmfair("listwise", *SMALL, "-m", "openai:x").code == 1
+    assert [*Path("mine").iterdir()] == [*Path("runs").iterdir()] == []
+
+
+def test_a_run_with_an_answer_stays() -> None:
+    def once(body: dict[str, Any], attempt: int) -> Reply:
+        return refused(body, attempt) if len(server.requests) > 1 else rank(body, attempt)
+
+    with Server(once) as server:
+        assert llmfair("listwise", *SMALL, *at(server), "-j", "1").code == 3
+        assert llmfair("listwise", *SMALL, *at(server), "-j", "1").code == 3, "nor when continued"
+    assert {"manifest.json", "journal.jsonl"} <= {path.name for path in only_run().iterdir()}
+    assert llmfair("runs", "list", "--json").json["runs"][0]["answers"] == 1
+
+
+@pytest.mark.slow
+def test_an_interrupt_before_the_first_answer_leaves_nothing_behind() -> None:
+    with process("listwise", *SMALL, "-m", "fake:biased,latency=60", "--json") as running:
+        while not [*Path("runs").glob("*/journal.jsonl")]:
+            assert running.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.3)  # asked by now
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert running.returncode == 130 == json.loads(out)["exit_code"]
+    assert json.loads(out)["run"] is None and not Path("runs").exists()
+    assert "Stopped before the first answer. The same command begins again." in err
+
+
+# Results that are not there yet
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("listwise", *SMALL), "No result: none of the 8 chains has all its answers."),
+        (("pairwise", "-n", "2", "--pairs", "3"), "No result: none of the 16 probes has all its answers."),
+        (
+            ("study", "windows", "-n", "2", "--orders", "1"),
+            "No result: no setting has a chain with all its answers.",
+        ),
+    ],
+    ids=lambda case: case[0] if isinstance(case, tuple) else "",
+)
+def test_no_table_of_blanks(command: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+    for style in ((), ("--format", "md")):
+        found = llmfair(*command, "--max-calls", "1", *style, "--fresh")
+        assert (found.code, found.out) == (3, f"{says}\n")
+        assert "the budget of 1 calls is spent." in found.err and "Next:" not in found.err
+    assert not [*Path("runs").glob("*/report.html")]
+    document = llmfair(*command, "--max-calls", "1", "--json", "--fresh").json
+    assert document["status"] == "incomplete" and "rows" in document
+
+
+def test_what_to_try_next_is_said_once() -> None:
+    one = "fake:biased,malformed=0"
+    found = llmfair("listwise", *SMALL, "-m", one, "-m", f"{one},noise=2")
+    assert found.code == 0 and found.err.count("Next: ") == 1
+    assert "Next: " not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
+
+
+# A reader of stdout that goes away
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("listwise", *SMALL), ("listwise", *SMALL, "--json"), ("listwise", "--help"), ()],
+    ids=["table", "json", "help", "first steps"],
+)
+def test_a_closed_pipe_ends_the_command_quietly(command: tuple[str, ...]) -> None:
+    with process(*command) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        err = running.stderr.read()
+    assert running.returncode == 128 + signal.SIGPIPE
+    assert "Broken" not in err and "Traceback" not in err and "Error" not in err
+
+
+# llmfair.toml
+
+
+def configured(text: str) -> Path:
+    """A project with such a file, its data beside it, and a folder below to work in."""
+    project = Path("project")
+    write_folder(project / "mine", balanced(4, 6, 6))
+    (project / "llmfair.toml").write_text(text)
+    (project / "below").mkdir()
+    return project
+
+
+def test_paths_in_the_file_are_relative_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = configured(
+        'dataset = "mine"\nruns_dir = "audits"\nprompt = "own.toml"\nqueries = "@some.txt"\n'
+    )
+    (project / "own.toml").write_text(llmfair("prompts", "show", "listwise").out)
+    (project / "some.txt").write_text("q0\nq1\n")
+    asked = ("listwise", "--orders", "1", "--passes", "1")
+    apart = llmfair(*asked, "--config", project / "llmfair.toml")
+    assert apart.code == 0, apart.err
+    (run,) = (project / "audits").iterdir()
+    monkeypatch.chdir(project / "below")
+    below = llmfair(*asked)
+    assert below.code == 0 and "2 queries" in below.out, below.err
+    assert [*Path("..", "audits").iterdir()] == [Path("..", "audits", run.name)]
+    assert f"../audits/{run.name}" in below.out
+    monkeypatch.chdir("..")
+    assert f"\naudits/{run.name}" in llmfair(*asked).out
+
+
+def test_what_is_no_path_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = configured('dataset = "sample"\nmodel = "fake:oracle"\n')
+    write_folder(project / "sample", balanced(3, 6, 6))
+    monkeypatch.chdir(project / "below")
+    found = llmfair("listwise", "--dry-run", "--json").json
+    assert found["queries"] == 8, "the bundled sample, as a flag of that name would have it"
+    there = Path("elsewhere").resolve()
+    assert llmfair("listwise", *SMALL, "--runs-dir", "flagged").code == 0 and Path("flagged").is_dir()
+    Path("../llmfair.toml").write_text(f'runs_dir = "{there}"\n')
+    assert llmfair("listwise", *SMALL).code == 0 and there.is_dir()
+
+
+def test_the_file_that_the_documentation_shows_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "own-model.md").read_text("utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(configured(text) / "below")
+    for command in ("listwise", "pairwise"):
+        found = llmfair(command, "-m", "fake:biased", "--dry-run", "--json")
+        assert found.code == 0 and found.json["queries"] == 4, found.err
+        assert found.json["folder"].startswith("../audits/")
