@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, variable
+from llmfair.cli.options import Config, Json, RunsDir, variable
 
 Runs = Annotated[
     list[str],
@@ -18,9 +18,6 @@ Runs = Annotated[
         show_default=False,
         autocompletion=complete.runs,
     ),
-]
-RunsDir = Annotated[
-    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
 ]
 Measures = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, variable
+from llmfair.cli.options import Config, Json, RunsDir, variable
 from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ Runs = Annotated[
         show_default=False,
         autocompletion=complete.runs,
     ),
-]
-RunsDir = Annotated[
-    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
 ]
 Output = Annotated[
     Path | None,
@@ -86,7 +83,7 @@ def report(
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
     page = page_of(sources, evidence)
     if shape == "md":
-        print(tables_markdown(page.tables, page.missing), end="")
+        print(tables_markdown(page), end="")
         return
     if shape == "card":
         print(model_card(page), end="")

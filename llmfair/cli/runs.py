@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, variable
+from llmfair.cli.options import Config, Json, RunsDir, variable
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
-RunsDir = Annotated[
-    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
-]
 Run = Annotated[
     str,
     typer.Argument(

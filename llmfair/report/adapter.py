@@ -13,11 +13,10 @@ from llmfair.report.page import Page, Verdict
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
-from llmfair.report.tables import count
+from llmfair.report.tables import capitalised, count
 
 HEADLINE, TIMES = "AdjustedOdds", ("before", "after")
 WHEN = {"before": "base", "after": "adapter"}
-REJECTED = "No checkpoint kept the gates: the adapter in rejected/ is not meant to be used."
 
 
 def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
@@ -29,23 +28,23 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
         subtitle=table.title,
         words=results["words"],
         missing=(),
-        warnings=list(_warnings(results)),
+        warnings=list(adapter_warnings(results)),
         verdicts=list(_verdicts(results, table.notes)),
         tables=[table],
         plots=list(_plots(results)),
-        furthest=(),
-        furthest_by="",
+        furthest=None,
         evidence=(),
         method=method_of(results, {}, exhibits),
         rows=results["rows"],
     )
 
 
-def _warnings(results: Mapping[str, Any]) -> Iterator[str]:
+def adapter_warnings(results: Mapping[str, Any]) -> Iterator[str]:
+    """What has to be known before any figure is read."""
     if results["status"] == "rejected":
-        yield REJECTED
+        yield f"{capitalised(results['training']['why'])} The adapter in rejected/ is not meant to be used."
     if missed := missed_on_test(results):
-        yield f"{missed[0].upper()}{missed[1:]}."
+        yield f"{capitalised(missed)}."
 
 
 def _cells(results: Mapping[str, Any]) -> dict[tuple[str, str, str], Mapping[str, Any]]:

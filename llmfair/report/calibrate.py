@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from llmfair.report.tables import Table, count, few_queries
+from llmfair.report.tables import Table, count, few_queries, tsv
 
 Row = Mapping[str, Any]
 FAR = 0.1
@@ -49,8 +49,7 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
 
 def calibrate_tsv(results: Mapping[str, Any]) -> str:
     """The figures for programs: one planted preference a line, undefined ones empty."""
-    lines: list[Sequence[Any]] = [TSV, *([row[name] for name in TSV] for row in results["planted"])]
-    return "".join("\t".join("" if cell is None else str(cell) for cell in line) + "\n" for line in lines)
+    return tsv(TSV, results["planted"])
 
 
 def _title(results: Mapping[str, Any]) -> str:

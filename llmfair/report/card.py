@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from llmfair.report.page import Page
-from llmfair.report.tables import Table, markdown
+from llmfair.report.tables import markdown
 
 HEADING = "## How the model ranks items of different groups"
 
 
-def tables_markdown(tables: Sequence[Table], missing: Sequence[str]) -> str:
-    """Every table, after what is missing."""
-    lacking = [f"**Not complete:** {'; '.join(missing)}.\n"] if missing else []
-    return "\n".join([*lacking, *map(markdown, tables)])
+def tables_markdown(page: Page) -> str:
+    """Every table, after what has to be known first and what is missing."""
+    return "\n".join([*_warnings(page), *_tables(page)])
+
+
+def _warnings(page: Page) -> list[str]:
+    return [f"> {warning}\n" for warning in page.warnings]
+
+
+def _tables(page: Page) -> list[str]:
+    lacking = [f"**Not complete:** {'; '.join(page.missing)}.\n"] if page.missing else []
+    return [*lacking, *map(markdown, page.tables)]
 
 
 def model_card(page: Page) -> str:
@@ -23,10 +29,10 @@ def model_card(page: Page) -> str:
     return "\n".join(
         [
             f"{HEADING}\n",
-            *(f"> {warning}\n" for warning in page.warnings),
+            *_warnings(page),
             *(f"{verdict.of}: {verdict.measure} {verdict.value} ({verdict.interval}): {verdict.sentence}.\n"
               for verdict in page.verdicts),
-            tables_markdown(page.tables, page.missing),
+            *_tables(page),
             "### Method\n",
             *(f"{paragraph}\n" for paragraph in method.words),
             *asked,

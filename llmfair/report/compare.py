@@ -10,7 +10,7 @@ from typing import Any
 
 from llmfair.report.findings import p_text
 from llmfair.report.pairwise import PROBLEMS
-from llmfair.report.tables import Table, count, few_queries
+from llmfair.report.tables import Table, count, few_queries, filled
 
 COLUMNS = (
     "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
@@ -52,7 +52,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
             count(compared["queries"], "query", "queries"),
         ]
     )
-    return Table(title, header, rows, (*_sentences(compared), *_notes(compared)))
+    return filled(Table(title, header, rows, (*_sentences(compared), *_notes(compared))))
 
 
 def compare_tsv(compared: Mapping[str, Any]) -> str:

@@ -8,18 +8,12 @@ from typing import Any
 
 from llmfair.report.findings import p_text
 from llmfair.report.pairwise import pair_conclusion
-from llmfair.report.tables import Table, cell, count, few_queries, markdown, plural
+from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, plural, tsv
 
 Row = Mapping[str, Any]
 Results = Mapping[str, Any]
 MODELS = ("base", "adapter", "free baseline")
 KINDS = ("relevant", "irrelevant")
-GATES = {
-    "consistency": ("same answer in both orders", "≥"),
-    "relevance": ("relevant item preferred", "≥"),
-    "first_slot": ("first slot's distance from one half", "≤"),
-    "gain": ("distance from parity", "<"),
-}
 NOTHING: Row = {"value": None, "low": None, "high": None, "reason": "no_pairs", "p_adjusted": None}
 TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
@@ -47,8 +41,7 @@ def finetune_table(results: Results) -> Table:
 
 def finetune_tsv(results: Results) -> str:
     """The figures for programs: one a line, undefined ones empty."""
-    lines = [TSV, *([row[column] for column in TSV] for row in results["rows"])]
-    return "".join("\t".join("" if one is None else str(one) for one in line) + "\n" for line in lines)
+    return tsv(TSV, results["rows"])
 
 
 def _rows(results: Results) -> dict[tuple[str, str, str, str], Row]:
@@ -176,24 +169,15 @@ def _relevance_note(results: Results, rows: Mapping[Any, Row]) -> str:
 
 def _gate_note(results: Results) -> str:
     """What parity may not be bought with, on the validation queries that chose the checkpoint."""
-    told = []
-    for name, gate in results["training"]["validation"]["gates"].items():
-        words, sign = GATES[name]
-        value = "no value" if gate["value"] is None else f"{gate['value']:.3f}"
-        if gate["limit"] is not None:
-            told.append(f"{words} {value} ({sign} {gate['limit']:.3f}{'' if gate['met'] else ', not kept'})")
+    gates = results["training"]["validation"]["gates"].values()
+    told = [gate["text"] for gate in gates if gate["limit"] is not None]
     asked = count(results["design"]["split"]["validation"], "query", "queries")
     return f"gates on {asked} of validation: {', '.join(told)}"
 
 
 def missed_on_test(results: Results) -> str:
     """What the adapter does not keep on queries it never saw; nothing where it keeps all."""
-    told = []
-    for name, gate in results["gates_on_test"].items():
-        if not gate["met"]:
-            words, sign = GATES[name]
-            value = "no value" if gate["value"] is None else f"{gate['value']:.3f}"
-            told.append(f"{words} {value} (not {sign} {gate['limit']:.3f})")
+    told = [gate["text"] for gate in results["gates_on_test"].values() if not gate["met"]]
     return f"not kept on the test queries: {', '.join(told)}" if told else ""
 
 
@@ -230,7 +214,7 @@ def model_card(results: Results) -> str:
     queries = count(design["split"]["test"], "query", "queries")
     rejected = "" if results["status"] == "complete" else f"\n**Rejected.** {training['why']}\n"
     if missed := missed_on_test(results):
-        rejected += f"\n**{missed[0].upper()}{missed[1:]}.**\n"
+        rejected += f"\n**{capitalised(missed)}.**\n"
     return f"""---
 library_name: peft
 base_model: {base}

@@ -36,16 +36,35 @@ class Shown:
     left_out: int = 0
 
 
+@dataclass(frozen=True)
+class Furthest:
+    """Queries by their own value of a measure, the one furthest from parity first."""
+
+    title: str
+    by: str
+    queries: Sequence[Shown]
+
+
 def furthest_from_parity(
     folder: Path, results: Mapping[str, Any], exhibits: Mapping[str, Any], lists: Lists | None, by: str
-) -> list[Shown]:
+) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity, over all prompts or kinds."""
-    arms = [arm for arm in results["design"]["arms"] if arm != "control"]
+    design = results["design"]
+    arms = [arm for arm in design["arms"] if arm != "control"]
     values = own_values(folder, by, arms)
-    show = _rankings_of(lists, exhibits, arms, by) if lists else _pairs_of(folder, exhibits, arms, by)
+    show = _rankings_of(lists, design, exhibits, arms, by) if lists else _pairs_of(folder, exhibits, arms, by)
     first = sorted(values, key=lambda query_id: (-_distance(values[query_id]), query_id))[:FURTHEST]
-    found = (show(query_id, values[query_id]) for query_id in first)
-    return [shown for shown in found if shown is not None]
+    found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
+    return Furthest(_title(len(found), len(values), design["queries"]), plain(by), found) if found else None
+
+
+def _title(shown: int, known: int, queries: int) -> str:
+    """How many queries are shown, of how many; `known` ones have a value of their own."""
+    if shown == queries:
+        return "The only query" if shown == 1 else f"All {shown} queries, furthest from parity first"
+    if shown == known:
+        return f"The {shown} of {queries:,} queries with a figure of their own, furthest from parity first"
+    return f"The {shown} of {queries:,} queries furthest from parity"
 
 
 def _distance(values: Values) -> float:
@@ -58,7 +77,7 @@ def _figures(values: Values, by: str) -> str:
 
 
 def _rankings_of(
-    lists: Lists, exhibits: Mapping[str, Any], arms: Sequence[str], by: str
+    lists: Lists, design: Mapping[str, Any], exhibits: Mapping[str, Any], arms: Sequence[str], by: str
 ) -> Callable[[str, Values], Shown | None]:
     titles, queries = exhibits["titles"], exhibits["queries"]
 
@@ -76,7 +95,7 @@ def _rankings_of(
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]
         rankings = [
             (
-                f"{arm} prompt",
+                f"{arm} prompt{_order(design, lists.runs[arm][query_id][0])}",
                 [
                     Item(titles.get(doc_id, doc_id), sides.get(doc_id), relevance.get(doc_id, 0) > 0)
                     for doc_id in lists.ranked[arm][query_id][0]
@@ -87,6 +106,15 @@ def _rankings_of(
         return Shown(queries.get(query_id, query_id), _figures(ordered, by), rankings)
 
     return show
+
+
+def _order(design: Mapping[str, Any], run: tuple[int, int]) -> str:
+    """Which of a query's initial orders and repeats a list is of; nothing where no model was given an order."""
+    if design["window"] is None:
+        return ""
+    orders, repeats = design["orders"], design["repeats"]
+    said = f", {design['initial']} initial order" + (f" {run[0] + 1} of {orders}" if orders > 1 else "")
+    return said + (f", repeat {run[1] + 1} of {repeats}" if repeats > 1 else "")
 
 
 def _pairs_of(

@@ -16,7 +16,7 @@ from llmfair.errors import UsageError
 from llmfair.trec import Problems, read_run
 
 SIDES = ("protected", "unprotected")
-ONE_OF_SEVERAL = re.compile(r"\.o\d+\.r\d+$")
+ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 HINT = "the command that began the run writes it anew"
 
 
@@ -24,12 +24,14 @@ HINT = "the command that began the run writes it anew"
 class Lists:
     """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[arm][query_id]`.
 
-    Of several orders and repeats, every one is there, the first first; each is a tuple of doc_ids, best first.
+    Of several orders and repeats, every one is there, the first first; each is a tuple of doc_ids, best first, and
+    `runs[arm][query_id]` numbers them from 0: (initial order, repeat).
     """
 
     sides: Mapping[str, Mapping[str, str | None]]
     relevance: Mapping[str, Mapping[str, int]]
     ranked: Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]
+    runs: Mapping[str, Mapping[str, Sequence[tuple[int, int]]]]
 
     def ranks(self, arm: str, side: str) -> NDArray[np.int64]:
         """The ranks, from 1, of all items of a side over all queries and runs; shape (items,)."""
@@ -92,15 +94,19 @@ def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
     ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {arm: {} for arm in arms}
+    runs: dict[str, dict[str, list[tuple[int, int]]]] = {arm: {} for arm in arms}
     problems = Problems()
     for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
         name = file.name.removesuffix(".run")
-        arm = name if name in ranked else ONE_OF_SEVERAL.sub("", name)
+        numbered = None if name in ranked else ONE_OF_SEVERAL.search(name)
+        arm = name[: numbered.start()] if numbered else name
+        number = (int(numbered[1]), int(numbered[2])) if numbered else (0, 0)
         if arm in ranked:
             for query_id, ranking in read_run(file, problems).rankings.items():
                 ranked[arm].setdefault(query_id, []).append(ranking.doc_ids)
+                runs[arm].setdefault(query_id, []).append(number)
     problems.raise_any(HINT)
-    return Lists(sides, relevance, {arm: dict(sorted(of_it.items())) for arm, of_it in ranked.items()})
+    return Lists(sides, relevance, {arm: dict(sorted(of_it.items())) for arm, of_it in ranked.items()}, runs)
 
 
 def read_csv(path: Path) -> Iterator[dict[str, str]]:

@@ -19,6 +19,7 @@ from llmfair.report.findings import (
 from llmfair.report.tables import (
     Table,
     cell,
+    columns_of,
     count,
     few_queries,
     headings,
@@ -34,24 +35,27 @@ SHOWN_RANKS = 12
 
 
 def listwise_table(results: Mapping[str, Any]) -> Table:
-    """The listwise audit as a table: one row a prompt, one column a measure."""
-    cells = {
-        (row["measure"], row["variant"]): row
+    """The listwise audit as a table: one row a prompt, one column a measure, or one for each of its groups."""
+    figures = {
+        (row["measure"], row["group"], row["variant"]): row
         for row in results["rows"]
-        if row["query_id"] == "all" and row["group"] == ""
+        if row["query_id"] == "all"
     }
+    cells = {(measure, variant): row for (measure, group, variant), row in figures.items() if not group}
     arms = results["design"]["arms"]
-    measures = [m for m in results["shown"] if any((m, arm) in cells for arm in (*arms, "input"))]
-    doubled = the_same(measures, [*arms, "input"], cells)
-    measures = [measure for measure in measures if measure not in doubled]
-    header = ("prompt", *headings(measures, results), "conclusion" if results["findings"] else "")
+    asked = (row for row in figures.values() if row["variant"] in (*arms, "input"))
+    columns = columns_of(results["shown"], asked)
+    doubled = the_same([measure for measure, group in columns if not group], [*arms, "input"], cells)
+    columns = [column for column in columns if column[0] not in doubled]
+    header = ("prompt", *headings(columns, results), "conclusion" if results["findings"] else "note")
     rows = [
-        (_row_name(arm), *(cell(cells.get((m, arm))) for m in measures), _words(arm, results, cells))
+        (_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), _words(arm, results, cells))
         for arm in arms
     ]
     # of the input there is nothing to control for: its own figure stands in the column
     inputs = (
-        cell(cells.get((m, "input")) or cells.get((m.replace(CONTROLLED, ""), "input"))) for m in measures
+        cell(figures.get((m, group, "input")) or cells.get((m.replace(CONTROLLED, ""), "input")))
+        for m, group in columns
     )
     rows.append((_row_name("input"), *inputs, "the orders the items came in"))
     return Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled)))
@@ -119,7 +123,7 @@ def _notes(results: Mapping[str, Any], cells: Cells, doubled: Mapping[str, str])
         why = ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()) or "not asked yet"
         notes.append(f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others")
     notes += _undefined_notes(results)
-    return [*notes, *few_queries(design["queries"])]
+    return [*notes, *results.get("doubts", ()), *few_queries(design["queries"])]
 
 
 def _ratio_note(results: Mapping[str, Any]) -> list[str]:
@@ -174,16 +178,15 @@ def _undefined_notes(results: Mapping[str, Any]) -> list[str]:
     """Queries without a value of the measures shown, said once where measures and rows share the reasons."""
     said: dict[tuple[str, str], list[str]] = {}
     rows = len(results["design"]["arms"])
-    for measure, name in zip(
-        results["shown"], headings(results["shown"], {**results, "rows": []}), strict=True
-    ):
+    names = headings([(measure, "") for measure in results["shown"]], {**results, "rows": []})
+    for measure, name in zip(results["shown"], names, strict=True):
         by_reason: dict[str, list[str]] = {}
         for variant, found in results["undefined"].get(measure, {}).items():
             if variant != "input":
                 by_reason.setdefault(reasons(found), []).append(_row_name(variant))
         for why, names in by_reason.items():
             whose = "" if len(names) == rows else f" ({', '.join(names)})"
-            said.setdefault((why, whose), []).append(name.removesuffix(f" [{results['level'] * 100:g} %]"))
+            said.setdefault((why, whose), []).append(name)
     return [f"undefined: {why}{whose}: {', '.join(names)}" for (why, whose), names in said.items()]
 
 

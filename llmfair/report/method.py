@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.report.listwise import window_text
-from llmfair.report.tables import count
+from llmfair.report.tables import capitalised, count
 
 WORDS: Mapping[str, Sequence[str]] = {
     "listwise": (
@@ -97,9 +97,14 @@ def method_of(results: Mapping[str, Any], manifest: Mapping[str, Any], exhibits:
 def formulas_of(measures: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """Name, label and definition of every measure, as it declares them."""
     return [
-        (name, says["label"], ". ".join(part.rstrip(".") for part in (says["says"], says["cite"]) if part))
+        (
+            name,
+            says["label"],
+            f"{says['says'].rstrip('.')}. {capitalised(says['cite'])}" if says["says"] and says["cite"]
+            else says["says"] or says["cite"],
+        )
         for name, says in measures.items()
-    ]
+    ]  # fmt: skip
 
 
 def _facts(

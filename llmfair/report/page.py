@@ -18,7 +18,7 @@ from llmfair.report.figures import (
     study_plots,
     utility_of,
 )
-from llmfair.report.furthest import Shown, furthest_from_parity
+from llmfair.report.furthest import Furthest, furthest_from_parity
 from llmfair.report.lists import read_lists
 from llmfair.report.listwise import listwise_table
 from llmfair.report.method import Method, method_of
@@ -26,7 +26,7 @@ from llmfair.report.pairwise import pairwise_table
 from llmfair.report.plots.base import Plot
 from llmfair.report.score import score_table
 from llmfair.report.study import study_table
-from llmfair.report.tables import Table, cell, count
+from llmfair.report.tables import Table, capitalised, cell, count
 
 KINDS = {
     "listwise": "Listwise audit",
@@ -63,8 +63,7 @@ class Page:
     verdicts: Sequence[Verdict]
     tables: Sequence[Table]
     plots: Sequence[Plot]
-    furthest: Sequence[Shown]
-    furthest_by: str
+    furthest: Furthest | None
     evidence: Sequence[Mapping[str, Any]]
     method: Method
     rows: Sequence[Row]
@@ -90,8 +89,7 @@ def run_page(
         verdicts=_verdicts(results, table, declared),
         tables=[with_reach(table, results)],
         plots=list(plots),
-        furthest=furthest_from_parity(folder, results, exhibits, lists, by) if by else (),
-        furthest_by=plain(by or ""),
+        furthest=furthest_from_parity(folder, results, exhibits, lists, by) if by else None,
         evidence=exhibits["evidence"],
         method=method_of(results, manifest, exhibits),
         rows=results["rows"],
@@ -108,7 +106,7 @@ def score_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
 
 def study_page(study: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
     """The page of a windows study."""
-    missing = [f"{one['setting']}: {one['message']}" for one in study["failed"]]
+    missing = missing_settings(study)
     if not study["rows"]:
         nothing = Table("Windows", ("setting",), (), ("no setting has results yet",))
         return _plain_page({**study, "rows": []}, nothing, (), exhibits, "no results yet", {}, missing)
@@ -116,6 +114,11 @@ def study_page(study: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
         study, study_table(study), study_plots(study, exhibits["measures"]), exhibits,
         f"{study['model']} on {study['dataset']}, {study['attribute']}", study["words"], missing,
     )  # fmt: skip
+
+
+def missing_settings(study: Mapping[str, Any]) -> list[str]:
+    """Settings without results, and why."""
+    return [f"{one['setting']}: {one['message']}" for one in study["failed"]]
 
 
 def _plain_page(
@@ -130,7 +133,7 @@ def _plain_page(
     """A page of figures alone: no one run folder stands behind it."""
     return Page(
         kind=KINDS[results["task"]], title=title, subtitle=table.title, words=words, missing=missing,
-        warnings=_warnings(results), verdicts=(), tables=[table], plots=list(plots), furthest=(), furthest_by="",
+        warnings=_warnings(results), verdicts=(), tables=[table], plots=list(plots), furthest=None,
         evidence=(), method=method_of(results, {}, exhibits), rows=results["rows"],
     )  # fmt: skip
 
@@ -150,22 +153,24 @@ def missing_of(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> list[
 
 
 def _warnings(results: Mapping[str, Any]) -> list[str]:
-    """What has to be known before any figure is read: simulated models, gates that do not hold."""
+    """What has to be known before any figure is read: simulated models, doubts, gates that do not hold."""
     models = {str(row["model"]) for row in results["rows"] if "model" in row} | {
         str(results.get("model", ""))
     }
     said = []
     if any(model.startswith("fake:") for model in models):
         said.append(
-            "A simulated model: it answers as planted. This page tests the instrument, not the world."
+            "A simulated model: it answers as planted. Its figures test the instrument, not the world."
         )
     unmet = dict.fromkeys(entry["reason"] for entry in results.get("requirements", ()) if not entry["holds"])
-    return [*said, *(f"Requirement not met: {reason}" for reason in unmet)]
+    doubts = (f"{capitalised(doubt)}." for doubt in results.get("doubts", ()))
+    return [*said, *doubts, *(f"Requirement not met: {reason}" for reason in unmet)]
 
 
 def _verdicts(results: Mapping[str, Any], table: Table, declared: Mapping[str, Any]) -> list[Verdict]:
     """Three numbers, one sentence each: the ratio that conclusions go by of every prompt or kind, then utility."""
-    cells, sentences = cells_of(results), {row[0]: row[-1] for row in table.rows}
+    concluded = table.header[-1].startswith("conclusion")
+    cells, sentences = cells_of(results), {row[0]: row[-1] for row in table.rows if concluded}
     listwise = results["task"] == "listwise"
     measure = ratio_of(results["shown"], declared)
     found = []

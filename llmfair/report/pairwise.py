@@ -7,7 +7,7 @@ from math import log
 from typing import Any
 
 from llmfair.report.findings import REASONS, differs_text, p_text
-from llmfair.report.tables import Table, cell, count, few_queries, on_disk, percent, plural
+from llmfair.report.tables import Table, cell, count, few_queries, filled, on_disk, percent, plural
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str, str], Row]
@@ -32,7 +32,7 @@ def pairwise_table(results: Mapping[str, Any]) -> Table:
         f"conclusion ({low:g}–{high:g})",
     )
     table = [_row(kind, results, rows) for kind in results["design"]["arms"]]
-    return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
+    return filled(Table(_title(results), header, tuple(table), tuple(_notes(results, rows))))
 
 
 def _rows(results: Mapping[str, Any]) -> Rows:
@@ -135,10 +135,11 @@ def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
     for kind in design["arms"]:
         notes += _stopping_note(kind, results)
         notes += _position_note(kind, results, rows)
-    notes.append(
-        "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
-        "independent); position-adjusted odds take the position out of all readable ones"
-    )
+    if any(measure in ("WinRatio", "AdjustedOdds") for measure, _, _ in rows):
+        notes.append(
+            "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
+            "independent); position-adjusted odds take the position out of all readable ones"
+        )
     if design["weights"] == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
     notes += [*_test_note(results, rows), *_power_note(results)]
@@ -152,7 +153,7 @@ def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
         notes += _unreadable_note(kind, results)
         notes += _dropped_note(kind, design)
     notes += own_figures_note(results["undefined"])
-    return [*notes, *few_queries(design["queries"])]
+    return [*notes, *results.get("doubts", ()), *few_queries(design["queries"])]
 
 
 def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:

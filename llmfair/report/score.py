@@ -10,28 +10,27 @@ from llmfair.report.pairwise import own_figures_note, pair_conclusion
 from llmfair.report.tables import (
     Table,
     cell,
+    columns_of,
     count,
     few_queries,
+    filled,
     headings,
     reasons,
 )
 
 
 def score_table(results: Mapping[str, Any]) -> Table:
-    """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure."""
-    cells = {
-        (row["run"], row["variant"], row["measure"]): row for row in results["rows"] if row["group"] == ""
-    }
-    measures = [measure for measure in results["measures"] if any(key[2] == measure for key in cells)]
-    found = any(run["findings"] for run in results["runs"])
-    header = ("run", *headings(measures, results), "conclusion" if found else "")
+    """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure or group of one."""
+    cells = {(row["run"], row["variant"], row["measure"], row["group"]): row for row in results["rows"]}
+    columns = columns_of(results["measures"], results["rows"])
+    header = ("run", *headings(columns, results), "conclusion")
     rows, notes = [], []
     for run, variant, name in _named(results):
-        of_it = {measure: cells.get((run["run"], variant, measure)) for measure in measures}
+        of_it = {column: cells.get((run["run"], variant, *column)) for column in columns}
         finding = run["findings"].get(variant)
         said = ""
         if finding:
-            row = of_it.get(finding["measure"]) or {}
+            row = of_it.get((finding["measure"], "")) or {}
             concluded = pair_conclusion if run["task"] == "pairwise" else conclusion
             said = concluded(finding, row, {**results, "words": run["words"]})
         rows.append((name, *map(cell, of_it.values()), said))
@@ -49,7 +48,7 @@ def score_table(results: Mapping[str, Any]) -> Table:
     title = " · ".join(
         ["Score", *datasets, *attributes, count(queries, "query", "queries"), count(len(rows), "ranking")]
     )
-    return Table(title, header, tuple(rows), tuple(notes))
+    return filled(Table(title, header, tuple(rows), tuple(notes)))
 
 
 def _named(results: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from llmfair.errors import UsageError
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
 
+TRAINING = "split.json"
+"""What a training leaves from its first moment on (`tuning/folder.py`)."""
 TASKS = ("listwise", "pairwise", "score", "study windows", "finetune-lora")
 
 
@@ -38,22 +40,29 @@ def read_source(run: RunDir) -> Source:
         return Source(run, {}, _read(study))
     if not run.manifest.is_file():
         if not (run.path / "results.json").is_file():
+            if (run.path / TRAINING).is_file():
+                return Source(run, {}, None)
             raise UsageError(
                 f"{run.path} holds neither a run nor a study: no manifest.json, results.json or study.json.",
                 RUNS_HINT,
             )
         return Source(run, {}, _known(run.path, run.read_results()))
     manifest = run.read_manifest()
-    finished = (run.path / "results.json").is_file()
-    return Source(run, manifest, _known(run.path, run.read_results()) if finished else None)
+    if not (run.path / "results.json").is_file():
+        return Source(run, manifest, None)
+    results = _known(run.path, run.read_results())
+    return Source(run, manifest, {**results, "doubts": manifest.get("doubts", [])})
 
 
 def _read(path: Path) -> dict[str, Any]:
+    return _known(path, _json(path, "the study's command writes it anew"))
+
+
+def _json(path: Path, hint: str) -> Any:
     try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", "the study's command writes it anew") from None
-    return _known(path, found)
+        raise UsageError(f"{path}: cannot be read: {error}", hint) from None
 
 
 def _known(path: Path, results: Any) -> dict[str, Any]:
@@ -64,6 +73,27 @@ def _known(path: Path, results: Any) -> dict[str, Any]:
 
 def unfinished(source: Source) -> str:
     """What a run without results lacks, in a sentence."""
-    summary = source.run.summary()
-    answers = f"{summary['answers']:,} answers are on disk"
+    if not source.manifest:
+        status = "running" if source.run.is_locked() else "interrupted"
+        return f"{source.name} has no results yet ({status}; {_trained(source.run.path)})"
+    summary, planned = source.run.summary(), source.manifest.get("planned_calls")
+    answers = f"{summary['answers']:,}" + (f" of {planned:,}" if planned else "") + " answers are on disk"
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
+
+
+def _trained(folder: Path) -> str:
+    """How far the training of an adapter folder is. Raises UsageError."""
+    settings = _json(folder / TRAINING, "the command that began the training writes it anew")["settings"]
+    if not (folder / "pairs.jsonl").is_file():
+        return "the base has not answered all pairs, nothing is trained"
+    done = max(_prompts(folder / "training.jsonl"), default=0)
+    return f"{done:,} of up to {settings['max_prompts']:,} prompts are trained on, nothing is measured"
+
+
+def _prompts(path: Path) -> Iterator[int]:
+    """Prompts after each step of a training; a last line that was cut off is none."""
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        try:
+            yield int(json.loads(line)["prompts"])
+        except (ValueError, KeyError, TypeError):
+            continue

@@ -7,7 +7,7 @@ from typing import Any
 
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.findings import conclusion
-from llmfair.report.tables import Table, cell, count, few_queries, headings, percent
+from llmfair.report.tables import Table, cell, count, few_queries, filled, headings, percent
 
 INPUT = "input"
 ATTAINABLE, PERFECT = "attainable ExpRatio", "perfect P@20"
@@ -19,12 +19,13 @@ def study_table(study: Mapping[str, Any]) -> Table:
     """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
     shown = [m for m in study["shown"] if any(m in row["figures"] for row in study["rows"])]
     figures = [
-        {"measure": name, **figure} for row in study["rows"] for name, figure in row["figures"].items()
+        {"measure": name, "group": "", **figure}
+        for row in study["rows"]
+        for name, figure in row["figures"].items()
     ]
     prompts = ("prompt",) * (len(study["arms"]) > 1)
-    header = (
-        "setting", *prompts, "calls", *headings(shown, {**study, "rows": figures}), ATTAINABLE, PERFECT, "conclusion",
-    )  # fmt: skip
+    named = headings([(measure, "") for measure in shown], {**study, "rows": figures})
+    header = ("setting", *prompts, "calls", *named, ATTAINABLE, PERFECT, "conclusion")
     asked = [row for row in study["rows"] if row["variant"] != INPUT]
     rows = []
     for row in asked:
@@ -34,7 +35,7 @@ def study_table(study: Mapping[str, Any]) -> Table:
     for cells, settings in _inputs(shown, study["rows"]).items():
         whose = "" if len(settings) * len(study["arms"]) == len(asked) else f" of {', '.join(settings)}"
         rows.append((f"input order{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
-    return Table(_title(study, asked), header, tuple(rows), tuple(_notes(study, asked)))
+    return filled(Table(_title(study, asked), header, tuple(rows), tuple(_notes(study, asked))))
 
 
 def _inputs(shown: Sequence[str], rows: Sequence[Row]) -> dict[tuple[str, ...], list[str]]:

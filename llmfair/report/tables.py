@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llmfair.metrics.base import CONTROLLED
@@ -22,12 +22,19 @@ class Table:
     notes: tuple[str, ...]
 
 
+Column = tuple[str, str]
+"""A measure, and the group that the figure is of: "" for a measure with one figure for all."""
 TIDY = ("run", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
 
 def tidy_tsv(results: Mapping[str, Any]) -> str:
     """The aggregates for programs: one figure a line, undefined ones empty."""
-    lines = [TIDY, *([row[column] for column in TIDY] for row in results["rows"])]
+    return tsv(TIDY, results["rows"])
+
+
+def tsv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows for programs: a line each below the names of the columns, undefined figures empty."""
+    lines = [columns, *([row[column] for column in columns] for row in rows)]
     return "".join("\t".join("" if cell is None else str(cell) for cell in line) + "\n" for line in lines)
 
 
@@ -42,15 +49,41 @@ def markdown(table: Table) -> str:
     return "\n".join([table.title, "", line(table.header), rule, *map(line, table.rows), "", *notes]) + "\n"
 
 
-def headings(measures: Sequence[str], results: Mapping[str, Any]) -> list[str]:
-    """Names of columns, in words where a measure has no other; the level stands with those with an interval."""
-    with_interval = {row["measure"] for row in results["rows"] if row["low"] is not None}
-    level = f" [{results['level'] * 100:g} %]"
-    plain = [results["labels"].get(measure, measure).replace(CONTROLLED, "") for measure in measures]
+def columns_of(measures: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """The columns in which these rows stand: one a measure, or one for each of its groups, @UNKNOWN last."""
+    groups: dict[str, set[str]] = {}
+    for row in rows:
+        groups.setdefault(row["measure"], set()).add(row["group"])
     return [
-        (name if plain.count(name) == 1 else measure) + level * (measure in with_interval)
-        for measure, name in zip(measures, plain, strict=True)
+        (measure, group)
+        for measure in measures
+        for group in sorted(groups.get(measure, ()), key=lambda name: (name.startswith("@"), name))
     ]
+
+
+def headings(columns: Sequence[Column], results: Mapping[str, Any]) -> list[str]:
+    """Names of columns, in words where a measure has no other; the level stands with those with an interval."""
+    with_interval = {(row["measure"], row["group"]) for row in results["rows"] if row["low"] is not None}
+    level = f" [{results['level'] * 100:g} %]"
+    plain = {
+        measure: results["labels"].get(measure, measure).replace(CONTROLLED, "") for measure, _ in columns
+    }
+    named = list(plain.values())
+    return [
+        (plain[column[0]] if named.count(plain[column[0]]) == 1 else column[0])
+        + f", {column[1]}" * bool(column[1])
+        + level * (column in with_interval)
+        for column in columns
+    ]
+
+
+def filled(table: Table) -> Table:
+    """The table without columns in which no row has anything."""
+    kept = [place for place, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
+    if not table.rows:
+        return table
+    header, *rows = (tuple(line[place] for place in kept) for line in (table.header, *table.rows))
+    return replace(table, header=header, rows=tuple(rows))
 
 
 def the_same(
@@ -107,6 +140,11 @@ def percent(part: int, whole: int) -> str:
 
 def count(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {plural(n, one, many)}"
+
+
+def capitalised(text: str) -> str:
+    """A sentence's beginning, of words that stand elsewhere in the middle of one."""
+    return text[:1].upper() + text[1:]
 
 
 def plural(n: int, one: str, many: str = "") -> str:

@@ -8,7 +8,7 @@ always names the first item has it too, and ranks nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from math import log
 from typing import Any
@@ -281,13 +281,36 @@ class Validation:
     def passed(self) -> bool:
         return all(gate.met for gate in self.gates.values())
 
+    def as_json(self) -> dict[str, Any]:
+        gates = gates_json(self.gates)
+        return {"objective": self.objective, "gates": gates, "figures": dict(self.figures)}
 
-GATES: Mapping[str, str] = {
-    "consistency": "the share of pairs with the same answer in both orders",
-    "relevance": "the share of mixed pairs whose relevant item is preferred",
-    "first_slot": "the distance of the first slot's share of answers from one half",
-    "gain": "the distance from parity",
+
+GATES: Mapping[str, tuple[str, str]] = {
+    "consistency": ("same answer in both orders", "≥"),
+    "relevance": ("relevant item preferred", "≥"),
+    "first_slot": ("first slot's distance from one half", "≤"),
+    "gain": ("distance from parity", "<"),
 }
+"""What each gate is of, and on which side of its limit it has to be."""
+
+
+def gates_json(gates: Mapping[str, Gate]) -> dict[str, dict[str, Any]]:
+    """Gates as results have them, each with a `text` that says it whole."""
+    return {name: {**asdict(gate), "text": _text(name, gate)} for name, gate in gates.items()}
+
+
+def missed(gates: Mapping[str, Gate]) -> str:
+    """The gates that are not kept, in words."""
+    return ", ".join(_text(name, gate) for name, gate in gates.items() if not gate.met)
+
+
+def _text(name: str, gate: Gate) -> str:
+    """`same answer in both orders 0.412 (not ≥ 0.450)`: the figure of a gate beside its limit."""
+    words, sign = GATES[name]
+    value = "no value" if gate.value is None else f"{gate.value:.3f}"
+    limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
+    return f"{words} {value} ({limit})"
 
 
 def gates_of(base: Figures, after: Figures) -> dict[str, Gate]:

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,11 +25,11 @@ from llmfair.settings import FinetuneSettings, band_of
 from llmfair.tuning import ranks
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
 from llmfair.tuning.effects import (
-    GATES,
     Answers,
     Validation,
     changes,
     measure,
+    missed,
     offset_of,
     validate,
 )
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from llmfair.tuning.examples import Example, ExampleGroup
     from llmfair.tuning.lora import Trained
 
-MISSED = {"consistency": "below", "relevance": "below", "first_slot": "above", "gain": "not below the base's"}
+NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 TRAINING, MEASURING = "Training", "Measuring"
 Tell = Callable[[int, str], None]
 Card = Callable[[Mapping[str, Any]], str]
@@ -205,8 +205,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     figures = {name: measure(answers, base, inference, band) for name, answers in answered.items()}
     training = {
         **_training_facts(trained),
-        "validation": asdict(validated),
-        "why": _why(validated) if trained.rejected else None,
+        "validation": validated.as_json(),
+        "why": f"{NONE_KEPT}: {missed(validated.gates)}." if trained.rejected else None,
         "offset": offset,
         "processes": ranks.world(),
     }
@@ -281,15 +281,3 @@ def _training_facts(trained: Trained) -> dict[str, Any]:
     facts = {item.name: getattr(trained, item.name) for item in fields(trained)}
     rate = trained.prompts / trained.seconds if trained.seconds else None
     return {**facts, "prompts_per_second": rate}
-
-
-def _why(validated: Validation) -> str:
-    """The gates that the nearest checkpoint does not keep, in a sentence."""
-    failed = [
-        f"{GATES[name]} is {gate.value:.3f}, {MISSED[name]} {gate.limit:.3f}"
-        if gate.value is not None and gate.limit is not None
-        else f"{GATES[name]} has no value"
-        for name, gate in validated.gates.items()
-        if not gate.met
-    ]
-    return f"no checkpoint kept the gates on the validation queries: {'; '.join(failed)}."

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from llmfair.records import Cell, Measurement, Side
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, tidy
-from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures, Validation
+from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures, Validation, gates_json
 from llmfair.tuning.pairs import COMBINATIONS, TrainingPair
 
 BASE, ADAPTER, BASELINE = "base", "adapter", "free baseline"
@@ -80,7 +79,7 @@ def results_of(
         "objective": {model: of_it.objective for model, of_it in figures.items()},
         "relevance_gap": {model: relevance_gap(of_it) for model, of_it in figures.items()},
         "changes": changes,
-        "gates_on_test": {name: asdict(gate) for name, gate in final.gates.items()},
+        "gates_on_test": gates_json(final.gates),
         "figure_4": figure_4(figures[BASE], figures[ADAPTER]),
         "training": training,
     }

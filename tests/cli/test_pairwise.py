@@ -14,7 +14,7 @@ from tests.cli.command import Outcome, llmfair, only_run
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server
 
-QUERIES = 20
+QUERIES = 10
 BIASED = "fake:biased"
 
 
@@ -70,7 +70,11 @@ def test_the_sample_offline_and_again() -> None:
 
 def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> None:
     found = asked(
-        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1", "--json"
+        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05",
+        "--max-invalid",
+        "1",
+        "--json",
+        queries=20,
     ).json
     for kind in ("relevant", "irrelevant"):
         odds, paper, balanced_ratio = (
@@ -84,7 +88,9 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         assert invalid == pytest.approx(1 - 0.95**2, abs=0.03)
         low, high = found["findings"][kind]["worst_case"]
         assert high - low == pytest.approx(0.05, abs=0.02)
-    table = asked("fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1").out
+    table = asked(
+        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1", queries=20
+    ).out
     assert "the item shown first wins 8" in table and "WinRatio counts only pairs that do not flip" in table
 
 
@@ -106,7 +112,7 @@ def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable()
 def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
     def verdicts(*more: str) -> dict[tuple[str, ...], dict[str, str]]:
         name = "-".join(("run", *more))
-        asked("fake:biased", "-o", name, *more)
+        asked("fake:biased", "-o", name, *more, queries=8)
         with (Path(name) / "verdicts.csv").open(newline="") as file:
             return {(v["kind"], v["query_id"], v["pair"], v["draw"]): v for v in csv.DictReader(file)}
 
@@ -193,7 +199,9 @@ def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_od
 
 def test_pairs_asked_once_more_are_in_no_bound() -> None:
     twice, once = (
-        asked(f"{BIASED},malformed=0.2", "--max-invalid", "1", "--noise-share", share, "--json").json
+        asked(
+            f"{BIASED},malformed=0.2", "--max-invalid", "1", "--noise-share", share, "--json", queries=6
+        ).json
         for share in ("1", "0")
     )
     for kind in ("relevant", "irrelevant"):
@@ -265,13 +273,14 @@ def test_a_sequential_audit_asks_nothing_past_a_pair_without_an_answer() -> None
 
 
 def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
-    asked(BIASED, "-o", "audit", "--weights", "pooled")
+    asked(BIASED, "-o", "audit", "--weights", "pooled", queries=20)
     (Path("audit") / "journal.jsonl").unlink()
     found = llmfair("score", "audit", "-o", "scored")
     assert found.code == 0, found.err
     for name in ("metrics.csv", "per_query.csv"):
         assert (Path("audit") / name).read_bytes() == (Path("scored") / name).read_bytes()
-    assert found.out.splitlines()[2].split()[:2] == ["run", "FlipRate(agg=pooled)"]
+    header = found.out.splitlines()[2].split()
+    assert header[:3] == ["run", "WinShare(agg=pooled),", "protected"] and "FlipRate(agg=pooled)" in header
     other = llmfair("score", "audit", "--measures", "Kappa", "--json").json
     assert {r["measure"] for r in other["rows"]} == {"Kappa"}
     assert llmfair("score", "audit", "-a", "location").code == 2
@@ -279,7 +288,11 @@ def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
 
 def test_margins_are_read_where_the_model_gives_them() -> None:
     found = asked(
-        "fake:biased,pairwise=0.2,position=0,query_sd=0,malformed=0", "--answers", "margin", "--json"
+        "fake:biased,pairwise=0.2,position=0,query_sd=0,malformed=0",
+        "--answers",
+        "margin",
+        "--json",
+        queries=6,
     )
     assert (
         row(found.json, "WinShare", group="protected")["value"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +138,92 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
     assert printed.count("| model |") == text.count("by model and") + 2  # and the conclusions of both tasks
     again = Path("report.html").read_bytes()
     assert llmfair("report", *runs).code == 0 and Path("report.html").read_bytes() == again
+
+
+def test_several_runs_are_headed_by_their_attributes_and_warned_of_as_one_is() -> None:
+    for attribute in ("gender", "location"):
+        for window in ("10", "20"):
+            asked = (
+                *SMALL,
+                "-a",
+                attribute,
+                "--window",
+                window,
+                "--no-report",
+                "-o",
+                f"{attribute}-{window}",
+            )
+            assert llmfair(*asked).code == 0
+    few = "Only 3 queries: no intervals, which need 5."
+    told = llmfair("report", "gender-10", "gender-20", "--format", "md").out
+    assert told.startswith(
+        f"> Simulated models answer as planted: they test the instrument, not the world.\n\n> {few}\n"
+    )
+    tables = [
+        line for line in told.splitlines() if "by model and prompt" in line or line.startswith("Conclusions")
+    ]
+    assert len(tables) == 4 and all(" · gender (protected: female)" in line for line in tables)
+    assert llmfair("report", "gender-10", "gender-20").code == 0
+    text = "".join(read(Path("report.html")).text)
+    assert (
+        "2 runs, gender" in text and "listwise on sample, gender (protected: female)" in text and few in text
+    )
+    alone = llmfair("report", "gender-10", "--format", "md").out
+    assert alone.startswith("> A simulated model: it answers as planted.")
+    assert llmfair(*SMALL[:2], "5", *SMALL[3:], "--no-report", "-o", "five").code == 0
+    told = llmfair("report", "gender-10", "five", "location-10", "--format", "md").out
+    assert f"> gender-10, location-10: {few}" in told and "> five: Only 5 queries: read the intervals" in told
+    assert llmfair("report", "gender-10", "location-10").code == 0
+    assert "2 runs, gender and location" in "".join(read(Path("report.html")).text)
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_a_run_that_was_killed_says_how_many_answers_it_has(task: str) -> None:
+    """A kill leaves no results; what is there is counted against what was planned."""
+    running = process(task, "-m", "fake:biased,latency=0.05", "--workers", "2", "-o", "killed", "-q")
+    journal = Path("killed/journal.jsonl")
+    while not journal.is_file() or journal.read_text().count("\n") < 4:
+        time.sleep(0.05)
+        assert running.poll() is None
+    running.kill()
+    running.communicate()
+    answers = journal.read_text().count('"key":')
+    planned = RunDir(Path("killed")).read_manifest()["planned_calls"]
+    assert planned == llmfair(task, "--dry-run", "--json").json["calls"] > answers
+    lacks = f"killed has no results yet (interrupted; {answers} of {planned:,} answers are on disk)"
+    found = llmfair("report", "killed")
+    assert found.code == 2 and f"Error: {lacks}." in found.err
+    assert "the command that began the run completes it" in found.err
+    assert llmfair(*SMALL, "--no-report", "-o", "whole").code == 0
+    found = llmfair("report", "killed", "whole")
+    assert found.code == 0 and f"Not complete: {lacks}" in found.err
+    assert lacks in "".join(read(Path("report.html")).text)
+
+
+def test_a_training_that_is_not_finished_says_how_far_it_is() -> None:
+    training = Path("adapters/half")
+    training.mkdir(parents=True)
+    (training / "split.json").write_text(
+        json.dumps({"schema": 1, "settings": {"max_prompts": 40_000}, "split": {}})
+    )
+    begun = "half has no results yet (interrupted; the base has not answered all pairs, nothing is trained)"
+    found = llmfair("report", training)
+    assert found.code == 2 and f"Error: {begun}." in found.err
+    (training / "pairs.jsonl").write_text("")
+    steps = [
+        {"step": 1, "prompts": 256},
+        {"step": 2, "prompts": 512},
+        {"step": 2, "prompts": 512, "gates": {}},
+    ]
+    lines = [json.dumps(step) for step in steps]
+    (training / "training.jsonl").write_text("\n".join([*lines, '{"step": 3, "pro']))
+    trained = "512 of up to 40,000 prompts are trained on, nothing is measured"
+    with RunDir(training).locked():
+        assert f"half has no results yet (running; {trained})" in llmfair("report", training).err
+    assert llmfair(*SMALL, "--no-report", "-o", "whole").code == 0
+    found = llmfair("report", training, "whole")
+    assert found.code == 0 and f"Not complete: half has no results yet (interrupted; {trained})" in found.err
+    assert f"half has no results yet (interrupted; {trained})" in "".join(read(Path("report.html")).text)
 
 
 def test_runs_without_results_are_named() -> None:

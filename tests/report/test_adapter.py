@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def results(passed: bool) -> dict[str, Any]:
     base, adapter = figures(before, before), figures(after, before)
     training = {
         "offset": -1.5, "stopped_early": False, "steps": 4, "prompts": 1024, "best_step": 4, "modules": 8,
-        "layout": "padded", "layout_why": "as asked", "validation": asdict(validate(base, adapter)),
+        "why": "no checkpoint kept the gates.", "layout": "padded", "layout_why": "as asked", "validation": validate(base, adapter).as_json(),
     }  # fmt: skip
     named = {"run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model"}
     of = {"base": base, "adapter": adapter, "free baseline": figures(before.shifted_by(-1.5), before)}
@@ -40,11 +39,16 @@ def results(passed: bool) -> dict[str, Any]:
     return results_of(named, passed, FACTS, of, change, validate(base, adapter), training)
 
 
+def adapter(folder: Path, passed: bool = True) -> Path:
+    """An adapter folder as far as its report reads it."""
+    folder.mkdir()
+    (folder / "results.json").write_text(json_text(results(passed)), encoding="utf-8")
+    return folder
+
+
 @pytest.mark.parametrize("passed", [True, False])
 def test_before_and_after_stand_side_by_side(passed: bool) -> None:
-    found = results(passed)
-    Path("small").mkdir()
-    Path("small/results.json").write_text(json_text(found), encoding="utf-8")
+    found = json.loads((adapter(Path("small"), passed) / "results.json").read_text("utf-8"))
     told = llmfair("report", "small")
     assert (told.code, told.out) == (0, "small/report.html\n"), told.err
     page = read(Path("small/report.html"))
@@ -56,6 +60,13 @@ def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     for title in ("Answers on pairs", "Position-adjusted odds, before and after", "Position bias"):
         assert title in text
     assert ("No checkpoint kept the gates" in text) is not passed
+    gates = [*found["gates_on_test"].values(), *found["training"]["validation"]["gates"].values()]
+    assert {gate["met"] for gate in gates} == {True, False}
+    for gate in gates:
+        assert gate["text"] in text and ("(not " in gate["text"]) is not gate["met"]
+    assert found["gates_on_test"]["gain"][
+        "text"
+    ] == "distance from parity {value:.3f} (< {limit:.3f})".format_map(found["gates_on_test"]["gain"])
     assert len(page.named("svg")) == 4 and all("scope" in header for header in page.named("th"))
     drawings = " ".join(drawing["aria-label"] for drawing in page.named("svg"))
     ratio = found["figure_4"]["relevant"]

@@ -14,7 +14,8 @@ import pytest
 
 from tests.cli.command import llmfair
 from tests.report.browser import View, chromium, visit
-from tests.report.runs import run
+from tests.report.runs import AUDITS, run
+from tests.report.test_adapter import adapter
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")]
 AXE = os.environ.get("AXE_CORE", "")
@@ -60,6 +61,16 @@ COLLIDING = """(() => {
 HIDDEN = """[...document.querySelectorAll('details > div')].filter(one => {
   const box = one.getBoundingClientRect();
   return !(box.height > 20) || !one.checkVisibility({contentVisibilityAuto: true}) }).length"""
+PAIRS = """[...document.querySelectorAll('.pairs')].map(box => [
+  box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX == 'auto',
+  [...box.querySelectorAll('thead th')].map(one => {
+    const text = document.createRange();
+    text.selectNodeContents(one);
+    return new Set([...text.getClientRects()].map(line => Math.round(line.top))).size })])"""
+TITLES = """[...document.querySelectorAll('#figures-in-numbers h3, #figures-in-numbers caption')].filter(one => {
+  const box = one.getBoundingClientRect();
+  return box.width > 1 && (one.closest('.box') || box.right > innerWidth) }).length"""
+PAGES = ["listwise", "pairwise", "adapter", "several"]
 SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, GEOMETRY)
 
 
@@ -76,14 +87,17 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def page(folder: Path, name: str) -> Path:
     """A run's report, or that of several runs."""
-    if name != "several":
+    if name in AUDITS:
         return run(folder, name) / "report.html"
-    runs = [run(folder, one) for one in ("listwise", "no-model", "pairwise", "sequential")]
-    assert llmfair("report", *runs, "-o", folder / "several.html").code == 0
-    return folder / "several.html"
+    if not (folder / "adapter").exists():
+        adapter(folder / "adapter")
+    audits = [run(folder, one) for one in ("listwise", "no-model", "pairwise", "sequential")]
+    runs = [folder / "adapter"] if name == "adapter" else [*audits, folder / "adapter"]
+    assert llmfair("report", *runs, "-o", folder / f"{name}.html").code == 0
+    return folder / f"{name}.html"
 
 
-@pytest.mark.parametrize("name", ["listwise", "pairwise", "several"])
+@pytest.mark.parametrize("name", PAGES)
 def test_it_fits_every_screen_and_says_nothing_to_anyone(folder: Path, name: str) -> None:
     views = [View(1280), View(1280, dark=True), View(360), View(360, dark=True)]
     seen = visit(page(folder, name), views, SCRIPTS)
@@ -97,13 +111,20 @@ def test_it_fits_every_screen_and_says_nothing_to_anyone(folder: Path, name: str
     assert seen[0].png != seen[1].png
 
 
+def test_wide_tables_scroll_in_their_boxes_under_whole_headings(folder: Path) -> None:
+    (pairs,) = visit(page(folder, "pairwise"), [View(360)], [OPEN, PAIRS])
+    (several,) = visit(page(folder, "several"), [View(360)], [TITLES])
+    assert pairs.found[-1] and all(wide and lines == [1] * 6 for wide, lines in pairs.found[-1])
+    assert several.found[-1] == 0
+
+
 def test_on_paper_nothing_stays_folded(folder: Path) -> None:
     (seen,) = visit(page(folder, "listwise"), [View(1000, dark=True, print_media=True)], [HIDDEN])
     assert seen.found == [0]
 
 
 @pytest.mark.skipif(not AXE, reason="AXE_CORE does not name axe-core's axe.min.js")
-@pytest.mark.parametrize("name", ["listwise", "pairwise", "several"])
+@pytest.mark.parametrize("name", PAGES)
 def test_axe_has_no_serious_finding(folder: Path, name: str) -> None:
     # the library goes in by the devtools, which the page's policy does not bind
     library = Path(AXE).read_text("utf-8") + "; 0"

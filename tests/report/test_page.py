@@ -12,6 +12,7 @@ import pytest
 
 from llmfair.audits.exhibits import command_of
 from llmfair.cli.report import page_of
+from llmfair.report.furthest import Furthest
 from llmfair.report.html import page_html, rows_json
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
@@ -76,7 +77,7 @@ def test_an_interrupted_run_and_an_undisturbed_one_give_equal_bytes(tmp_path: Pa
     lists(tmp_path)
     asked = (task, "-d", tmp_path / "lists", "-m", BIASED, "--max-invalid", "1", "-q", "-n", "4")
     broken, calm = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    assert llmfair(*asked, "-o", broken, "--max-calls", "25").code == 3
+    assert llmfair(*asked, "-o", broken, "--max-calls", "25", "--workers", "1").code == 3
     partly = (broken / "report.html").read_bytes()
     assert b"Not complete." in partly
     assert llmfair(*asked, "-o", broken).code == 0
@@ -103,7 +104,7 @@ def test_it_says_what_the_table_says(folder: Path) -> None:
     text = "".join(read(path / "report.html").text)
     printed = llmfair("report", path, "--format", "md").out
     for line in printed.splitlines():
-        for part in line.removeprefix("- ").strip("| ").split(" | "):
+        for part in line.removeprefix("- ").removeprefix("> ").strip("| ").split(" | "):
             assert part in text or set(part) <= {"-", " ", "|"}, part
     assert "attainable" in text and "A simulated model" in text
     figures = ["Utility and exposure", "Implied pair odds against the band", "Ranks of protected items",
@@ -113,9 +114,52 @@ def test_it_says_what_the_table_says(folder: Path) -> None:
 
 def test_queries_far_from_parity_show_both_rankings_with_their_sides(folder: Path) -> None:
     page = read(run(folder, "listwise") / "report.html")
-    assert "The 8 queries furthest from parity" in "".join(page.text)
+    assert "All 8 queries, furthest from parity first" in "".join(page.text)
     items = [attributes["class"].split()[0] for attributes in page.named("li") if "class" in attributes]
     assert (items.count("p"), items.count("u"), items.count("x")) == (8 * 8 * 2, 8 * 8 * 2, 0)
+
+
+def test_lists_side_by_side_say_of_which_prompt_and_initial_order_they_are(folder: Path) -> None:
+    here = run(folder, "listwise")
+    headings = [name for shown in furthest(here).queries for name, _ in shown.rankings]
+    assert len(headings) == 16 and all(
+        name.endswith(" prompt, random initial order 1 of 3") for name in headings
+    )
+    assert headings[0] in "".join(read(here / "report.html").text)
+    names = {name for shown in furthest(run(folder, "one-prompt")).queries for name, _ in shown.rankings}
+    assert names == {"neutral prompt, random initial order"}
+    names = {name for shown in furthest(run(folder, "no-model")).queries for name, _ in shown.rankings}
+    assert names == {"neutral prompt"}
+
+
+def test_the_order_of_a_list_is_its_own_where_the_first_has_none(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(run(folder, "listwise"), tmp_path / "run")
+    for file in (tmp_path / "run" / "rankings").glob("*.run"):
+        if ".o" not in file.name:
+            file.unlink()
+    names = {name for shown in furthest(tmp_path / "run").queries for name, _ in shown.rankings}
+    assert names and all(name.endswith("initial order 2 of 3") for name in names)
+
+
+def test_how_many_queries_of_how_many_are_shown(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = run(folder, "listwise")
+    assert furthest(run(folder, "one-query")).title == "The only query"
+    shutil.copytree(here, tmp_path / "run")
+    rows = (tmp_path / "run" / "per_query.csv").read_text().splitlines(keepends=True)
+    kept = [row for row in rows if ",q0," not in row]
+    (tmp_path / "run" / "per_query.csv").write_text("".join(kept))
+    title = "The 7 of 8 queries with a figure of their own, furthest from parity first"
+    assert furthest(tmp_path / "run").title == title
+    monkeypatch.setattr("llmfair.report.furthest.FURTHEST", 3)
+    assert furthest(here).title == "The 3 of 8 queries furthest from parity"
+
+
+def furthest(folder: Path) -> Furthest:
+    found = page_of([read_source(RunDir(folder))], 0).furthest
+    assert found is not None
+    return found
 
 
 def test_evidence_is_drawn_bad_answers_first_with_all_that_was_sent(folder: Path) -> None:
@@ -169,7 +213,8 @@ def test_a_run_without_its_data_set_shows_ids(folder: Path, tmp_path: Path) -> N
     manifest["flags"]["dataset"] = str(tmp_path / "gone")
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     page = page_of([read_source(RunDir(tmp_path / "run"))], 3)
-    titles = {item.title for shown in page.furthest for _, items in shown.rankings for item in items}
+    assert page.furthest is not None
+    titles = {item.title for shown in page.furthest.queries for _, items in shown.rankings for item in items}
     assert "q0f0" in titles and len(page.evidence) == 3
 
 

@@ -1,0 +1,41 @@
+"""What an adapter's figures leave open stands wherever they stand: on stderr, below the table, on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import models
+from tests.cli.command import llmfair
+from tests.folders import balanced, write_folder
+from tests.report.reading import read
+
+models.needs_local()
+UNKNOWN = "othing is known of the queries that made-elsewhere was trained on (it has no llmfair.json)"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.causal(tmp_path_factory.mktemp("models") / "base")
+
+
+def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Path) -> None:
+    adapter = models.adapter(base, base.parent / "made-elsewhere")
+    lists = write_folder(Path("lists"), balanced(3, 4, 4))
+    asked = (
+        "pairwise", "-d", lists, "-m", f"hf:{base}", "--adapter", adapter, "--adapter-only", "--answers", "margin",
+        "--pairs", "2", "-o", "run",
+    )  # fmt: skip
+    found = llmfair(*asked)
+    assert found.code == 0, found.err
+    assert f"Warning: n{UNKNOWN}" in found.err and f"  n{UNKNOWN}" in found.out
+    assert any(UNKNOWN in doubt for doubt in llmfair(*asked, "--json").json["doubts"])
+    assert llmfair("report", "run").code == 0
+    text = "".join(read(Path("run/report.html")).text)
+    assert text.index(f"N{UNKNOWN}") < text.index("In numbers") < text.index(f"n{UNKNOWN}")
+    assert llmfair("runs", "check", "./run").code == 0
+    plain = llmfair(*asked[:5], "--answers", "margin", "--pairs", "2", "-o", "plain")
+    assert plain.code == 0 and UNKNOWN not in plain.err + plain.out
+    several = llmfair("report", "run", "plain", "--format", "md").out
+    assert several.count(f"> run: n{UNKNOWN}") == 1 and "> plain: " not in several

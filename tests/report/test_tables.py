@@ -1,0 +1,65 @@
+"""Tables of measures: one column each, or one for each of their groups, and none that is empty."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llmfair.report.tables import Table, columns_of, filled
+from tests.cli.command import llmfair
+from tests.report.reading import read
+
+LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-control", "-q", "-o", "run")
+PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
+
+
+def grid(markdown: str) -> list[list[str]]:
+    """The lines of a Markdown table without its rule."""
+    lines = [line[2:-2].split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
+    return [line for line in lines if set(line[0]) != {"-"}]
+
+
+def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
+    found = llmfair(*LISTS, "--measures", "Share@20,Exposure", "--format", "md")
+    header, *rows = grid(found.out)
+    groups = [("Share@20", group) for group in ("female", "male", "nonbinary", "@UNKNOWN")]
+    groups += [("Exposure", side) for side in ("protected", "unprotected")]
+    assert header[1:-1] == [f"{measure}, {group} [95 %]" for measure, group in groups]
+    results = json.loads(Path("run/results.json").read_text())
+    values = {(r["measure"], r["group"], r["variant"]): r["value"] for r in results["rows"]}
+    assert {row[0] for row in rows} == {"neutral", "male", "female", "input order"}
+    for name, *cells in rows:
+        variant = name.removesuffix(" order")
+        for place, (measure, group) in enumerate(groups):
+            assert cells[place].startswith(f"{values[measure, group, variant]:.3f} [")
+    told = llmfair(*LISTS, "--measures", "Share@20,Exposure").out
+    assert llmfair("report", "run").code == 0
+    page = "".join(read(Path("run/report.html")).text)
+    assert all(heading in told and heading in page for heading in header)
+    scored = llmfair("score", "run", "--measures", "Share@20", "--format", "md")
+    header, *rows = grid(scored.out)
+    assert header == ["run", *(f"{measure}, {group} [95 %]" for measure, group in groups[:4])]
+    assert {row[0]: row[1] for row in rows}["male"].startswith(
+        f"{values['Share@20', 'female', 'male']:.3f} ["
+    )
+
+
+@pytest.mark.parametrize("asked", [PAIRS, ("study", "windows", "--settings", "10/5", *LISTS[1:7])])
+def test_what_was_not_measured_has_no_column(asked: tuple[str, ...]) -> None:
+    measures = "FlipRate" if asked is PAIRS else "Share@20"
+    found = llmfair(*asked, "--measures", measures, "--format", "md")
+    assert found.code == 0, found.err
+    header, *rows = grid(found.out)
+    assert not {"WinRatio", "position-adjusted odds [95 %]", "conclusion (0.8–1.25)"} & {*header}
+    assert all(any(column) for column in zip(*rows, strict=True))
+
+
+def test_only_columns_without_anything_go() -> None:
+    table = Table("t", ("a", "b", "c"), (("x", "", ""), ("", "", "1")), ("n",))
+    assert filled(table) == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
+    none = Table("t", ("a", "b"), (), ())
+    assert filled(none) == none
+    rows = [{"measure": "M", "group": group} for group in ("@UNKNOWN", "b", "a", "b")]
+    assert columns_of(["N", "M"], rows) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
