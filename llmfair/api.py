@@ -291,7 +291,7 @@ def parse_model(spec: str, **settings: Any) -> Backend:
 
     `settings` are those that say how it is reached: `base_url`, `timeout`, `system`, `backend_arg`, …
     """
-    from llmfair.audits.running import backend_of
+    from llmfair.audits.models import backend_of
 
     return backend_of(spec, _made(PairwiseSettings, settings))
 
@@ -342,7 +342,7 @@ def _audit(
     progress: bool,
 ) -> Result:
     """One model's audit, run or continued, with its report."""
-    from llmfair.audits.running import label_of, subjects
+    from llmfair.audits.models import label_of, subjects
     from llmfair.backends.given import Given
     from llmfair.rundir import RunDir
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from llmfair.asking import chat_sampling
 from llmfair.audits.listwise import Listwise
+from llmfair.audits.models import sampling_of
 from llmfair.audits.pairwise import Pairwise
-from llmfair.audits.running import Task, sampling_of
+from llmfair.audits.running import Task
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.dispatch import Program
 from llmfair.errors import Incomplete, LlmfairError

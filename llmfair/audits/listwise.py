@@ -12,9 +12,10 @@ from typing import Any
 
 from llmfair.audits.design import Design
 from llmfair.audits.making import make_design
+from llmfair.audits.models import backend_of, capable, label_of
 from llmfair.audits.outcome import outcome_of
 from llmfair.audits.reach import reach_of
-from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, capable, label_of, no_watch
+from llmfair.audits.running import Outcome, Result, Watch, audit, no_watch
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.dispatch import Program
 from llmfair.rankers.base import ScoringRanker

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmfair.audits.models import backend_of, capable, label_of
 from llmfair.audits.pairs import PairDesign, make_pair_design
-from llmfair.audits.running import Outcome, Result, Watch, audit, backend_of, capable, label_of, no_watch
+from llmfair.audits.running import Outcome, Result, Watch, audit, no_watch
 from llmfair.audits.stopping import Stopping
 from llmfair.audits.verdicts import outcome_of
 from llmfair.backends.base import Backend

@@ -12,8 +12,9 @@ from typing import Any
 from llmfair.audits.design import Design
 from llmfair.audits.listwise import Listwise
 from llmfair.audits.making import make_design
+from llmfair.audits.models import backend_of, is_ranker, limits_of, subjects
 from llmfair.audits.reach import inference_of, reach_of
-from llmfair.audits.running import backend_of, folder_of, is_ranker, limits_of, subjects
+from llmfair.audits.running import folder_of
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked

@@ -10,10 +10,11 @@ from math import ceil, exp, log, sqrt
 from statistics import harmonic_mean
 from typing import Any
 
+from llmfair.audits.models import backend_of, limits_of, subjects
 from llmfair.audits.pairs import PairDesign
 from llmfair.audits.pairwise import Pairwise
 from llmfair.audits.plan import CHARACTERS_PER_TOKEN, spent
-from llmfair.audits.running import backend_of, folder_of, limits_of, subjects
+from llmfair.audits.running import folder_of
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form

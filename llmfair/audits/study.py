@@ -16,8 +16,9 @@ from typing import Any
 from llmfair.asking import Progress
 from llmfair.audits.design import INPUT
 from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.models import is_ranker
 from llmfair.audits.plan import plan_listwise
-from llmfair.audits.running import Watch, is_ranker
+from llmfair.audits.running import Watch
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
 from llmfair.settings import ListwiseSettings, StudySettings

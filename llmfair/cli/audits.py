@@ -37,7 +37,7 @@ class Kind:
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
-    from llmfair.audits.running import subjects
+    from llmfair.audits.models import subjects
 
     asked = subjects(settings)
     if settings.output is not None and len(asked) > 1:
@@ -62,7 +62,7 @@ def _audit_all(
     kind: Kind, settings: AuditSettings, asked: Sequence[tuple[str, bool]], style: str
 ) -> LlmfairError | None:
     """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
-    from llmfair.audits.running import check_models, label_of
+    from llmfair.audits.models import check_models, label_of
 
     check_models(settings)  # nothing is spent while another model's name is wrong
     runs: list[dict[str, Any]] = []
@@ -111,7 +111,7 @@ def _audit(
 
     Raises the errors after which there are no results.
     """
-    from llmfair.audits.running import label_of
+    from llmfair.audits.models import label_of
     from llmfair.cli.app import Terminated
     from llmfair.cli.report import write_report
     from llmfair.rundir import RunDir

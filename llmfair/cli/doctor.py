@@ -130,8 +130,8 @@ def _look_at(model: str, ask: bool) -> dict[str, Any]:
     import asyncio
 
     from llmfair.asking import chat_sampling
+    from llmfair.audits.models import backend_of, sampling_of
     from llmfair.audits.pairs import make_pair_design
-    from llmfair.audits.running import backend_of, sampling_of
     from llmfair.records import Request
     from llmfair.settings import PairwiseSettings
 

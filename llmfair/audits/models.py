@@ -1,0 +1,186 @@
+"""Whom the settings ask: model specs as backends and rankers, and the sampling and limits that they are asked with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmfair import registry
+from llmfair.asking import Limits
+from llmfair.backends.adapters import MANIFEST, read_manifest
+from llmfair.backends.base import Backend, BackendOptions
+from llmfair.datasets.base import Dataset, cache_folder
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.records import Attribute, Sampling
+from llmfair.settings import AuditSettings, ListwiseSettings, seconds
+
+THINKING_TOKENS = 4096
+CAPABILITY_HINTS = {
+    "constrain": "a model in this process or a vLLM server can; without it unreadable answers are counted",
+    "margins": "read the answers' text with --answers text",
+    "forced_margins": "a server shows the first token only: add --form letter",
+    "adapter": "a model in this process takes an adapter: hf: or vllm:",
+    "batch": "OpenAI and servers with its Batch API can: openai:NAME",
+    "backend_args": "only a model in this process has an engine: hf: or vllm:",
+}
+
+
+def label_of(model: str, settings: AuditSettings, adapted: bool = True) -> str:
+    """Whom an audit asks, as results name it: the model's spec, and the adapter's folder if one answers."""
+    adapter = settings.adapter if adapted else None
+    return model if adapter is None else f"{model} + {adapter.resolve().name}"
+
+
+def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:
+    """Why figures may flatter an adapter: queries it was trained on, or a question it was not trained to answer."""
+    if (manifest := read_manifest(adapter)) is None:
+        yield (
+            f"nothing is known of the queries that {adapter.name} was trained on (it has no {MANIFEST}): on those its "
+            "figures would flatter it"
+        )
+        return
+    split, asked = manifest["split"], identity["queries"]
+    if manifest["dataset"]["name"] == dataset:
+        trained, chose = (len({*asked} & {*split[part]}) for part in ("train", "validation"))
+        if trained or chose:
+            yield (
+                f"of {len(asked)} queries {adapter.name} was trained on {trained}, and {chose} chose its checkpoint; "
+                f"--queries @{adapter / 'test-queries.txt'} asks those it never saw"
+            )
+    for key, name in (("form", "--form"), ("input", "--input")):
+        there, here = manifest["prompt"][key], identity.get(key)
+        if here is not None and there != here:
+            yield f"{adapter.name} was trained with {name} {there}, and is asked with {name} {here}"
+
+
+def subjects(settings: AuditSettings) -> list[tuple[str, bool]]:
+    """Whom the settings ask, one run each: every model, and with an adapter both its base and itself."""
+    if settings.adapter is None or settings.adapter_only:
+        return [(model, True) for model in settings.model]
+    return [(model, adapted) for model in settings.model for adapted in (False, True)]
+
+
+def check_models(settings: AuditSettings) -> None:
+    """Raises UsageError for a model that cannot be named, before any other is asked."""
+    for model in settings.model:
+        if not (is_ranker(model) and isinstance(settings, ListwiseSettings)):
+            backend_of(model, settings)
+
+
+def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Backend:
+    """The backend a model spec names. Raises UsageError for an unknown prefix or model."""
+    prefix, colon, name = model.partition(":")
+    rankers, example = registry.names("ranker"), "for example openai:gpt-4o-mini or fake:biased"
+    if prefix in rankers:
+        raise UsageError(f"{prefix} ranks lists; pairwise needs a model.", example)
+    if not colon or not name:
+        raise UsageError(
+            f"'{model}' is not a model.{did_you_mean(model, rankers)}",
+            f"write PREFIX:NAME, {example}; lists can also be ranked by {', '.join(rankers)}",
+        )
+    options = BackendOptions(
+        base_url=settings.base_url,
+        server_name=settings.server_name,
+        timeout=settings.timeout,
+        system=settings.system,
+        seed=settings.seed,
+        adapter=settings.adapter,
+        adapted=adapted,
+        backend_args=backend_args(settings.backend_arg),
+        template_args=template_args(settings.template_arg),
+    )
+    backend: Backend = registry.lookup("backend", prefix)(name, options)
+    return capable(backend, model, settings)
+
+
+def capable(backend: Backend, model: str, settings: AuditSettings) -> Backend:
+    """The backend, if it can do all that the settings ask of it. Raises UsageError."""
+    for capability, flag in settings.needs():
+        if capability not in backend.capabilities:
+            raise UsageError(f"{model} cannot do {flag}.", CAPABILITY_HINTS[capability])
+    return backend
+
+
+def is_ranker(model: str) -> bool:
+    """Whether a model spec names a ranker that asks no model, such as `bm25` or `monot5:CHECKPOINT`."""
+    return model.partition(":")[0] in registry.names("ranker")
+
+
+def scoring_ranker(
+    model: str, dataset: Dataset, attribute: Attribute, settings: ListwiseSettings | None = None
+) -> ScoringRanker:
+    """A registered ranker over the dataset's documents. Raises UsageError for an unknown name."""
+    name, _, checkpoint = model.partition(":")
+    options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
+    if settings is not None:
+        options = replace(
+            options, passages=settings.passages, backend_args=backend_args(settings.backend_arg)
+        )
+    ranker: ScoringRanker = registry.lookup("ranker", name)(options)
+    return ranker
+
+
+def sampling_of(settings: AuditSettings) -> Sampling:
+    """The sampling that the settings ask for. Raises UsageError for a malformed `--extra` or `--template-arg`."""
+    extra = {}
+    for assignment in settings.extra:
+        key, value = _assignment("--extra", assignment)
+        try:
+            extra[key] = json.loads(value)
+        except ValueError:
+            raise UsageError(f"--extra {assignment}: the value is not JSON.", "for example top_k=5") from None
+    if template := template_args(settings.template_arg):
+        extra["chat_template_kwargs"] = template
+    return Sampling(
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens or 0,
+        thinking_tokens=THINKING_TOKENS if settings.thinking else 0,
+        seed=settings.model_seed,
+        extra=extra,
+        constrain=settings.constrain,
+        margins=settings.margins,
+    )
+
+
+def backend_args(given: Iterable[str]) -> dict[str, str]:
+    """`--backend-arg` as settings of an engine. Raises UsageError."""
+    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in given)
+
+
+def template_args(given: Iterable[str]) -> dict[str, Any]:
+    """`--template-arg` as what a chat template is given. Raises UsageError."""
+    return {key: _plain(value) for key, value in (_assignment("--template-arg", one) for one in given)}
+
+
+def _assignment(flag: str, text: str, example: str = "enable_thinking=false") -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f"{flag} {text} is not k=v.", f"for example {flag} {example}")
+    return key, value
+
+
+def _plain(value: str) -> Any:
+    """`false`, `3` as JSON has them; any other text as it stands."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def limits_of(backend: Backend, settings: AuditSettings) -> Limits:
+    return Limits(
+        workers=settings.workers or backend.max_workers,
+        retries=settings.retries,
+        max_wait=seconds(settings.max_wait),
+        max_calls=settings.max_calls,
+        adaptive=settings.adaptive,
+        rpm=settings.rpm,
+        tpm=settings.tpm,
+        max_cost=settings.max_cost,
+        price_in=settings.price_in,
+        price_out=settings.price_out,
+    )
