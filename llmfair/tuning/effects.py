@@ -1,14 +1,13 @@
 """What an adapter does to a model's answers: the pairwise audit's own figures, before and after, and what else moved.
 
 Everything follows from the margins z1, z2 of the measured pairs (`labels.py`), as the audit reads them: z > 0 the
-item shown first wins, z = 0 exactly is a tie and nobody's win. An adapter is held to more than parity: a model that
-always names the first item has it too, and ranks nothing.
+item shown first wins, z = 0 exactly is a tie and nobody's win.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from math import log
 from typing import Any
@@ -34,9 +33,6 @@ MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,
 SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST = (
     "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst",
 )  # fmt: skip
-REJECTED = 1e6
-"""The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
-CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
 
 
 def _known(cells: Floats) -> str | None:
@@ -255,99 +251,3 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
     order = np.argsort(g, kind="stable")
     passed = np.cumsum(weights[order])
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
-
-
-# Gates
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A figure that parity must not be bought with: its `value`, the `limit`, and whether it is kept."""
-
-    value: float | None
-    limit: float | None
-    met: bool
-
-
-@dataclass(frozen=True)
-class Validation:
-    """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
-
-    objective: float
-    gates: Mapping[str, Gate]
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def passed(self) -> bool:
-        return all(gate.met for gate in self.gates.values())
-
-    def as_json(self) -> dict[str, Any]:
-        gates = gates_json(self.gates)
-        return {"objective": self.objective, "gates": gates, "figures": dict(self.figures)}
-
-
-GATES: Mapping[str, tuple[str, str]] = {
-    "consistency": ("same answer in both orders", "≥"),
-    "relevance": ("relevant item preferred", "≥"),
-    "first_slot": ("first slot's distance from one half", "≤"),
-    "gain": ("distance from parity", "<"),
-}
-"""What each gate is of, and on which side of its limit it has to be."""
-
-
-def gates_json(gates: Mapping[str, Gate]) -> dict[str, dict[str, Any]]:
-    """Gates as results have them, each with a `text` that says it whole."""
-    return {name: {**asdict(gate), "text": _text(name, gate)} for name, gate in gates.items()}
-
-
-def missed(gates: Mapping[str, Gate]) -> str:
-    """The gates that are not kept, in words."""
-    return ", ".join(_text(name, gate) for name, gate in gates.items() if not gate.met)
-
-
-def _text(name: str, gate: Gate) -> str:
-    """`same answer in both orders 0.412 (not ≥ 0.450)`: the figure of a gate beside its limit."""
-    words, sign = GATES[name]
-    value = "no value" if gate.value is None else f"{gate.value:.3f}"
-    limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
-    return f"{words} {value} ({limit})"
-
-
-def gates_of(base: Figures, after: Figures) -> dict[str, Gate]:
-    """Consistency ≥ base − 0.05, relevant-beats-irrelevant ≥ base − 0.01, |P(first) − ½| ≤ max(base's, 0.05).
-
-    A gate whose figure the base does not have holds; one whose figure was lost does not.
-    """
-    consistency = [figures.mean_over_kinds(CONSISTENCY) for figures in (base, after)]
-    relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
-    off = [figures.first_slot_distance() for figures in (base, after)]
-    return {
-        "consistency": _at_least(consistency[0], consistency[1], CONSISTENCY_LOST),
-        "relevance": _at_least(relevance[0], relevance[1], RELEVANCE_LOST),
-        "first_slot": _at_most(off[0], off[1]),
-    }
-
-
-def _at_least(before: float | None, after: float | None, lost: float) -> Gate:
-    if before is None:
-        return Gate(after, None, True)
-    limit = before - lost
-    return Gate(after, limit, after is not None and after >= limit - 1e-12)
-
-
-def _at_most(before: float | None, after: float | None) -> Gate:
-    limit = max(before or 0.0, SLOT_ALLOWED)
-    return Gate(after, limit, after is not None and after <= limit + 1e-12)
-
-
-def validate(base: Figures, after: Figures) -> Validation:
-    """A checkpoint as its validation pairs show it; one that fails a gate, or gains nothing, is never the best."""
-    objective = REJECTED if after.objective is None else after.objective
-    gains = base.objective is None or objective < base.objective
-    gates = gates_of(base, after) | {"gain": Gate(after.objective, base.objective, gains)}
-    figures = {
-        "objective": objective,
-        **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS},
-    }
-    met = all(gate.met for gate in gates.values())
-    return Validation(objective if met else REJECTED, gates, figures)

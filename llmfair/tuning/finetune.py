@@ -24,16 +24,9 @@ from llmfair.rundir import json_text
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.tuning import ranks
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
-from llmfair.tuning.effects import (
-    Answers,
-    Validation,
-    changes,
-    measure,
-    missed,
-    offset_of,
-    validate,
-)
+from llmfair.tuning.effects import Answers, changes, measure, offset_of
 from llmfair.tuning.folder import AdapterDir, pairs_text, sha256
+from llmfair.tuning.gates import Validation, missed, validate
 from llmfair.tuning.labels import Floats, counting, label, require_some
 from llmfair.tuning.lora import quantization, require_trainable, train
 from llmfair.tuning.outcome import ADAPTER as AFTER

@@ -22,8 +22,8 @@ from llmfair.checkpoints import INSTALL
 from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.tuning import ranks
 from llmfair.tuning.adapter import attach, inputs_cast, load_weights, publish
-from llmfair.tuning.effects import REJECTED
 from llmfair.tuning.examples import ExampleGroup, answer_ids
+from llmfair.tuning.gates import REJECTED
 from llmfair.tuning.head import answer_head, language_model, require_same_margin
 from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, compile_layers, require_padded
 from llmfair.tuning.loss import loss_parts
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.effects import Validation
+    from llmfair.tuning.gates import Validation
     from llmfair.tuning.layouts import Batch
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"

@@ -8,7 +8,8 @@ from typing import Any
 
 from llmfair.records import Cell, Measurement, Side
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, tidy
-from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures, Validation, gates_json
+from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
+from llmfair.tuning.gates import Validation, gates_json
 from llmfair.tuning.pairs import COMBINATIONS, TrainingPair
 
 BASE, ADAPTER, BASELINE = "base", "adapter", "free baseline"

@@ -13,15 +13,15 @@ from llmfair.checkpoints import INSTALL, Place
 from llmfair.errors import BackendError
 from llmfair.tuning import ranks
 from llmfair.tuning.adapter import save_adapter
-from llmfair.tuning.effects import REJECTED
+from llmfair.tuning.gates import REJECTED
 from llmfair.tuning.loss import PARTS
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over
 
 if TYPE_CHECKING:
     import torch
 
-    from llmfair.tuning.effects import Validation
     from llmfair.tuning.examples import ExampleGroup
+    from llmfair.tuning.gates import Validation
     from llmfair.tuning.layouts import Batch, Collator
     from llmfair.tuning.lora import Recipe
 

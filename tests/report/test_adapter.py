@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from llmfair.rundir import json_text
-from llmfair.tuning.effects import changes, validate
+from llmfair.tuning.effects import changes
+from llmfair.tuning.gates import validate
 from llmfair.tuning.outcome import results_of
 from tests.cli.command import llmfair
 from tests.report.reading import read

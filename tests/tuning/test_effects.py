@@ -11,17 +11,8 @@ import pytest
 
 from llmfair.audits.summary import Inference
 from llmfair.records import Cell, Side
-from llmfair.tuning.effects import (
-    REJECTED,
-    Answers,
-    Figures,
-    Gate,
-    changes,
-    gates_of,
-    measure,
-    offset_of,
-    validate,
-)
+from llmfair.tuning.effects import Answers, Figures, changes, measure, offset_of
+from llmfair.tuning.gates import REJECTED, Gate, gates_of, validate
 from llmfair.tuning.labels import group_sign
 from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, rows_of
 from llmfair.tuning.pairs import STRATA, TrainingPair, stratum_pairs

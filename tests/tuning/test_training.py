@@ -26,14 +26,14 @@ from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
 from llmfair.tuning.design import recipe_of
-from llmfair.tuning.effects import Validation
+from llmfair.tuning.gates import Validation
 from llmfair.tuning.lora import Recipe, Trained, groups_at_a_time, quantization, require_trainable, train
 from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.plan import estimate
 from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from tests import models
 from tests.tuning import tiny
-from tests.tuning.tiny import RECIPE, failing, passing
+from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 from tests.tuning.tiny import one_thread as one_thread
 
 models.needs_local()
@@ -67,23 +67,24 @@ def falling() -> Callable[[], Validation]:
     return lambda: passing(1.0 / next(numbers) + 0.2)
 
 
-@pytest.mark.parametrize("layout", ["padded", "shared"])
+@pytest.mark.parametrize("layout", [pytest.param("padded", marks=pytest.mark.slow), "shared"])
 def test_a_training_that_was_stopped_ends_in_the_same_adapter(
     folder: Path, tmp_path: Path, layout: Any
 ) -> None:
-    recipe = replace(RECIPE, layout=layout)
+    recipe = replace(SHORT, layout=layout)
     _, whole = trained(folder, tmp_path / "whole", recipe, falling())
+    validate = falling()
     with pytest.raises(KeyboardInterrupt):
-        trained(folder, tmp_path / "parts", recipe, falling(), interrupted_after(48))
+        trained(folder, tmp_path / "parts", recipe, validate, interrupted_after(48))
     assert not (tmp_path / "parts" / "adapter_model.safetensors").exists()
     stopped = last_checkpoint(tmp_path / "parts" / "checkpoints")
     assert stopped is not None and stopped.name == "checkpoint-3"
-    _, resumed = trained(folder, tmp_path / "parts", recipe, falling())
+    _, resumed = trained(folder, tmp_path / "parts", recipe, validate)
     assert tiny.difference(tmp_path / "whole", tmp_path / "parts") == 0.0
     assert (whole.layout, resumed.layout) == (layout, layout)
-    assert (resumed.steps, resumed.prompts, resumed.best_step) == (8, 128, 8)
+    assert (resumed.steps, resumed.prompts, resumed.best_step) == (4, 64, 4)
     lines = TrainingLog(tmp_path / "parts" / "training.jsonl", writes=False).lines()
-    assert [line["step"] for line in lines if "loss" in line] == list(range(1, 9))
+    assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
     others = TrainingLog(tmp_path / "whole" / "training.jsonl", writes=False).lines()
     losses = [[line["loss"] for line in found if "loss" in line] for found in (lines, others)]
     assert losses[0] == losses[1]
@@ -173,7 +174,7 @@ def tell(done, words):
     print(done, flush=True)
     if done == int(sys.argv[3]):
         os.kill(os.getpid(), 9)
-train(model, tiny.examples(model), tiny.passing, tiny.RECIPE, Path(sys.argv[2]), tell)
+train(model, tiny.examples(model), tiny.passing, tiny.SHORT, Path(sys.argv[2]), tell)
 """
 
 
@@ -182,21 +183,21 @@ def test_after_a_kill_the_same_command_is_a_resume_of_the_last_checkpoint(
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed"), "96"],
+        [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed"), "48"],
         capture_output=True,
         text=True,
         env=environment,
     )
     assert killed.returncode == -9, killed.stderr
     last = last_checkpoint(tmp_path / "killed" / "checkpoints")
-    assert last is not None and last.name == "checkpoint-4"
+    assert last is not None and last.name == "checkpoint-2"
     # A state that was cut off in the writing is none, and neither is a checkpoint without one.
-    torn = copytree(last, last.with_name("checkpoint-5"))
+    torn = copytree(last, last.with_name("checkpoint-3"))
     (torn / "trainer_state.json").write_text((last / "trainer_state.json").read_text()[:99])
     assert last_checkpoint(tmp_path / "killed" / "checkpoints") == last
-    trained(folder, tmp_path / "killed")
-    trained(folder, tmp_path / "whole")
-    ends = (tmp_path / name / "checkpoints" / "checkpoint-8" for name in ("killed", "whole"))
+    trained(folder, tmp_path / "killed", SHORT)
+    trained(folder, tmp_path / "whole", SHORT)
+    ends = (tmp_path / name / "checkpoints" / "checkpoint-4" for name in ("killed", "whole"))
     assert tiny.difference(*ends) == 0.0
 
 
@@ -259,27 +260,30 @@ def test_what_is_left_is_the_best_checkpoint_that_passes(folder: Path, tmp_path:
     assert settings["base_model_name_or_path"] == str(folder) and settings["modules_to_save"] is None
 
 
+EVERY_STEP = replace(SHORT, eval_every=16)
+
+
 def test_where_no_checkpoint_passes_the_nearest_is_rejected(folder: Path, tmp_path: Path) -> None:
     found = iter([failing(0.9), failing(0.05), failing(0.5), failing(0.6)])
-    _, ended = trained(folder, tmp_path, validate=lambda: next(found))
-    assert ended.rejected and ended.best_step == 4 and not ended.stopped_early
+    _, ended = trained(folder, tmp_path, EVERY_STEP, lambda: next(found))
+    assert ended.rejected and ended.best_step == 2 and not ended.stopped_early
     assert not (tmp_path / "adapter_model.safetensors").exists()
-    assert tiny.difference(tmp_path / "rejected", tmp_path / "checkpoints" / "checkpoint-4") == 0.0
+    assert tiny.difference(tmp_path / "rejected", tmp_path / "checkpoints" / "checkpoint-2") == 0.0
 
 
 def test_training_ends_at_parity_or_without_progress_and_stays_ended(folder: Path, tmp_path: Path) -> None:
     found = iter([failing(0.01), passing(0.3), passing(0.1)])
-    _, ended = trained(folder, tmp_path / "parity", validate=lambda: next(found))
-    assert (ended.steps, ended.stopped_early, ended.best_step) == (6, True, 6)
-    _, again = trained(folder, tmp_path / "parity", validate=lambda: pytest.fail("it was over"))
+    _, ended = trained(folder, tmp_path / "parity", EVERY_STEP, lambda: next(found))
+    assert (ended.steps, ended.stopped_early, ended.best_step) == (3, True, 3)
+    _, again = trained(folder, tmp_path / "parity", EVERY_STEP, lambda: pytest.fail("it was over"))
     assert again.trace == ended.trace and again.seconds == ended.seconds
     found = iter([passing(0.3), passing(0.4), passing(0.3)])
-    recipe = replace(RECIPE, patience=2)
+    recipe = replace(EVERY_STEP, patience=2)
     _, ended = trained(folder, tmp_path / "patience", recipe, lambda: next(found))
-    assert (ended.steps, ended.stopped_early, ended.best_step) == (6, True, 2)
+    assert (ended.steps, ended.stopped_early, ended.best_step) == (3, True, 1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_a_language_model_s_loss_and_an_evaluation_at_the_end_only(
     folder: Path, tmp_path: Path, dtype: str
 ) -> None:
@@ -478,11 +482,11 @@ def test_after_a_full_disk_the_same_command_goes_on_and_a_full_memory_is_said(
 
     monkeypatch.setattr("llmfair.tuning.trainer.save_adapter", full)
     with pytest.raises(OSError, match="No space left"):  # the command says it in a sentence
-        trained(folder, tmp_path)
+        trained(folder, tmp_path, SHORT)
     monkeypatch.undo()
-    _, ended = trained(folder, tmp_path)
+    _, ended = trained(folder, tmp_path, SHORT)
     lines = TrainingLog(tmp_path / "training.jsonl", False).lines()
-    assert ended.steps == 8 and [line["step"] for line in lines if "loss" in line] == list(range(1, 9))
+    assert ended.steps == 4 and [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
 
     def small(*_: Any) -> None:
         raise torch.OutOfMemoryError("out of memory")
@@ -500,8 +504,8 @@ def test_a_loss_that_is_not_a_number_ends_the_training(folder: Path, tmp_path: P
 
 def test_an_objective_that_is_not_a_number_is_never_the_best(folder: Path, tmp_path: Path) -> None:
     found = iter([passing(float("nan")), failing(0.3), passing(float("nan")), failing(0.4)])
-    _, ended = trained(folder, tmp_path, validate=lambda: next(found))
-    assert ended.rejected and ended.best_step == 4
+    _, ended = trained(folder, tmp_path, EVERY_STEP, lambda: next(found))
+    assert ended.rejected and ended.best_step == 2
 
 
 @pytest.mark.slow
@@ -518,7 +522,7 @@ def test_compiled_layers_train_to_the_same_adapter(folder: Path, tmp_path: Path)
 def test_time_left_can_be_told(folder: Path, tmp_path: Path) -> None:
     told: list[tuple[int, str]] = []
     started = time.perf_counter()
-    _, ended = trained(folder, tmp_path, tell=lambda done, words: told.append((done, words)))
-    assert [done for done, _ in told] == list(range(16, 129, 16))
+    _, ended = trained(folder, tmp_path, SHORT, tell=lambda done, words: told.append((done, words)))
+    assert [done for done, _ in told] == [16, 32, 48, 64]
     assert all(words.startswith("loss ") for _, words in told)
     assert 0 < ended.seconds < time.perf_counter() - started

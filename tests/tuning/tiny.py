@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Document, Query
-from llmfair.tuning.effects import Gate, Validation
 from llmfair.tuning.examples import ExampleGroup, render
+from llmfair.tuning.gates import Gate, Validation
 from llmfair.tuning.lora import Recipe
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
 from tests import models
@@ -29,6 +30,8 @@ RECIPE = Recipe(
     prompts_per_step=16, group_size=8, max_prompts=128, eval_every=32, learning_rate=1e-2, patience=99
 )
 """Eight steps of two groups, with a validation after every second one."""
+SHORT = replace(RECIPE, max_prompts=64)
+"""The same with four steps."""
 
 
 @pytest.fixture(autouse=True)
