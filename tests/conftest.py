@@ -6,6 +6,17 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# before torch is imported, here and in processes: threads of a tiny model's product only wait for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("whole", deadline=None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties are held against fewer examples where slow tests are left out, against 100 where they are not."""
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "whole")
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 from types import ModuleType
 
 import pytest
@@ -76,15 +77,42 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("line", [line for _, line in SHELL], ids=[f"{page}: {line}" for page, line in SHELL])
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs that pages report on, by the names that they give them."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LLMFAIR_REPORT", "0")
+        patched.setenv("LLMFAIR_CACHE_DIR", str(folder / "cache"))
+        for name, model in (("first", "fake:biased"), ("second", "fake:oracle")):
+            made = llmfair("listwise", "-o", folder / name, "-m", model, "-n", "6", "--orders", "1")
+            assert made.code == 0, made.err
+    return folder
+
+
+LONG = ("--figures", "llmfair study windows")
+"""What takes seconds, and has tests of its own in tests/cli."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(
+            line,
+            id=f"{page}: {line}",
+            marks=pytest.mark.slow if any(words in line for words in LONG) else (),
+        )
+        for page, line in SHELL
+    ],
+)
 def test_commands(line: str, request: pytest.FixtureRequest) -> None:
     """Questions to models are counted, not asked, unless the model is simulated or in this process."""
     if "ORG/" in line and "openai:" not in line:
         Path("ORG").symlink_to(request.getfixturevalue("checkpoints"))
     write_folder(Path("mine"), balanced(12, 6, 6))
     if "llmfair report" in line:
-        for name, model in (("first", "fake:biased"), ("second", "fake:oracle")):
-            assert llmfair("listwise", "-o", name, "-m", model, "-n", "6", "--orders", "1").code == 0
+        for name in ("first", "second"):
+            copytree(request.getfixturevalue("runs") / name, name)
     if "adapters/fair" in line:  # as training leaves it
         models.adapter(Path("ORG/NAME").resolve(), Path("adapters/fair"))
     _, command, *arguments = shlex.split(line, comments=True)

@@ -26,7 +26,7 @@ from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
 QUERIES = 24
-LISTWISE = ("listwise", "--variants", "neutral", "--no-control")
+LISTWISE = ("listwise", "--variants", "neutral", "--no-control", "--permutations", "0")
 PAIRWISE = ("pairwise", "--pairs", "12", "--noise-share", "0")
 BIASED = "fake:biased,malformed=0"
 

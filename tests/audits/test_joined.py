@@ -12,6 +12,7 @@ from tests.joined import write_joined
 # No relevant woman; and "Women", whose relevant pages are all about women (data.md 11).
 NO_WOMAN = {"265", "403", "1509", "1630", "1715", "2230"}
 NO_MAN = {"2859"}
+ONE_ARM = ("--orders", "1", "--variants", "neutral", "--no-control")
 
 
 def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
@@ -44,7 +45,7 @@ def test_people_without_a_continent_keep_their_rank_and_are_in_neither_mean() ->
     write_joined(Path("joined"))
     shown = llmfair("datasets", "show", "joined", "--json").json
     assert shown["attributes"]["location"]["unknown"] == 28
-    assert llmfair("listwise", "-d", "joined", "-a", "location", "--orders", "1", "-q").code == 0
+    assert llmfair("listwise", "-d", "joined", "-a", "location", *ONE_ARM, "-q").code == 0
     rows = [json.loads(line) for line in (only_run() / "candidates.jsonl").read_text().splitlines()]
     without = sum(side is None for row in rows for side in row["side"])
     assert without > 0
@@ -55,7 +56,7 @@ def test_people_without_a_continent_keep_their_rank_and_are_in_neither_mean() ->
 def test_equal_buckets_drop_the_degenerate_topics_and_say_so() -> None:
     write_joined(Path("joined"))
     found = llmfair(
-        "listwise", "-d", "joined", "--buckets", "equal", "--candidates", "20", "--orders", "1", "--json"
+        "listwise", "-d", "joined", "--buckets", "equal", "--candidates", "20", *ONE_ARM, "--json"
     )
     assert found.code == 0, found.err
     assert found.json["design"]["left_out"].keys() == NO_WOMAN | NO_MAN
@@ -64,10 +65,7 @@ def test_equal_buckets_drop_the_degenerate_topics_and_say_so() -> None:
 def test_score_of_the_same_rankings_counts_the_same() -> None:
     folder = write_joined(Path("joined"))
     measures = "P@20,nDCG@20,ExpRatio,ExpRatio(stratum=relevant),AWRF@20"
-    assert (
-        llmfair("listwise", "-d", folder, "--measures", measures, "--orders", "1", "-o", "audit", "-q").code
-        == 0
-    )
+    assert llmfair("listwise", "-d", folder, "--measures", measures, *ONE_ARM, "-o", "audit", "-q").code == 0
     scored = llmfair("score", "audit/rankings/neutral.run", "-d", folder, "--measures", measures, "--json")
     assert scored.code == 0, scored.err
     (undefined,) = scored.json["runs"][0]["undefined"]["ExpRatio(stratum=relevant)"].values()

@@ -129,10 +129,21 @@ def given(row: Row) -> str:
     return "biased," + ",".join(f"{key}={value}" for key, value in {**off, **on}.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=[row.model for row in ROWS])
+def test_every_figure_is_met_by_many_pairs(row: Row) -> None:
+    are_met(row, 20_000)
+
+
+@pytest.mark.parametrize("row", ROWS[:-1], ids=[row.model for row in ROWS[:-1]])
 def test_every_figure_is_met(row: Row) -> None:
-    """Within four standard errors, and what printing to four places may add."""
-    pairs, bad = 20_000, row.malformed
+    """But for the last row, whose smallest shares cannot be seen in few pairs."""
+    are_met(row, 3_000)
+
+
+def are_met(row: Row, pairs: int) -> None:
+    """Within four standard errors of so many pairs, and what printing to four places may add."""
+    bad = row.malformed
     counts = asyncio.run(cells(model(given(row), seed=3), pairs))
     readable = sum(counts[cell] for cell in READABLE)
     expected = {Cell.M1: 2 * bad * (1 - bad), Cell.M2: bad**2, Cell.T: 0.0}
@@ -174,7 +185,7 @@ def changed(name: str, pairs: int) -> float:
 
 
 def test_asked_twice_some_answers_change() -> None:
-    pairs, p1, p2 = 1000, 1 / (1 + math.exp(-1)), 0.5
+    pairs, p1, p2 = 300, 1 / (1 + math.exp(-1)), 0.5
     expected = p1 * (1 - p1) + p2 * (1 - p2)
     found = changed(f"biased,{OFF},pairwise=0.5,position=0.5", pairs)
     assert abs(found - expected) <= 4 * math.sqrt(expected * (1 - expected) / (2 * pairs))

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.command import llmfair
 from tests.folders import write_folder
 
-CALIBRATE = ("calibrate", "listwise", "--runs", "20", "--planted", "-0.5")
+CALIBRATE = ("calibrate", "listwise", "--runs", "10", "--planted", "-0.5")
 
 
 def test_the_table() -> None:
@@ -17,7 +17,7 @@ def test_the_table() -> None:
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
     assert lines[0] == (
-        "Calibrate listwise · sample · gender (protected: female) · 8 queries × 40 · 20 simulated audits a row · "
+        "Calibrate listwise · sample · gender (protected: female) · 8 queries × 40 · 10 simulated audits a row · "
         "seed 0 · no model asked"
     )
     assert "0.607 (ln -0.5)" in found.out and "1 (no preference)" in found.out
@@ -35,7 +35,7 @@ def test_json_has_it_all() -> None:
     found = llmfair(*CALIBRATE, "--json")
     results = found.json
     assert [row["planted"] for row in results["planted"]] == [-0.5, 0.0]
-    assert (results["seed"], results["runs"], results["settings"]["window"]) == (0, 20, 20)
+    assert (results["seed"], results["runs"], results["settings"]["window"]) == (0, 10, 20)
     assert len(results["curve"]["betas"]) == len(results["curve"]["ratios"]) == 19
     assert llmfair(*CALIBRATE, "--json").out == found.out
     assert llmfair(*CALIBRATE, "--seed", "1", "--json").json["planted"] != results["planted"]
@@ -54,7 +54,7 @@ def test_other_formats(style: str) -> None:
 
 
 def test_the_paper_s_setting() -> None:
-    found = llmfair(*CALIBRATE, "--preset", "paper", "--relevance", "0")
+    found = llmfair(*CALIBRATE, "--preset", "paper", "--relevance", "0", "--runs", "2")
     assert "window 5, step 1, 1 pass, 1 random initial order; boot-t intervals" in found.out
 
 

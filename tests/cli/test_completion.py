@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,35 @@ from tests.pace import within
 KINDS: dict[str, registry.Kind] = {
     "backends": "backend", "rankers": "ranker", "measures": "measure", "datasets": "dataset",
 }  # fmt: skip
+
+
+EACH = """
+import json, os, sys
+lines = [json.loads(line) for line in sys.stdin]
+from llmfair.cli import app
+for words in lines:
+    if os.fork() == 0:
+        os.environ |= {"COMP_WORDS": " ".join(["llmfair", *words]), "COMP_CWORD": str(len(words))}
+        sys.argv = ["llmfair"]
+        app.main()
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0, words
+    print("--", flush=True)
+"""
+"""A process for each, forked from one that has imported what all of them need."""
+
+
+def offered_each(*asked: tuple[str, ...]) -> list[list[str]]:
+    """What bash is told after each of these words."""
+    found = subprocess.run(
+        [sys.executable, "-c", EACH],
+        env={**os.environ, "_LLMFAIR_COMPLETE": "complete_bash"},
+        input="".join(f"{json.dumps(words)}\n" for words in asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    return [part.split() for part in found.stdout.split("--\n")[:-1]]
 
 
 def offered(*words: str, code: int = 0) -> list[str]:
@@ -43,9 +73,8 @@ def test_names_are_those_that_are_registered() -> None:
     assert [*complete.FAKE] == sorted(f"fake:{name}" for name in MODELS)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_what_is_offered() -> None:
+    expected: list[tuple[tuple[str, ...], list[str]]] = [
         (("pla",), ["plan"]),
         (("plan", ""), ["listwise", "pairwise"]),
         (("listwise", "--max-c"), ["--max-calls", "--max-cost"]),
@@ -59,11 +88,10 @@ def test_names_are_those_that_are_registered() -> None:
         (("prompts", "show", "list"), ["listwise"]),
         (("datasets", "show", "sa"), ["sample"]),
         (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random"]),
-    ],
-    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
-)  # fmt: skip
-def test_what_is_offered(words: tuple[str, ...], says: list[str]) -> None:
-    assert offered(*words) == says
+    ]  # fmt: skip
+    found = offered_each(*[words for words, _ in expected])
+    for (words, says), told in zip(expected, found, strict=True):
+        assert told == says, words
 
 
 def test_folders_are_offered_as_runs_and_datasets_with_attributes_of_their_own() -> None:
@@ -76,13 +104,23 @@ def test_folders_are_offered_as_runs_and_datasets_with_attributes_of_their_own()
     Path("mine/attributes.toml").write_text('[seniority]\nprotected = ["junior"]\n')
     Path("broken").mkdir()
     Path("broken/attributes.toml").write_text("[")
-    assert offered("runs", "show", "li") == ["listwise-one", "listwise-two"]
-    assert offered("compare", "listwise-one", "li") == ["listwise-two"]
-    assert offered("report", "runs/o") == ["runs/other"]
-    assert offered("runs", "check", "--runs-dir", "nowhere", "li") == []
-    assert offered("listwise", "-d", "mi") == ["mine"]
-    assert offered("listwise", "-d", "mine", "-a", "") == ["seniority", "gender", "location"]
-    assert offered("listwise", "-d", "broken", "-a", "g") == ["gender"]
+    assert offered_each(
+        ("runs", "show", "li"),
+        ("compare", "listwise-one", "li"),
+        ("report", "runs/o"),
+        ("runs", "check", "--runs-dir", "nowhere", "li"),
+        ("listwise", "-d", "mi"),
+        ("listwise", "-d", "mine", "-a", ""),
+        ("listwise", "-d", "broken", "-a", "g"),
+    ) == [
+        ["listwise-one", "listwise-two"],
+        ["listwise-two"],
+        ["runs/other"],
+        [],
+        ["mine"],
+        ["seniority", "gender", "location"],
+        ["gender"],
+    ]
 
 
 def test_names_of_other_packages_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_answers_that_were_replaced_are_counted_and_said() -> None:
         again = sum(sum(arm["asked_again"].values()) for arm in arms)
         assert again == len(server.requests) - sum(arm["windows"] for arm in arms) > 10
     table = llmfair(
-        "listwise", "-m", "fake:biased,malformed=0.3", "--on-bad-answer", "retry:3", "--max-invalid", "1"
+        *SMALL, "-m", "fake:biased,malformed=0.3", "--on-bad-answer", "retry:3", "--max-invalid", "1"
     )
     assert "bad answers asked again:" in table.out
 
@@ -188,7 +188,7 @@ def test_a_wider_level_is_a_wider_interval() -> None:
     narrow, wide = (
         next(
             r
-            for r in llmfair("listwise", "--level", level, "--json").json["rows"]
+            for r in llmfair("listwise", "--orders", "1", "--level", level, "--json").json["rows"]
             if r["measure"] == "ExpRatio"
         )
         for level in ("0.5", "0.99")

@@ -36,9 +36,13 @@ every_audit = pytest.mark.parametrize(
 )
 
 
-@every_audit
-def test_two_kills(audited: Audited, tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path, OWN, kills=2, seed=1, audited=audited)
+@pytest.mark.parametrize(
+    ("audited", "kills"),
+    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1)],
+    ids=["listwise", "pairwise", "sequential"],
+)
+def test_a_kill_or_two(audited: Audited, kills: int, tmp_path: Path) -> None:
+    assert len(kill_and_resume(tmp_path, OWN, kills=kills, seed=1, audited=audited)) == kills
 
 
 @pytest.mark.slow
@@ -58,6 +62,7 @@ def test_twenty_five_kills(audited: Audited, server: ServerKind, tmp_path: Path)
     )
 
 
+@pytest.mark.slow  # by default, against the tests' own server in test_server.py
 @needs_mockllm
 def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
     """Every bad answer is classified and counted, and the counts are the server's own."""

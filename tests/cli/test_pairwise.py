@@ -74,7 +74,7 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         "--max-invalid",
         "1",
         "--json",
-        queries=20,
+        queries=12,
     ).json
     for kind in ("relevant", "irrelevant"):
         odds, paper, balanced_ratio = (
@@ -85,11 +85,11 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         assert row(found, "FirstSlotRate", kind)["value"] > 0.8
         assert paper["value"] > odds["value"] > balanced_ratio["value"] > 1
         invalid = row(found, "InvalidRate", kind)["value"]
-        assert invalid == pytest.approx(1 - 0.95**2, abs=0.03)
+        assert invalid == pytest.approx(1 - 0.95**2, abs=0.039)
         low, high = found["findings"][kind]["worst_case"]
-        assert high - low == pytest.approx(0.05, abs=0.02)
+        assert high - low == pytest.approx(0.05, abs=0.026)
     table = asked(
-        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1", queries=20
+        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1", queries=12
     ).out
     assert "the item shown first wins 8" in table and "WinRatio counts only pairs that do not flip" in table
 
@@ -124,7 +124,7 @@ def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
         }
 
 
-@pytest.mark.parametrize("workers", [1, 64])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 64])
 def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int, tmp_path: Path) -> None:
     model = "fake:biased,pairwise=-0.7,position=0.5,query_sd=0,malformed=0"
     calm = asked(model, "--sequential", "--json", "--runs-dir", str(tmp_path / "calm"), "-j", "7").json

@@ -17,6 +17,7 @@ def lists_of_200(queries: int) -> Path:
     return write_folder(Path(f"mine{queries}"), balanced(queries, 100, 100))
 
 
+@pytest.mark.slow
 def test_the_paper_s_design() -> None:
     found = llmfair(
         *PLAN, "-d", lists_of_200(44), "-m", "openai:gpt-4", "--preset", "paper", "--ratio", "0.97"

@@ -401,8 +401,9 @@ def test_a_broken_copy_is_named_by_line(serve: Serve, tmp_path: Path, broken: by
 # Killed
 
 
-def test_killed_three_times_it_completes_with_equal_bytes_and_downloads_each_byte_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_it_completes_with_equal_bytes_and_downloads_each_byte_once(
+    kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = large_2022(1500, seed=5)
     moments = random.Random(6)
@@ -410,7 +411,7 @@ def test_killed_three_times_it_completes_with_equal_bytes_and_downloads_each_byt
     with FileServer(sources, pause=0.004).running() as server:
         environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
         arguments = ("datasets", "fetch", "trec-fair/2022", "--yes", "--json")
-        for kill in range(1, 4):
+        for kill in range(1, kills + 1):
             running = process(*arguments, env=environment)
             moment = int(size * (kill - 1 + moments.uniform(0.2, 0.9)) / 3.2)
             while server.sent(META) + server.sent(DOCS) < moment:

@@ -152,47 +152,59 @@ def planted(
 
 CELLS = cells_of(5, 25, 10, 20, 0, 0)
 GRADED: Cells = ((0, 0, 20), (0, 1, 6), (0, 2, 4), (1, 0, 22), (1, 1, 5), (1, 2, 3))
-SURFACE = odds_surface([CELLS], covering(20, 10), 3, 1000, rng=np.random.default_rng(12))
-OF_GRADES = odds_surface([GRADED], covering(20, 10), 3, 1000, rng=np.random.default_rng(13))
+
+
+@pytest.fixture(scope="module")
+def surface() -> OddsSurface:
+    return odds_surface([CELLS], covering(20, 10), 3, 1000, rng=np.random.default_rng(12))
+
+
+@pytest.fixture(scope="module")
+def of_grades() -> OddsSurface:
+    return odds_surface([GRADED], covering(20, 10), 3, 1000, rng=np.random.default_rng(13))
 
 
 @pytest.mark.parametrize("alpha", [-1.5, 0.7, 2.0])
 @pytest.mark.parametrize("beta", [-0.5, 0.5])
-def test_planted_odds_are_recovered_also_with_several_grades(alpha: float, beta: float) -> None:
+def test_planted_odds_are_recovered_also_with_several_grades(
+    alpha: float, beta: float, of_grades: OddsSurface
+) -> None:
     usefulness, ratio = planted(GRADED, alpha, beta, covering(20, 10), 3, 4000)
-    found = OF_GRADES.curve(usefulness, ratio).odds(ratio)
+    found = of_grades.curve(usefulness, ratio).odds(ratio)
     assert found is not None
     assert log(found) == pytest.approx(beta, abs=0.08)
 
 
-def test_sides_without_a_common_grade_show_no_preference() -> None:
+def test_sides_without_a_common_grade_show_no_preference(surface: OddsSurface) -> None:
     """Whatever the odds, the ratio is what relevance gives: the curve is flat, and says so."""
     confounded: Cells = ((0, 1, 10), (1, 0, 30))
-    surface = odds_surface([confounded], covering(20, 10), 3, 50, rng=np.random.default_rng(14))
-    assert surface.curve().flat and surface.curve(2.0).flat
-    assert not SURFACE.curve(2.0).flat
+    flat = odds_surface([confounded], covering(20, 10), 3, 50, rng=np.random.default_rng(14))
+    assert flat.curve().flat and flat.curve(2.0).flat
+    assert not surface.curve(2.0).flat
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 2.0, 2.7])
 @pytest.mark.parametrize("beta", [-1.2, -0.4, 0.4, 1.2])
-def test_planted_odds_are_recovered_however_useful_the_ranker(alpha: float, beta: float) -> None:
+def test_planted_odds_are_recovered_however_useful_the_ranker(
+    alpha: float, beta: float, surface: OddsSurface
+) -> None:
     usefulness, ratio = planted(CELLS, alpha, beta, covering(20, 10), 3, 4000)
-    found = SURFACE.curve(usefulness, ratio).odds(ratio)
+    found = surface.curve(usefulness, ratio).odds(ratio)
     assert found is not None
     assert log(found) == pytest.approx(beta, abs=0.06 + 0.06 * abs(beta))
 
 
-def test_without_its_usefulness_a_useful_ranker_would_be_taken_for_another() -> None:
+def test_without_its_usefulness_a_useful_ranker_would_be_taken_for_another(surface: OddsSurface) -> None:
     """Where relevance decides, there is less left to prefer: the reason why usefulness is asked for."""
     usefulness, ratio = planted(CELLS, 3.0, -0.8, covering(20, 10), 3, 4000)
-    blind, matched = SURFACE.curve().odds(ratio), SURFACE.curve(usefulness, ratio).odds(ratio)
+    blind, matched = surface.curve().odds(ratio), surface.curve(usefulness, ratio).odds(ratio)
     assert blind is not None and matched is not None
     assert log(blind) > -0.6 > log(matched)
 
 
-def test_usefulness_beyond_the_grid_takes_its_end() -> None:
-    assert SURFACE.curve(0.01).ratios == pytest.approx(SURFACE.ratios[0])
-    assert SURFACE.curve(99.0).ratios == pytest.approx(SURFACE.ratios[-1])
+def test_usefulness_beyond_the_grid_takes_its_end(surface: OddsSurface) -> None:
+    assert surface.curve(0.01).ratios == pytest.approx(surface.ratios[0])
+    assert surface.curve(99.0).ratios == pytest.approx(surface.ratios[-1])
 
 
 def test_a_surface_between_its_rows_by_hand() -> None:
