@@ -10,13 +10,16 @@ from llmfair.errors import RequirementFailed
 from llmfair.rankers.listwise import Ranked, WindowAnswer
 from llmfair.records import Side
 
+FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
+
 
 def answer_counts(
     ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None]
 ) -> dict[str, dict[str, Any]]:
     """Counts per arm, from `(arm, result)` pairs: classes, repaired, unreadable, identity, omissions by side.
 
-    `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
+    `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
+    there. `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
 
     `omitted.protected_expected` is what the omitted items would hold if sides were left out alike: an answer
     that drops one group is repaired, but not into innocence.
@@ -37,16 +40,18 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> di
             omitted += len(window.omitted)
             protected += _protected(window.omitted, sides)
             expected += len(window.omitted) * _protected(window.shown, sides) / len(window.shown)
+    # of a list that is in order already, later passes rightly change nothing
+    first = [window for window in windows if window.pass_number == 1]
     return {
         "windows": len(windows),
         "classes": dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
         "repaired": sum(window.repaired for window in windows),
         "unreadable": sum(window.unreadable for window in windows),
         "identity": sum(window.identity for window in windows),
-        # of a list that is in order already, later passes rightly change nothing
         "first_pass": {
-            "windows": sum(window.pass_number == 1 for window in windows),
-            "identity": sum(window.identity and window.pass_number == 1 for window in windows),
+            "windows": len(first),
+            "identity": sum(window.identity for window in first),
+            "same": _same(first),
         },
         "asked_again": dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
         "readers_differ": sum(window.readers_differ for window in windows),
@@ -57,6 +62,29 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> di
             "protected_expected": round(expected, 6),
         },
     }
+
+
+def _same(windows: Iterable[WindowAnswer]) -> int:
+    """How many answers give the commonest order of places; windows of other lengths for themselves."""
+    orders: dict[int, Counter[tuple[int, ...]]] = {}
+    for window in windows:
+        if window.permutation is not None:
+            orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
+    return sum(max(found.values()) for found in orders.values())
+
+
+def unassessed(counts: Mapping[str, Any]) -> str | None:
+    """Why an arm's answers say nothing of the sides, however near parity the lists are; None where they may.
+
+    A model that always gives the same order of places, the window's own or another, reads nothing: its lists are the
+    random ones it was shown, which are at parity.
+    """
+    if 0 < counts["windows"] == counts["unreadable"]:
+        return "no_readable_answer"
+    first = counts["first_pass"]
+    if first["windows"] >= FEWEST_WINDOWS and first["same"] >= NEARLY_ALL * first["windows"]:
+        return "position_driven"
+    return None
 
 
 def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:

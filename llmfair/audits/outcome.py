@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llmfair.audits.answers import answer_counts
+from llmfair.audits.answers import answer_counts, unassessed
 from llmfair.audits.contrasts import contrasts
 from llmfair.audits.design import INPUT, Design
 from llmfair.audits.findings import findings_of, unassessable, with_family
@@ -45,8 +45,8 @@ def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: S
     findings = findings_of([c for c in columns if c.variant in arms], arms, inference, design.asked())
     answers = answer_counts(((probe.arm, result) for probe, result in chains), design.sides)
     for arm, finding in findings.items():
-        if arm in answers and 0 < answers[arm]["windows"] == answers[arm]["unreadable"]:
-            findings[arm] = unassessable(finding["measure"], "no_readable_answer")
+        if arm in answers and (reason := unassessed(answers[arm])) is not None:
+            findings[arm] = unassessable(finding["measure"], reason)
     contrasted = next(
         (str(m) for m in design.measures if m.definition.better == "parity" and not m.of_all), None
     )

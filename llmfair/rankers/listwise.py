@@ -42,8 +42,8 @@ class WindowAnswer:
     """One window and what its answer did.
 
     `place`: the first window of a pass is its tail, the last (and an only one) its head. `repaired`: a bad
-    answer of which something could be used; `unreadable`: one that left the window as it was. `identity`: the
-    readable answer is the window's own order. `omitted`: shown, but not named by a readable answer.
+    answer of which something could be used; `unreadable`: one that left the window as it was. `permutation`: the
+    places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
     `replaced`: the classes of the bad answers that this one, a later draw, stands in for.
     """
 
@@ -54,12 +54,17 @@ class WindowAnswer:
     answer_class: AnswerClass
     repaired: bool
     unreadable: bool
-    identity: bool
+    permutation: tuple[int, ...] | None
     readers_differ: bool
     shown: tuple[str, ...]
     omitted: tuple[str, ...]
     draw: int
     replaced: tuple[AnswerClass, ...] = ()
+
+    @property
+    def identity(self) -> bool:
+        """Whether a readable answer is the window's own order."""
+        return self.permutation == tuple(range(len(self.shown)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,7 @@ def _window_answer(asked: _Asked, place: Place) -> WindowAnswer:
         answer_class=reading.answer_class,
         repaired=permutation is not None and reading.answer_class is not AnswerClass.OK,
         unreadable=permutation is None,
-        identity=permutation == tuple(range(len(shown))),
+        permutation=permutation,
         readers_differ=reading.readers_differ,
         shown=shown,
         omitted=() if permutation is None else tuple(shown[place] for place in permutation[reading.named :]),

@@ -16,6 +16,7 @@ REASONS = {
     "too_few_queries": "too few queries",
     "no_common_grade": "the sides share no grade of relevance",
     "no_readable_answer": "no readable answer",
+    "position_driven": "the answers follow the position",
     "out_of_reach": "the interval is wider than what any preference shows here",
     "undefined": "undefined",
 }

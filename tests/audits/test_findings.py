@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import llmfair as api
 from llmfair.audits.contrasts import contrasts, pairs_of
 from llmfair.audits.findings import Asked, findings_of, with_family
 from llmfair.audits.listwise import audit_listwise
 from llmfair.audits.summary import Inference, summarise
+from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Measurement, Ranking, Side
+from llmfair.records import Measurement, Permutation, Ranking, Request, Side
 from llmfair.settings import ListwiseSettings
 from llmfair.stats.implied import odds_surface
 from tests.cli.command import llmfair
@@ -419,3 +421,33 @@ def test_the_test_and_the_run_noise_go_by_what_is_left_of_the_orders() -> None:
     assert with_control["excess"] != plain["excess"]
     assert with_control["sign_flip"]["p"] != plain["sign_flip"]["p"]
     assert with_control["run_noise"]["error"] != plain["run_noise"]["error"]
+
+
+@pytest.mark.parametrize("said", ["{order}", "[1] > [2]", "[2] > [1]"])
+def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
+    """Its lists are the random ones it was shown: at parity, with a narrow interval, and nothing was read."""
+
+    class ByPlace:
+        name = "by place"
+
+        async def complete(self, request: Request) -> str:
+            expects = request.chat.expects
+            assert isinstance(expects, Permutation)
+            return said.format(order=" > ".join(f"[{k}]" for k in range(1, expects.n + 1)))
+
+    with pytest.raises(RequirementFailed, match=r"cannot be assessed: the answers follow the position"):
+        api.audit_listwise(model=ByPlace(), require=["ExpRatio=0.8..1.25"], output="run", report=False)
+    results = json.loads(Path("run/results.json").read_text())
+    found = {arm: (f["conclusion"], f["reason"]) for arm, f in results["findings"].items()}
+    assert set(found.values()) == {("not_assessable", "position_driven")}
+    table = llmfair("report", "run", "--format", "md").out
+    assert table.count("not assessable: the answers follow the position") >= 3
+
+
+def test_a_window_of_two_is_often_in_order() -> None:
+    """Half of such answers leave the window as it is, of a model that does read."""
+    model = "fake:biased,malformed=0"
+    found = llmfair("listwise", "-m", model, "--window", "2", "--step", "1", "--passes", "1", "--json").json
+    shares = [arm["first_pass"]["same"] / arm["first_pass"]["windows"] for arm in found["answers"].values()]
+    assert all(0.4 < share < 0.8 for share in shares)
+    assert all(f["reason"] != "position_driven" for f in found["findings"].values())
