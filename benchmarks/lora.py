@@ -32,8 +32,8 @@ import transformers
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import Checkpoint, Place
 from llmfair.tuning.adapter import attach
-from llmfair.tuning.gates import Validation
 from llmfair.tuning.examples import Example, ExampleGroup
+from llmfair.tuning.gates import Validation
 from llmfair.tuning.lora import LOG, Recipe, train
 from llmfair.tuning.pairs import STRATA
 

@@ -16,7 +16,7 @@ from llmfair.adaptive import Adaptive
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.budgets import Budget, characters
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable
-from llmfair.journal import Journal, request_key
+from llmfair.journal import SHARED, Journal, request_key
 from llmfair.pacing import Bucket
 from llmfair.records import (
     Chat,
@@ -175,7 +175,7 @@ class Asker:
         """The answer other runs were given, filed as this run's own evidence first; it counts as no call."""
         if self.cache is None or (known := self.cache.get(request.key)) is None:
             return None
-        self.journal.put(request, known, attempts=0, source="cache")
+        self.journal.put(request, known, attempts=0, source=SHARED)
         self.progress.cached += 1
         self._note(known)
         return known

@@ -23,7 +23,7 @@ from llmfair.backends.openai import OpenAI
 from llmfair.budgets import Budget
 from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.journal import Journal, request_key
+from llmfair.journal import SHARED, Journal, request_key
 from llmfair.ledger import Ledger, Sent
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
 
@@ -154,7 +154,7 @@ class _Asking:
         """The answer in the journal, or in the cache, whence it is filed as this run's own evidence."""
         known = self.journal.get(request.key)
         if known is None and self.cache is not None and (known := self.cache.get(request.key)) is not None:
-            self.journal.put(request, known, attempts=0, source="cache")
+            self.journal.put(request, known, attempts=0, source=SHARED)
             self.progress.cached += 1
             self.collected += 1
         return known

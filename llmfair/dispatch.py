@@ -102,7 +102,9 @@ class _Driver:
     ) -> None:
         self.backend = backend
         self.journal = journal
-        self.workers = limits.workers
+        # Retries must not leave places empty; but on a budget chains are finished before others begin.
+        spare = limits.max_calls is None and limits.max_cost is None
+        self.chains = limits.workers * (2 if spare else 1)
         self.progress = progress
         self.finished = finished
         self.asker = Asker(backend, journal, cache, sampling, limits, progress, self.stop)
@@ -122,8 +124,8 @@ class _Driver:
             raise self.cause
 
     async def _run_all(self, programs: Iterator[Program]) -> None:
-        """2 × workers tasks share the programs, so memory does not grow with the programs' number."""
-        tasks = [asyncio.create_task(self._work(programs)) for _ in range(2 * self.workers)]
+        """So many tasks share the programs, so memory does not grow with the programs' number."""
+        tasks = [asyncio.create_task(self._work(programs)) for _ in range(self.chains)]
         everything = asyncio.gather(*tasks)
         interrupted = asyncio.create_task(self.interrupted.wait())
         try:

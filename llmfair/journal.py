@@ -21,6 +21,8 @@ from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutati
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
+SHARED = "cache"
+"""The source of an answer that another run was given."""
 _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -84,12 +86,13 @@ class Journal:
 
     Only the place of each answer is kept in memory. Lines that do not parse (torn by a crash) are skipped, their
     numbers kept in `skipped`; the answers they held are asked again. Raises RunConflict when the file belongs to
-    another run or is not a journal at all.
+    another run or is not a journal at all. `shared` counts the answers that came from other runs.
     """
 
     def __init__(self, path: Path, run: str, identity: str) -> None:
         self.path = path
         self.skipped: list[int] = []
+        self.shared = 0
         self._offsets: dict[str, int] = {}
         self._synced = time.monotonic()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -121,6 +124,7 @@ class Journal:
         row |= {"source": source, "attempts": attempts, "at": _now()}
         line = f'{_encode(asked)[:-1]},"chat":{_encode_messages(chat)},{_encode(row)[1:]}'
         self._offsets[request.key] = self._write(line)
+        self.shared += source == SHARED
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
@@ -176,8 +180,9 @@ class Journal:
                 row = _parse(line)
                 if row is None:
                     self.skipped.append(number)
-                elif "key" in row:
-                    self._offsets.setdefault(row["key"], offset)
+                elif "key" in row and row["key"] not in self._offsets:
+                    self.shared += row.get("source") == SHARED
+                    self._offsets[row["key"]] = offset
                 offset += len(line)
         if not _ends_with_newline(self.path):
             self._size += os.write(self._file, b"\n")

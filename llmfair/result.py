@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
+from llmfair.metrics.base import as_shown
 from llmfair.records import Measurement
 from llmfair.rundir import COLUMNS
 
@@ -42,7 +43,7 @@ class Result:
     """What was found; `print` shows the command's table, and a notebook the same.
 
     `kind` is the command's name, `results` what its `--json` prints. `result[measure, variant]`, or with a third
-    text `result[measure, variant, group]`, is one Measurement of all queries.
+    text `result[measure, variant, group]`, is one Measurement of all queries, by the name that the table gives it.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class Result:
             raise UsageError(
                 f"{key!r} names no figure.", 'a measure and a variant: result["ExpRatio", "female"]'
             )
+        measure = as_shown(measure, self.results.get("shown", ()))
         found = [
             row for row in self.rows if (row.measure, row.variant, row.group) == (measure, variant, group)
         ]

@@ -26,6 +26,7 @@ from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
 SCHEMA = 1
+REPORT = "report.html"
 COLUMNS = (
     "run", "dataset", "attribute", "model", "variant", "query_id", "measure", "group", "value", "low", "high",
     "n", "p", "p_adjusted", "conclusion", "reason",
@@ -93,12 +94,18 @@ class RunDir:
 
     def write_files(self, files: Mapping[str, str]) -> None:
         """Writes the files of a run; rankings that an earlier invocation left and this one lacks are removed."""
+        self.drop_report()
         for stale in (self.path / "rankings").glob("*.run"):
             if f"rankings/{stale.name}" not in files:
                 stale.unlink()
         for name, text in files.items():
             (self.path / name).parent.mkdir(exist_ok=True)
             write_whole(self.path / name, [text])
+
+    def drop_report(self) -> None:
+        """Removes the page of earlier results, so that none contradicts those of now; it can be written anew."""
+        if (report := self.path / REPORT).is_file():
+            report.unlink()
 
     def prepare(self, settings: Mapping[str, Any]) -> bool:
         """Makes the folder, or checks that it belongs to these settings; returns whether it was there.

@@ -385,6 +385,16 @@ def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
     assert again.asked == 15  # a name alone shares no answers between runs
 
 
+def test_a_name_means_what_the_table_shows_under_it() -> None:
+    result = llmfair.audit_listwise(
+        model="fake:biased", limit=5, variants="neutral", control=False, report=False
+    )
+    assert result["ExpRatio", "neutral"] == result["ExpRatio(control=order)", "neutral"]
+    (plain,) = [row for row in result.rows if (row.measure, row.variant) == ("ExpRatio", "neutral")]
+    assert plain.value != result["ExpRatio", "neutral"].value
+    assert result["ImpliedOdds", "neutral"].conclusion is not None
+
+
 def test_an_object_may_say_more_of_itself() -> None:
     class Spoken(InOrder):
         identity = "in order, version 2"

@@ -360,6 +360,21 @@ def test_a_full_disk_ends_the_run_with_a_sentence(journal: Journal, monkeypatch:
     monkeypatch.undo()
 
 
+def test_a_budget_finishes_chains_before_it_begins_others(journal: Journal) -> None:
+    """Six chains of three at four in flight: thirteen calls are four whole chains, where all begun would be none."""
+    finished: list[str] = []
+    with pytest.raises(Incomplete):
+        for probe_id, _ in dispatch(
+            [chain(f"c{i}", 3) for i in range(6)],
+            Scripted(latency=0.001),
+            journal,
+            Sampling(),
+            Limits(workers=4, max_calls=13),
+        ):
+            finished.append(probe_id)  # what came before the stop counts
+    assert len(finished) == 4
+
+
 def test_a_spent_budget_waits_for_slow_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 0.05)
     backend = Scripted(latency=0.4)

@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": {"trec"},
-    "result": {"report", "rundir", "audits", "cli"},
+    "result": {"report", "rundir", "audits", "cli", "metrics.base"},
     "rundir": {"trec"},
     **{
         room: set()

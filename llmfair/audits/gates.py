@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
-from llmfair.metrics.base import CONTROLLED
+from llmfair.metrics.base import as_shown
 from llmfair.metrics.names import Task, parse_measure
 from llmfair.probes import CONTROL
 from llmfair.stats.conclusions import Conclusion
@@ -130,11 +130,7 @@ def _rows(gate: Gate, results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The figures that a gate is asked of, in the order of the variants; never none."""
     prompts = [arm for arm in results["design"]["arms"] if arm != CONTROL]
     variants = prompts if gate.variant is None else [gate.variant]
-    shown = results["shown"]
-    named = [m for m in shown if m == gate.measure] + [
-        m for m in shown if m.replace(CONTROLLED, "") == gate.measure
-    ]
-    measure = named[0] if named else gate.measure
+    measure = as_shown(gate.measure, results["shown"])
     found = [
         row
         for row in results["rows"]

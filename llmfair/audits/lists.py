@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmfair.datasets.base import Dataset, attribute_of, cache_folder, load_dataset, named_attribute
+from llmfair.audits.running import warn
+from llmfair.datasets.base import (
+    Dataset,
+    attribute_of,
+    cache_folder,
+    empty_groups,
+    empty_groups_text,
+    load_dataset,
+    named_attribute,
+)
 from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
@@ -18,6 +27,8 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
     source = load_dataset(settings.dataset, settings.allow_missing)
     attribute = named_attribute(source, settings.attribute, settings.mixed)
+    if isinstance(source, Folder) and (empty := empty_groups(attribute, source.documents.values())):
+        warn(empty_groups_text(attribute.name, empty))
     asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
     if source.has_lists and asked == (None, None, None, None):
         return source, attribute_of(source, attribute.name, settings.mixed)

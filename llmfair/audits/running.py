@@ -138,7 +138,7 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
     if task.adapted and settings.adapter is not None:
         doubts += adapter_doubts(settings.adapter, identity, str(task.describe()["dataset"]))
     for doubt in doubts:
-        _warn(doubt)
+        warn(doubt)
     label = label_of(task.model, settings, task.adapted)
     facts = {**task.describe(), "model": label, "simulated": backend.reads_about, "doubts": doubts}
     facts["planned_calls"] = task.calls  # a run that is killed has no word left
@@ -152,8 +152,16 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
         outcome = task.outcome(folder.path.name, answered.results, answered.failures)
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None else "incomplete"
-        manifest |= {"status": status, "answers": outcome.results["answers"], **answered.facts()}
+        doubts += from_other_runs(journal)
+        manifest |= {
+            "status": status,
+            "answers": outcome.results["answers"],
+            "doubts": doubts,
+            **answered.facts(),
+        }
         manifest["invocations"][-1] |= answered.facts()
+        known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
+        manifest["cost"] = sum(known) if known else None  # of the run, however often it was broken off
         if found := getattr(backend, "facts", None):  # where a model of this process ran, and why there
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
@@ -226,12 +234,21 @@ def shared_answers(task: Task, backend: Backend) -> Iterator[Cache | None]:
         return
     from llmfair.cache import FILE, Cache  # what asks no server needs no SQLite
 
-    with closing(Cache(cache_folder() / FILE, backend.identity, _warn)) as cache:
+    with closing(Cache(cache_folder() / FILE, backend.identity, warn)) as cache:
         yield cache
 
 
+def from_other_runs(journal: Journal) -> Iterator[str]:
+    """How many of a run's answers it did not ask for itself."""
+    if journal.shared:
+        yield (
+            f"{journal.shared:,} of {len(journal):,} answers came from other runs of this model "
+            "(--fresh --no-cache asks them again)"
+        )
+
+
 @once
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
     """Says at once, and only once, what is no error."""
     print(f"Warning: {text}", file=sys.stderr)
 

@@ -209,6 +209,7 @@ def _write(path: Path, scored: Scored) -> None:
         raise RunConflict(f"{path} is the folder of another run.", "choose another --output folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
+        RunDir(path).drop_report()
         write_whole(path / "metrics.csv", [csv_text(COLUMNS, scored.rows)])
         write_whole(path / "per_query.csv", [csv_text(COLUMNS, scored.per_query)])
         write_whole(path / "results.json", [json_text(scored.results)])

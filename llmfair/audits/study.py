@@ -196,6 +196,7 @@ def make_folder(folder: Path) -> None:
 
 def write_study(study: Mapping[str, Any], folder: Path) -> None:
     """`study.json`, and `study.csv` with its lines."""
+    RunDir(folder).drop_report()
     write_whole(folder / "study.json", [json_text(study)])
     write_whole(folder / "study.csv", [csv_text(LINE, study_lines(study))])
 

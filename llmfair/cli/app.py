@@ -25,7 +25,7 @@ from llmfair.cli.doctor import doctor
 from llmfair.cli.finetune_lora import finetune_lora
 from llmfair.cli.help import with_help
 from llmfair.cli.listwise import listwise
-from llmfair.cli.options import with_flags
+from llmfair.cli.options import ELSEWHERE, no_settings, variables, with_flags
 from llmfair.cli.pairwise import pairwise
 from llmfair.cli.plan import plan
 from llmfair.cli.prompts import prompts
@@ -37,6 +37,9 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.settings import FinetuneSettings, ListwiseSettings, PairwiseSettings, ScoreSettings
 
 HELP = {"help_option_names": ["-h", "--help"]}
+ASKS_NOTHING = {*HELP["help_option_names"], "--version", "-V"}
+COMPLETES = "_LLMFAIR_COMPLETE"
+"""What a shell sets that asks how a line could go on."""
 FIRST_STEPS = """\
 llmfair listwise          audit a simulated model on the bundled sample, offline
 llmfair plan listwise     what an audit would ask, cost and find; asks nothing
@@ -136,6 +139,9 @@ def run(arguments: list[str]) -> int:
     previous = signal.signal(signal.SIGTERM, _terminate)
     console.output = console.Output(as_json=_asks_json(arguments))
     try:
+        if not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
+            for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
+                console.warn(said)
         code = command()(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not console.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
@@ -197,7 +203,7 @@ def main() -> NoReturn:
         # A title or an answer may hold what a terminal's encoding cannot say.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if "_LLMFAIR_COMPLETE" in os.environ:
+    if COMPLETES in os.environ:
         leave_values_unread()
     code = run(sys.argv[1:])
     try:

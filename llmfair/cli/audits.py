@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import typer
 
 from llmfair.cli import console
 from llmfair.errors import Incomplete, LlmfairError, UsageError
-from llmfair.settings import AuditSettings
+from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
     from llmfair.asking import Progress
@@ -54,8 +55,20 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         raise typer.Exit(console.fail(error))
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
         console.say(
-            f"Next: llmfair {kind.name} -m openai:gpt-4o-mini     (a real model; --dry-run first counts its calls)"
+            f"Next: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini     "
+            "(a real model; --dry-run first counts its calls)"
         )
+
+
+def _lists(settings: AuditSettings) -> str:
+    """The flags of what was audited, where it is not what an audit without flags takes."""
+    flags = {"dataset": "-d", "attribute": "-a"}
+    named = [item for item in fields(settings) if item.name in flags]
+    return "".join(
+        f" {flags[item.name]} {shlex.quote(value)}"
+        for item in named
+        if (value := getattr(settings, item.name)) != default_of(item)
+    )
 
 
 def _audit_all(
@@ -164,7 +177,7 @@ def _audit(
         error = failure
     if cached := seen["progress"].cached:
         console.say(
-            f"{cached:,} of {seen['calls']:,} answers came from other runs; --no-cache asks them, too"
+            f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
         )
     run = RunDir(seen["folder"])
     manifest = run.read_manifest()

@@ -227,6 +227,7 @@ def _page_notes(found: dict[str, Any]) -> list[str]:
 
 
 def _print_facts(found: dict[str, Any]) -> None:
+    from llmfair.datasets.base import empty_groups_text
     from llmfair.report.tables import Table
 
     if "queries" not in found:
@@ -254,11 +255,7 @@ def _print_facts(found: dict[str, Any]) -> None:
         notes = [f"drawn pages · {note}" for note in notes] + _page_notes(found)
         paper = f" (the paper has {found['paper_queries']})" if found["paper_queries"] else ""
         notes.append(f"kept {len(found['queries'])} of {found['topics']} topics{paper}")
-    notes += [
-        f"{name} names groups that no document is in: {', '.join(empty)}"
-        for name, empty in found["empty_groups"].items()
-        if empty
-    ]
+    notes += [empty_groups_text(name, empty) for name, empty in found["empty_groups"].items() if empty]
     notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
     title = f"{found['dataset']} · {found['documents']} documents · {len(found['queries'])} queries"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -23,6 +24,8 @@ from llmfair.settings import (
 S = TypeVar("S", bound=CommandSettings)
 PANELS = ("Data", "Model", "Prompt", "Sampling", "Training", "Spending", "Statistics", "Output")
 ENVIRONMENT = "LLMFAIR_"
+ELSEWHERE = ("LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM")
+"""Variables that are no flag's: where fetched data and answers are kept, and what the tests must not skip."""
 GIVEN = ("settings", "style", "ctx")
 """What a command's function is given, beside its own flags."""
 
@@ -76,6 +79,25 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
 def variable(name: str) -> str:
     """The environment variable of a flag."""
     return ENVIRONMENT + name.upper()
+
+
+def variables(command: Any) -> Iterator[str]:
+    """The environment variables of all flags of a command and of those below it."""
+    yield from (item.envvar for item in command.params if getattr(item, "envvar", None))
+    for one in getattr(command, "commands", {}).values():
+        yield from variables(one)
+
+
+def no_settings(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
+    """A sentence for each variable that is named like a setting and is none."""
+    for name in sorted(environment):
+        if not name.startswith(ENVIRONMENT) or name in known:
+            continue
+        # by what follows the beginning that all have in common
+        words = [one.removeprefix(ENVIRONMENT) for one in sorted(known)]
+        nearest = difflib.get_close_matches(name.removeprefix(ENVIRONMENT), words, n=1)
+        said = f"; did you mean {ENVIRONMENT}{nearest[0]}?" if nearest else "; nothing reads it"
+        yield f"{name} is no setting{said}"
 
 
 def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:

@@ -195,7 +195,7 @@ def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
 
 def facts(dataset: Dataset) -> dict[str, Any]:
     """What `datasets show` says: counts per query and cell, unknown, mixed and other pages, fingerprint."""
-    documents, shipped = dataset.documents.values(), read_attributes(data_folder() / "attributes.toml")
+    documents = dataset.documents.values()
     return {
         "dataset": dataset.name,
         "documents": len(documents),
@@ -222,19 +222,30 @@ def facts(dataset: Dataset) -> dict[str, Any]:
             for attribute in dataset.attributes
         },
         "empty_groups": {
-            attribute.name: _empty_groups(attribute, documents)
+            attribute.name: empty
             for attribute in dataset.attributes
-            if attribute != shipped.get(attribute.name)  # which names groups of all collections
+            if (empty := empty_groups(attribute, documents)) is not None
         },
         "fingerprint": fingerprint(dataset),
         **dataset.describe(),
     }
 
 
-def _empty_groups(attribute: Attribute, documents: Iterable[Document]) -> list[str]:
-    """Groups that an attribute names on a side and no document is in: a slip of the pen leaves them to "*"."""
+def empty_groups(attribute: Attribute, documents: Iterable[Document]) -> list[str] | None:
+    """Groups that an attribute names on a side and no document is in: a slip of the pen leaves them to "*".
+
+    None for an attribute that is shipped, which names groups of all collections.
+    """
+    shipped = read_attributes(data_folder() / "attributes.toml").get(attribute.name)
+    if shipped is not None and attribute == replace(shipped, mixed=attribute.mixed):
+        return None
     named = {*attribute.protected, *attribute.unprotected} - {ANY_GROUP}
     return sorted(named.difference(*(document.groups.get(attribute.name, ()) for document in documents)))
+
+
+def empty_groups_text(name: str, empty: Iterable[str]) -> str:
+    """What is said of an attribute's empty groups."""
+    return f"{name} names groups that no document is in: {', '.join(empty)}"
 
 
 def _without_side(attribute: Attribute, documents: Any) -> dict[str, int]:

@@ -26,6 +26,13 @@ CONTROLLED = "(control=order)"
 """The parameter of a headline from random orders; tables leave it out of their headings."""
 
 
+def as_shown(measure: str, shown: Sequence[str]) -> str:
+    """The measure that a table with these shows under a name."""
+    if measure in shown:
+        return measure
+    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
+
+
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
     """What a ranking says about the candidates: other ids dropped, of repeated ids the first stays."""
     candidates = set(candidate_ids)

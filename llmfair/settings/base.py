@@ -288,10 +288,16 @@ class AuditSettings(ListSettings, MeasureSettings):
         result=False,
     )
     max_calls: int | None = setting(
-        None, "Stop cleanly after N calls; the same command continues.", "Spending", result=False
+        None,
+        "Stop cleanly after N calls of this command; repeated, it continues with N more.",
+        "Spending",
+        result=False,
     )
     max_cost: float | None = setting(
-        None, "Stop cleanly before calls cost more, at --price-in and --price-out.", "Spending", result=False
+        None,
+        "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
+        "Spending",
+        result=False,
     )
     price_in: float | None = setting(None, "Price of a million tokens sent.", "Spending", result=False)
     price_out: float | None = setting(None, "Price of a million tokens answered.", "Spending", result=False)

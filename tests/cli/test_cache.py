@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import Outcome, llmfair, process
 from tests.folders import balanced, write_folder
+from tests.report.reading import read
 from tests.servers import Reply, Server, faulty, rank
 
 CACHE = Path("cache") / "answers.sqlite"
@@ -73,13 +74,17 @@ def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cac
     assert manifest("warm")["answered"] == manifest("without")["answered"] == calls
     assert (sources("cold"), sources("warm")) == ({"backend"}, {"cache"})
     assert len(results("cold")) > 4 and results("without") == results("cold") == results("warm")
+    told = f"  {calls} of {calls} answers came from other runs of this model (--fresh --no-cache asks them again)\n"
+    assert told in warm.out and told not in cold.out + without.out
     tables = {
-        run.out.replace(name, "") for run, name in ((without, "without"), (cold, "cold"), (warm, "warm"))
+        run.out.replace(name, "").replace(told, "")
+        for run, name in ((without, "without"), (cold, "cold"), (warm, "warm"))
     }
     assert len(tables) == 1
     assert llmfair("runs", "check", "warm/run").code == 0
     assert audit(server, "warm", task=task).code == 0, "from its journal alone: the server is gone"
     assert manifest("warm")["cached"] == 0 and manifest("warm")["replayed"] == calls
+    assert manifest("warm")["doubts"] == [told.strip()], "wherever the answers are read from"
 
 
 def test_more_pairs_ask_only_the_new_ones() -> None:
@@ -115,8 +120,13 @@ def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
         calls = len(server.requests)
         assert audit(server, "one", "--fresh").code == 0 and len(server.requests) == calls
         assert (Path("one") / "run" / "journal.1.jsonl").is_file() and manifest("one")["cached"] == calls
+        (doubt,) = manifest("one")["doubts"]
+        assert doubt.endswith("(--fresh --no-cache asks them again)")
+        assert llmfair("report", "one/run").code == 0
+        assert doubt in "".join(read(Path("one/run/report.html")).text)
         assert audit(server, "one", "--fresh", "--no-cache").code == 0
         assert len(server.requests) == 2 * calls and manifest("one")["cached"] == 0
+        assert manifest("one")["doubts"] == [] and not Path("one/run/report.html").exists()
 
 
 def test_another_server_or_model_has_answers_of_its_own() -> None:

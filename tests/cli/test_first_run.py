@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import llmfair, only_run, process
+from llmfair.cli.app import command as whole
+from llmfair.cli.options import ELSEWHERE, no_settings, variables
+from tests.cli.command import Outcome, llmfair, only_run, process
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server, rank
 
 SMALL = ("-n", "2", "--orders", "1", "--passes", "1")
 ROOT = Path(__file__).resolve().parents[2]
+NAMED = re.compile(r"(?<![A-Z_])LLMFAIR_[A-Z0-9_]*[A-Z0-9]")
 local = pytest.mark.skipif(
     not all(map(find_spec, ("torch", "transformers"))), reason="needs pip install 'llmfair[local]'"
 )
@@ -150,6 +153,102 @@ def test_what_to_try_next_is_said_once() -> None:
     found = llmfair("listwise", *SMALL, "-m", one, "-m", f"{one},noise=2")
     assert found.code == 0 and found.err.count("Next: ") == 1
     assert "Next: " not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
+
+
+def test_what_to_try_next_is_about_the_same_data() -> None:
+    lists = write_folder(Path("my lists"), balanced(2, 6, 6))
+    small = (*SMALL, "--passes", "1", "-m", "fake:oracle")
+    found = llmfair("listwise", *small, "-d", lists, "-a", "gender")
+    assert "Next: llmfair listwise -d 'my lists' -a gender -m openai:" in found.err
+    assert "Next: llmfair listwise -m openai:" in llmfair("listwise", *small).err
+    pairs = llmfair("pairwise", "-d", lists, "--pairs", "2", "-m", "fake:oracle")
+    assert "Next: llmfair pairwise -d 'my lists' -m openai:" in pairs.err
+
+
+# Pages of results that are no more
+
+
+def test_a_run_without_a_report_leaves_none_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+    assert llmfair("listwise", *SMALL).code == 0
+    folder = only_run()
+    page, kept = folder / "report.html", folder / "plots" / "mine.svg"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("")
+    assert page.is_file()
+    assert llmfair("listwise", *SMALL, "--max-calls", "0").code == 2 and page.is_file(), (
+        "nothing was rewritten"
+    )
+    found = llmfair("listwise", *SMALL, "--no-report")
+    assert found.code == 0 and found.out.splitlines()[-1] == str(folder)
+    assert not page.exists() and kept.is_file() and (folder / "results.json").is_file()
+    rankings = folder / "rankings" / "neutral.run"
+    for more, there in (((), True), (("--no-report",), False)):
+        scored = llmfair("score", rankings, "-d", "sample", "-o", "scored", *more)
+        assert scored.code == 0 and Path("scored/report.html").is_file() is there
+
+
+# Slips of the pen
+
+
+def said_of_variables(found: Outcome) -> list[str]:
+    return [line for line in found.err.splitlines() if "is no setting" in line]
+
+
+def test_a_mistyped_variable_is_told_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMFAIR_MAX_CALL", "3")
+    monkeypatch.setenv("LLMFAIR_QQQ", "1")
+    warned = [
+        "Warning: LLMFAIR_MAX_CALL is no setting; did you mean LLMFAIR_MAX_CALLS?",
+        "Warning: LLMFAIR_QQQ is no setting; nothing reads it",
+    ]
+    found = llmfair("listwise", *SMALL)
+    assert found.code == 0 and found.err.splitlines()[:2] == said_of_variables(found) == warned
+    assert json.loads(llmfair("plan", "listwise", *SMALL, "--json").out)["queries"] == 2
+    assert said_of_variables(llmfair("runs", "list")) == warned
+    for quiet in (("listwise", "--help"), ("-h",), ("--version",)):
+        assert llmfair(*quiet).err == ""
+    monkeypatch.setenv("_LLMFAIR_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "llmfair lis")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with process() as completing:
+        assert completing.communicate(timeout=60) == ("listwise\n", "")
+
+
+def test_variables_that_are_read_are_no_slips(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = (
+        name for path in (ROOT / "llmfair").rglob("*.py") for name in NAMED.findall(path.read_text("utf-8"))
+    )
+    flags = ("LLMFAIR_MAX_CALLS", "LLMFAIR_RUNS_DIR", "LLMFAIR_JSON", "LLMFAIR_RATIO", "LLMFAIR_TEXT_WORDS")
+    named = {*read, *NAMED.findall((ROOT / ".ci" / "vllm").read_text("utf-8")), *flags}
+    assert {"LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM"} < named
+    known = {*variables(whole()), *ELSEWHERE}
+    assert named <= known and [*no_settings(dict.fromkeys(named, "1"), known)] == []
+
+
+@pytest.mark.parametrize(
+    ("slip", "asked"),  # one each, since a process says a thing once
+    [
+        ("nursee", ("listwise", *SMALL)),
+        ("femalle", ("pairwise", "--pairs", "2")),
+        ("womn", ("listwise", "--dry-run")),
+    ],
+    ids=["listwise", "pairwise", "dry run"],
+)
+def test_a_group_that_nobody_is_in_is_told_before_anything_is_asked(
+    slip: str, asked: tuple[str, ...]
+) -> None:
+    folder = write_folder(Path("mine"), balanced(2, 6, 6))
+    (folder / "attributes.toml").write_text(
+        f'[gender]\nprotected = ["female", "{slip}"]\nunprotected = ["*"]\n'
+        'words = {protected = "a", unprotected = "b"}\n'
+    )
+    found = llmfair(*asked, "-d", folder)
+    said = f"gender names groups that no document is in: {slip}"
+    assert found.code == 0 and found.err.splitlines()[0] == f"Warning: {said}"
+    assert found.err.count(slip) == 1 and slip not in found.out
+    assert said in llmfair("datasets", "show", folder).out
+    assert "no document is in" not in llmfair(*asked).err
 
 
 # A reader of stdout that goes away

@@ -48,6 +48,20 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         assert len(server.requests) == manifest["calls"], "a finished run asks nothing"
 
 
+def test_what_a_run_costs_is_summed_over_its_commands() -> None:
+    """Answers of 15 tokens at a price of one million each."""
+    with Server(rank) as server:
+        asked = ("listwise", "-n", "2", "--orders", "1", "--variants", "neutral", "--no-control", *at(server))
+        priced = (*asked, "--price-in", "1e6", "--price-out", "1e6")
+        assert llmfair(*priced, "--max-calls", "7").code == 3
+        assert llmfair(*priced).code == 0
+        llmfair(*priced)  # asks nothing
+        calls = len(server.requests)
+    manifest = json.loads((only_run() / "manifest.json").read_text())
+    assert manifest["cost"] == 15 * calls and calls > 7
+    assert manifest["invocations"][0]["cost"] == 15 * 7
+
+
 def test_a_server_that_only_fails_gives_no_ranking() -> None:
     with Server(
         lambda body, attempt: Reply(status=500, body={"error": {"message": "try again in 3s"}})

@@ -22,7 +22,7 @@ DOCUMENTS = (
 
 
 def ranker() -> ScoringRanker:
-    made: ScoringRanker = registry.lookup("ranker", "bm25")(RankerOptions(DOCUMENTS, Path("cache")))
+    made: ScoringRanker = registry.lookup("ranker", "bm25")(RankerOptions(DOCUMENTS, Path("kept")))
     return made
 
 
@@ -64,4 +64,4 @@ def test_it_says_what_it_is_and_needs() -> None:
     bm25 = ranker()
     assert bm25.identity.startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
     assert bm25.calls(40) == 0 and bm25.plan(40) == [(0, 40)]
-    assert not Path("cache").exists()  # nothing is made before something is ranked
+    assert not Path("kept").exists()  # nothing is made before something is ranked
