@@ -243,7 +243,7 @@ def read_groups(
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean '{found[0]}'?" if found else ""
 
 

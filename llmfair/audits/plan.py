@@ -19,7 +19,7 @@ from llmfair.probes import listwise_probes
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked
 from llmfair.records import Chat, Completion, Finish, Permutation, Steps
-from llmfair.settings import ListwiseSettings, PlanSettings
+from llmfair.settings import AuditSettings, ListwiseSettings, PlanSettings
 from llmfair.settings.designs import Planned
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, query_sd, smallest_ratio
 
@@ -111,6 +111,8 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
     if isinstance(settings, PlanSettings):
         planned |= spent(settings, planned)
         planned["findable"] = asdict(_findable(design, settings, planned["reach"]))
+    elif settings.price_in is not None:
+        planned |= cost_of(settings, planned)
     return planned
 
 
@@ -146,18 +148,21 @@ def _chats(steps: Steps[Ranked]) -> Iterator[Chat]:
 
 
 def spent(settings: Planned, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Time at the latency given, and cost at the prices given per million tokens (None without them)."""
+    """Time at the latency given, and the cost."""
+    return {
+        "latency": settings.latency,
+        "seconds": planned["seconds_at_1s_a_call"] * settings.latency,
+        **cost_of(settings, planned),
+    }
+
+
+def cost_of(settings: AuditSettings, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Cost at the prices given per million tokens (None without them)."""
     cost = None
     if settings.price_in is not None and settings.price_out is not None:
         tokens_in, tokens_out = planned["prompt_tokens"], planned["completion_tokens"]
         cost = (tokens_in * settings.price_in + tokens_out * settings.price_out) / 1e6
-    return {
-        "latency": settings.latency,
-        "seconds": planned["seconds_at_1s_a_call"] * settings.latency,
-        "price_in": settings.price_in,
-        "price_out": settings.price_out,
-        "cost": cost,
-    }
+    return {"price_in": settings.price_in, "price_out": settings.price_out, "cost": cost}
 
 
 def _other_windows(design: Design, planned: dict[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any
 from llmfair.audits.models import backend_of, limits_of, subjects
 from llmfair.audits.pairs import PairDesign
 from llmfair.audits.pairwise import Pairwise
-from llmfair.audits.plan import CHARACTERS_PER_TOKEN, spent
+from llmfair.audits.plan import CHARACTERS_PER_TOKEN, cost_of, spent
 from llmfair.audits.running import folder_of
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
@@ -105,6 +105,8 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
     if isinstance(settings, PlanPairwiseSettings):
         planned |= spent(settings, planned)
         planned["findable"] = {kind: asdict(_findable(design, kind, settings)) for kind in design.kinds}
+    elif settings.price_in is not None:
+        planned |= cost_of(settings, planned)
     return planned
 
 

@@ -173,7 +173,12 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
     results = run.read_results()
     paths = sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem)
     if not paths:
-        raise UsageError(f"{path} has no rankings.", "score measures the rankings of a listwise audit")
+        way_out = "score measures the rankings of a listwise audit"
+        if results["status"] != "complete":
+            way_out = (
+                "no list has all its answers; the command that began the run continues it (llmfair runs show)"
+            )
+        raise UsageError(f"{path} has no rankings.", way_out)
     known = _declared(settings)
     own = _attribute(asked["attribute"])
     like = known.get(own.name)

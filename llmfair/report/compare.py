@@ -97,14 +97,23 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         for row in compared["rows"]
         if row["better"] == "parity" and row["headline"]
     }
+    untold: list[float] = []
     for row in compared["rows"]:
         about = f"{_label(row)}, {row['variant']}" + f", {row['run']}" * several
         if row["headline"] and row["base"] is not None and row["other"] is not None:
-            floor = _floor(compared, row)
-            yield f"{about}: {_unassessed(row, base) or _became(row, alpha, floor)}"
+            unassessed, floor = _unassessed(row, base), _floor(compared, row)
+            if not unassessed and row["p_adjusted"] is not None and floor >= alpha:
+                untold.append(floor)
+                continue
+            yield f"{about}: {unassessed or _became(row, alpha)}"
         elif _label(row) == "FlipRate" and row["low"] is not None and row["low"] > 0:
             odds = headlines.get((row["run"], row["variant"]))
             yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
+    if untold:
+        yield (
+            f"{count(len(untold), 'headline')}: too few queries for so many comparisons (p can be no less than "
+            f"{p_text(min(untold))}), so no difference can be shown"
+        )
 
 
 def _unassessed(row: Row, base: str) -> str:
@@ -121,8 +130,8 @@ def _floor(compared: Mapping[str, Any], row: Row) -> float:
     return min(1.0, compared["family"] * 2.0 ** (1 - row["n"])) if compared["task"] == "listwise" else 0.0
 
 
-def _became(row: Row, alpha: float, floor: float) -> str:
-    """The change of a headline in words, with its test, of which no p can be below `floor`.
+def _became(row: Row, alpha: float) -> str:
+    """The change of a headline in words, with its test.
 
     The test says that a ratio changed. On one side of parity that is its distance from it; across parity it is not.
     """
@@ -140,8 +149,6 @@ def _became(row: Row, alpha: float, floor: float) -> str:
             way = "moved to the other side of parity"
             figures = f"{row['base']:.3f} → {row['other']:.3f}, {figures}"
     found = way if p is not None and p < alpha else "no difference shown"
-    if p is not None and floor >= alpha:
-        found = f"too few queries for so many comparisons (p can be no less than {p_text(floor)})"
     return f"{found}: {figures}, {test}"
 
 

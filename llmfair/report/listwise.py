@@ -94,7 +94,8 @@ def _words(arm: str, results: Mapping[str, Any], cells: Cells) -> str:
     elif (
         answers and answers["windows"] and answers["unreadable"] > results["max_invalid"] * answers["windows"]
     ):
-        said = f"{percent(answers['unreadable'], answers['windows'])} of the answers are unreadable"
+        share, limit = percent(answers["unreadable"], answers["windows"]), 100 * results["max_invalid"]
+        said = f"not assessable: {share} of the answers are unreadable, more than {limit:g} % (--max-invalid)"
     if chains["ranked"] < chains["asked"]:
         said = f"{chains['ranked']} of {chains['asked']} chains" + (f"; {said}" if said else "")
     return said
