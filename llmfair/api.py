@@ -52,7 +52,6 @@ COMMAND_LINE = {
     "merge": "llmfair finetune-lora --merge writes a merged model",
 }
 """Settings of the command line alone, and what stands here for them."""
-REPORT = "report.html"
 HELP = "help() of the function lists its settings"
 
 
@@ -248,6 +247,7 @@ def write_report(
     from llmfair.report.html import write_page
     from llmfair.report.plots.base import write_plots
     from llmfair.report.source import read_source
+    from llmfair.rundir import REPORT
 
     sources = [read_source(_found(run, runs_dir)) for run in runs]
     if not sources:

@@ -70,7 +70,10 @@ class Against:
 
 @dataclass(frozen=True)
 class Target:
-    """One RUN: the columns that name it, its run files by variant, and the windows its lists were ranked by."""
+    """One RUN: the columns that name it, its run files by variant, and the windows its lists were ranked by.
+
+    `answers`: how the model's answers ended, by variant, where a run folder says so.
+    """
 
     columns: Mapping[str, str]
     variants: Mapping[str, Sequence[RunFile]]
@@ -79,6 +82,7 @@ class Target:
     passes: int = 1
     seed: int = 0
     initial: str = "random"
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -199,7 +203,7 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
     if results["design"]["window"] is None:
         return Target(
-            columns, _variants(files), against, seed=asked["seed"]
+            columns, _variants(files), against, seed=asked["seed"], answers=results["answers"]
         )  # it forgets the order it is given
 
     def windows(n: int) -> list[Window]:
@@ -207,7 +211,14 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
         return sent(plan, n)
 
     return Target(
-        columns, _variants(files), against, windows, asked["passes"], asked["seed"], asked["initial"]
+        columns,
+        _variants(files),
+        against,
+        windows,
+        asked["passes"],
+        asked["seed"],
+        asked["initial"],
+        results["answers"],
     )
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.findings import Asked, findings_of, with_family
+from llmfair.audits.answers import unassessed
+from llmfair.audits.findings import Asked, findings_of, unassessable, with_family
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.reach import surface_of
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
@@ -137,6 +138,9 @@ def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any
         rows += summarise(found, inference)
         if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
             findings |= findings_of(found, {}, inference, asked)
+            answers = target.answers.get(variant)
+            if variant in findings and answers and (reason := unassessed(answers)) is not None:
+                findings[variant] = unassessable(findings[variant]["measure"], reason)
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,

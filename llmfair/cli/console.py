@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -136,18 +137,19 @@ def print_table(table: Table) -> None:
         stdout.print(Text(f"  {note}"))
 
 
-class Line:
+class Line(ABC):
     """How far something is, in one line; on a terminal it is drawn anew several times a second, with a bar."""
 
     name: str
     total: int
 
+    @abstractmethod
     def done_now(self) -> int:
-        raise NotImplementedError
+        """How many of `total` are done."""
 
+    @abstractmethod
     def parts(self) -> list[str]:
         """What the line says, the first and the last the most worth knowing."""
-        raise NotImplementedError
 
     def line(self) -> str:
         return GAP.join(self.parts())

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from llmfair.report.source import Source
     from llmfair.rundir import RunDir
 
-NAME = "report.html"
 EVIDENCE = 20
 FORMATS = ("svg", "pdf", "png")
 Runs = Annotated[
@@ -77,7 +76,7 @@ def report(
     """
     from llmfair.report.card import model_card, tables_markdown
     from llmfair.report.source import read_source
-    from llmfair.rundir import find_run
+    from llmfair.rundir import REPORT, find_run
 
     formats = _formats(figures)
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
@@ -88,7 +87,7 @@ def report(
     if shape == "card":
         print(model_card(page), end="")
         return
-    path = file or (sources[0].run.path / NAME if len(sources) == 1 else Path(NAME))
+    path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT))
     try:
         _write(path, page, formats)
     except OSError as error:
@@ -147,8 +146,9 @@ def _measures(sources: Sequence[Source]) -> list[str]:
 def write_report(run: RunDir, open_it: bool = False) -> Path | None:
     """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
     from llmfair.report.source import read_source
+    from llmfair.rundir import REPORT
 
-    path = run.path / NAME
+    path = run.path / REPORT
     try:
         _write(path, page_of([read_source(run)], EVIDENCE), ())
     except Exception as error:

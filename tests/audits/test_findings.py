@@ -442,6 +442,8 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
     assert set(found.values()) == {("not_assessable", "position_driven")}
     table = llmfair("report", "run", "--format", "md").out
     assert table.count("not assessable: the answers follow the position") >= 3
+    scored = llmfair("score", "run", "--require", "ExpRatio=0.8..1.25")
+    assert scored.code == 4 and "cannot be assessed: the answers follow the position" in scored.err
 
 
 def test_a_window_of_two_is_often_in_order() -> None:
