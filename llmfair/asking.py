@@ -16,7 +16,7 @@ from llmfair.adaptive import Adaptive
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.budgets import Budget, characters
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable
-from llmfair.journal import SHARED, Journal, request_key
+from llmfair.journal import SHARED, Journal, request_keys
 from llmfair.pacing import Bucket
 from llmfair.records import (
     Chat,
@@ -115,7 +115,7 @@ class Asker:
         self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
         self.retries = Retries(limits.retries, limits.max_wait)
         self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
-        self.samplings: dict[tuple[Expects, int], Sampling] = {}
+        self.shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
         self.asked: dict[str, asyncio.Future[Completion]] = {}
         self.answers = 0
         self.unspoken = 0
@@ -139,8 +139,8 @@ class Asker:
 
     async def answer(self, probe_id: str, chat: Chat) -> Completion:
         """Looks the answer up in journal and cache, else asks; the same chat in flight twice is asked once."""
-        sampling = self._sampling(chat)
-        key = request_key(self.backend.identity, chat, sampling, about=self.backend.reads_about)
+        sampling, key_of = self._shape(chat)
+        key = key_of(chat)
         if (known := self.journal.get(key)) is not None:
             self.progress.replayed += 1
             self._note(known)
@@ -164,11 +164,13 @@ class Asker:
         finally:
             del self.asked[key]
 
-    def _sampling(self, chat: Chat) -> Sampling:
-        """`chat_sampling`, made once for all chats of one shape and draw."""
+    def _shape(self, chat: Chat) -> tuple[Sampling, Callable[[Chat], str]]:
+        """`chat_sampling` and `request_keys`, made once for all chats of one shape and draw."""
         shape = (chat.expects, chat.draw)
-        if (known := self.samplings.get(shape)) is None:
-            known = self.samplings[shape] = chat_sampling(chat, self.sampling)
+        if (known := self.shapes.get(shape)) is None:
+            sampling = chat_sampling(chat, self.sampling)
+            key_of = request_keys(self.backend.identity, *shape, sampling, self.backend.reads_about)
+            known = self.shapes[shape] = sampling, key_of
         return known
 
     def _cached(self, request: Request) -> Completion | None:

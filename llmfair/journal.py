@@ -10,14 +10,25 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from llmfair.errors import LlmfairError, RunConflict
-from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling
+from llmfair.records import (
+    Chat,
+    Completion,
+    Expects,
+    Failure,
+    Finish,
+    Labels,
+    Permutation,
+    Request,
+    Sampling,
+    quoted,
+)
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
@@ -25,8 +36,10 @@ SHARED = "cache"
 """The source of an answer that another run was given."""
 _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_encode_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, separators=(",", ":"), sort_keys=True
+).encode
 _COMPLETION_FIELDS = (
     "prompt_tokens",
     "completion_tokens",
@@ -50,29 +63,34 @@ def request_key(
 
     `about`: what the chat is about counts too, for simulated models, which read nothing else.
     """
+    return request_keys(identity, chat.expects, chat.draw, sampling, about)(chat)
+
+
+def request_keys(
+    identity: str, expects: Expects, draw: int, sampling: Sampling, about: bool = False
+) -> Callable[[Chat], str]:
+    """`request_key` for chats of one shape and draw: what they have in common is encoded once."""
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
-    shape = _shape(chat) if sampling.constrain or sampling.margins else type(chat.expects).__name__
-    before = [FORMAT, identity, sampling.adapter]
-    after = [
-        drawn,
-        shape,
-        sampling.constrain,
-        sampling.margins,
-        chat.draw,
-        dict(chat.about) if about else None,
-    ]
-    canonical = f"{_encode(before)[:-1]},{_encode_messages(chat)},{_encode_sorted(after)[1:]}"
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    shape = _shape(expects) if sampling.constrain or sampling.margins else type(expects).__name__
+    before = _encode([FORMAT, identity, sampling.adapter])[:-1]
+    after = _encode_sorted([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]
+
+    def key(chat: Chat) -> str:
+        told = _encode_sorted(dict(chat.about)) if about else "null"
+        canonical = f"{before},{_encode_messages(chat)},{after},{told}]"
+        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    return key
 
 
 def _encode_messages(chat: Chat) -> str:
     """`[[role, text], …]` as JSON; pieced together, since every request needs it twice and this takes a third."""
-    pairs = [f'["{message.role}",{message.quoted}]' for message in chat.messages]
+    pairs = [f'["{role}",{quoted(content)}]' for role, content in chat.messages]
     return f"[{','.join(pairs)}]"
 
 
-def _shape(chat: Chat) -> list[Any]:
-    match chat.expects:
+def _shape(expects: Expects) -> list[Any]:
+    match expects:
         case Permutation(n):
             return ["Permutation", n]
         case Labels(labels):
@@ -118,12 +136,19 @@ class Journal:
     def put(self, request: Request, completion: Completion, attempts: int, source: str = "backend") -> None:
         """Files an answer; when this returns a kill of the process no longer loses it."""
         chat = request.chat
-        asked = {"key": request.key, "probe": request.probe_id, "draw": chat.draw, "about": chat.about}
-        row: dict[str, Any] = {"text": completion.text, "finish": completion.finish}
-        row |= {name: getattr(completion, name) for name in _COMPLETION_FIELDS}
-        row |= {"source": source, "attempts": attempts, "at": _now()}
-        line = f'{_encode(asked)[:-1]},"chat":{_encode_messages(chat)},{_encode(row)[1:]}'
-        self._offsets[request.key] = self._write(line)
+        row = {
+            "key": request.key,
+            "probe": request.probe_id,
+            "draw": chat.draw,
+            "about": chat.about,
+            "text": completion.text,
+            "finish": completion.finish,
+            **{name: getattr(completion, name) for name in _COMPLETION_FIELDS},
+            "source": source,
+            "attempts": attempts,
+            "at": _now(),
+        }
+        self._offsets[request.key] = self._write(f'{_encode(row)[:-1]},"chat":{_encode_messages(chat)}}}')
         self.shared += source == SHARED
 
     def put_failure(self, failure: Failure) -> None:

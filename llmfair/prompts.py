@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from string import Formatter
 from typing import Any, cast, get_args
@@ -66,15 +67,11 @@ class Prompt:
         a placeholder without a value.
         """
         messages: list[Message] = []
+        shared = _Values(values, self.passage, passages)
         try:
-            for each, block in groupby(self._conversation(variant), key=_is_each):
+            for each, block in groupby(self._conversation(variant), key=attrgetter("each")):
                 turns = list(block)
-                if each:
-                    for passage in passages:
-                        filled: Mapping[str, object] = {**values, **passage}
-                        messages += [Message(turn.role, turn.text.format_map(filled)) for turn in turns]
-                else:
-                    filled = self._with_all_passages(turns, values, passages)
+                for filled in ({**shared, **passage} for passage in passages) if each else (shared,):
                     messages += [Message(turn.role, turn.text.format_map(filled)) for turn in turns]
         except KeyError as missing:
             raise UsageError(
@@ -107,13 +104,20 @@ class Prompt:
             )
         return self.turns[variant]
 
-    def _with_all_passages(
-        self, turns: Iterable[Turn], values: Mapping[str, object], passages: Sequence[Mapping[str, object]]
-    ) -> Mapping[str, object]:
-        if not any(_ALL_PASSAGES in _names(turn.text) for turn in turns):
-            return values
-        lines = (self.passage.format_map({**values, **passage}) for passage in passages)
-        return {**values, _ALL_PASSAGES: "\n".join(lines)}
+
+class _Values(dict[str, object]):
+    """The values of a conversation; all passages as one text are made when a turn asks for them."""
+
+    def __init__(
+        self, values: Mapping[str, object], passage: Template, passages: Sequence[Mapping[str, object]]
+    ) -> None:
+        super().__init__(values)
+        self.passage, self.passages = passage, passages
+
+    def __missing__(self, name: str) -> str:
+        if name != _ALL_PASSAGES:
+            raise KeyError(name)
+        return "\n".join(self.passage.format_map({**self, **passage}) for passage in self.passages)
 
 
 def prompt_names() -> list[str]:
@@ -250,10 +254,6 @@ def _escaped(literal: str) -> Template:
 def _names(template: Template) -> frozenset[str]:
     """The placeholders of a template."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)
-
-
-def _is_each(turn: Turn) -> bool:
-    return turn.each
 
 
 def _texts(table: Mapping[str, Any], key: str, shown: str) -> dict[str, str]:

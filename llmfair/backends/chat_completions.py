@@ -9,12 +9,12 @@ from typing import Any
 
 from llmfair.backends.grammar import permutation_grammar
 from llmfair.errors import UsageError
-from llmfair.records import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text
+from llmfair.records import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text, quoted
 
 FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 _LENGTH = {"length", "max_tokens"}
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def encode_body(
@@ -42,7 +42,7 @@ def encode_body(
     body.update(sampling.extra)
     body.pop("messages", None)
     # Pieced together: the encoder takes three times as long for as many small objects.
-    said = [f'{{"role":"{one.role}","content":{one.quoted}}}' for one in messages]
+    said = [f'{{"role":"{role}","content":{quoted(content)}}}' for role, content in messages]
     text = f'{_encode(body)[:-1]},"messages":[{",".join(said)}]}}'
     return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8; JSON writes \ud800
 

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal
 
 from llmfair.errors import LlmfairError
@@ -75,8 +76,13 @@ def read(completion: Completion, n: int, reader: ReaderName = "strict") -> Readi
     """Reads the answer to a window of n: first how it ended, then its text."""
     if completion.finish is not Finish.STOP:
         return Reading(_BY_FINISH[completion.finish])
-    strict = read_strict(completion.text, n)
-    original, named = _repaired(_digits(completion.text), n)
+    return _read(completion.text, n, reader)
+
+
+@lru_cache(maxsize=512)  # the answers to small windows recur: five items have 120 orders
+def _read(text: str, n: int, reader: ReaderName) -> Reading:
+    strict = read_strict(text, n)
+    original, named = _repaired(_digits(text), n)
     chosen = (strict.permutation, strict.named) if reader == "strict" else (original, named)
     return Reading(strict.answer_class, *chosen, readers_differ=strict.permutation != original)
 
