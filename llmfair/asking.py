@@ -121,12 +121,31 @@ class Asker:
         self.unspoken = 0
         self.in_a_row = 0
         self.stopping = asyncio.Event()
+        self.opened = False
+        self._opening = asyncio.Lock()
 
     def halt(self) -> None:
         """Sends nothing new; answers in flight are still taken."""
         self.stopping.set()
         self.adaptive = None
         self.slots.release_all()
+
+    async def open(self) -> None:
+        """Opens the backend, once. What a backend raises here ends the run."""
+        async with self._opening:
+            if self.stopping.is_set():
+                raise Stopped
+            if self.opened:
+                return
+            try:
+                await self.backend.open()
+            except LlmfairError as error:
+                self.stop(error)
+                raise Stopped from None
+            except Exception:
+                self.halt()
+                raise
+            self.opened = True
 
     def hopeless(self, error: BackendError) -> bool:
         """Whether a failure of one request means that no other will fare better."""
@@ -150,6 +169,9 @@ class Asker:
         request = Request(chat, sampling, key, probe_id)
         if (cached := self._cached(request)) is not None:
             return cached
+        if not self.opened:  # nothing was missing so far: a run that has all its answers loads no model
+            await self.open()
+            return await self.answer(probe_id, chat)  # another may have asked the same meanwhile
         future = self.asked[key] = asyncio.get_running_loop().create_future()
         try:
             completion = await self._ask(request)

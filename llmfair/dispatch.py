@@ -115,8 +115,11 @@ class _Driver:
 
     async def run(self, programs: Iterator[Program]) -> None:
         try:
-            await self.backend.open()
+            if not len(self.journal):  # so that the first questions do not wait for it together
+                await self.asker.open()
             await self._run_all(programs)
+        except Stopped:
+            pass  # told why by `stop`
         finally:
             await self.backend.close()
             self.ended.set()

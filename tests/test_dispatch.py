@@ -169,6 +169,31 @@ def test_a_second_run_is_replayed_without_a_call(journal: Journal) -> None:
     backend, progress = Scripted(), Progress()
     assert dict(dispatch([chain("c", 3)], backend, journal, Sampling(), progress=progress)) == first
     assert not backend.asked and (progress.calls, progress.replayed, progress.answered) == (0, 3, 3)
+    assert (backend.opened, backend.closed) == (0, 1)  # no model is loaded for it
+
+
+def test_a_run_that_goes_on_opens_the_backend_once_and_asks_twins_once(journal: Journal) -> None:
+    dict(dispatch([chain("c", 3)], Scripted(), journal, Sampling()))
+    backend = Scripted()
+    more = [chain("c", 4), *(single(name, "x") for name in "xyz")]
+    assert dict(dispatch(more, backend, journal, Sampling())) == {"c": "C....", "x": "X", "y": "X", "z": "X"}
+    assert backend.opened == 1 and backend.asked == {"C....": 1, "x": 1}
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_backend_that_cannot_be_opened_is_tried_once(journal: Journal, answered: bool) -> None:
+    class Shut(Scripted):
+        async def open(self) -> None:
+            self.opened += 1
+            raise MissingKey("no key.")
+
+    if answered:
+        dict(dispatch([chain("c", 3)], Scripted(), journal, Sampling()))
+    backend = Shut()
+    programs = [chain("c", 3), *(single(f"p{number}", f"{number}") for number in range(20))]
+    with pytest.raises(Incomplete if answered else MissingKey, match=r"no key\."):
+        list(dispatch(programs, backend, journal, Sampling()))
+    assert (backend.opened, backend.closed, len(backend.asked)) == (1, 1, 0)
 
 
 def test_the_same_chat_in_flight_twice_is_asked_once(journal: Journal) -> None:
