@@ -91,7 +91,7 @@ class Stopped(Exception):
 
 
 class Asker:
-    """Answers chats within the limits. `stop` is told why when nothing more may be asked; then comes `halt`."""
+    """Answers chats within the limits; `stop`, which whoever drives may replace, hears why when it must end."""
 
     def __init__(
         self,
@@ -101,7 +101,6 @@ class Asker:
         sampling: Sampling,
         limits: Limits,
         progress: Progress,
-        stop: Callable[[LlmfairError], None],
     ) -> None:
         self.backend = backend
         self.journal = journal
@@ -109,7 +108,7 @@ class Asker:
         self.sampling = sampling
         self.limits = limits
         self.progress = progress
-        self.stop = stop
+        self.stop: Callable[[LlmfairError], None] = lambda cause: self.halt()
         self.slots = _slots(limits)
         adapts = limits.adaptive and "adaptive" in backend.capabilities
         self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None

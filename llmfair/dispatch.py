@@ -54,7 +54,7 @@ def dispatch(
     """
     progress = progress if progress is not None else Progress()
     finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
-    driver = _Driver(backend, journal, cache, sampling, limits, progress, finished)
+    driver = _Driver(Asker(backend, journal, cache, sampling, limits, progress), finished)
     loop = _loop()
     done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
     try:
@@ -90,24 +90,14 @@ _loop_lock = threading.Lock()
 class _Driver:
     """One call of `dispatch` on the loop's side."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        journal: Journal,
-        cache: Cache | None,
-        sampling: Sampling,
-        limits: Limits,
-        progress: Progress,
-        finished: queue.SimpleQueue[tuple[str, Any | Failure] | None],
-    ) -> None:
-        self.backend = backend
-        self.journal = journal
+    def __init__(self, asker: Asker, finished: queue.SimpleQueue[tuple[str, Any | Failure] | None]) -> None:
+        self.asker = asker
+        self.finished = finished
+        asker.stop = self.stop
         # Retries must not leave places empty; but on a budget chains are finished before others begin.
+        limits = asker.limits
         spare = limits.max_calls is None and limits.max_cost is None
         self.chains = limits.workers * (2 if spare else 1)
-        self.progress = progress
-        self.finished = finished
-        self.asker = Asker(backend, journal, cache, sampling, limits, progress, self.stop)
         self.turns = Turns()
         self.cause: LlmfairError | None = None
         self.interrupted = asyncio.Event()
@@ -115,13 +105,13 @@ class _Driver:
 
     async def run(self, programs: Iterator[Program]) -> None:
         try:
-            if not len(self.journal):  # so that the first questions do not wait for it together
+            if not len(self.asker.journal):  # so that the first questions do not wait for it together
                 await self.asker.open()
             await self._run_all(programs)
         except Stopped:
             pass  # told why by `stop`
         finally:
-            await self.backend.close()
+            await self.asker.backend.close()
             self.ended.set()
         if self.cause is not None:
             raise self.cause
@@ -163,7 +153,8 @@ class _Driver:
             ):
                 self.stop(error)
         except Exception as error:
-            self.progress.bug = self.progress.bug or error
+            progress = self.asker.progress
+            progress.bug = progress.bug or error
             self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
         else:
             self.finished.put((program.probe_id, result))
@@ -197,7 +188,7 @@ class _Driver:
     def stop(self, cause: LlmfairError | None = None) -> None:
         """Sends nothing new; answers in flight are still taken. Runs on the loop."""
         if self.cause is None and cause is not None:
-            if self.asker.answers or len(self.journal):
+            if self.asker.answers or len(self.asker.journal):
                 cause = Incomplete(cause.message, cause.hint)
             self.cause = cause
         self.asker.halt()
@@ -208,5 +199,5 @@ class _Driver:
         self.interrupted.set()
 
     def _fail(self, failure: Failure) -> None:
-        self.journal.put_failure(failure)
+        self.asker.journal.put_failure(failure)
         self.finished.put((failure.probe_id, failure))
