@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from llmfair.settings.asking import AuditSettings
 from llmfair.settings.audits import ListwiseSettings, PairwiseSettings
 from llmfair.settings.base import (
-    SCORE_FORMS,
-    AuditSettings,
     CommandSettings,
     ListSettings,
     MeasureSettings,
-    ScoreSettings,
     band_of,
     default_of,
     seconds,
@@ -29,6 +27,7 @@ from llmfair.settings.designs import (
     StudySettings,
     planted_of,
 )
+from llmfair.settings.score import SCORE_FORMS, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
 __all__ = [

@@ -8,8 +8,10 @@ from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
 from llmfair.records import PairKind
-from llmfair.settings.base import MOST_REPEATS, AuditSettings, at_least, default_of, setting
+from llmfair.settings.asking import AuditSettings
+from llmfair.settings.base import at_least, default_of, setting
 
+MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from llmfair.errors import UsageError
+from llmfair.settings.asking import AuditSettings
 from llmfair.settings.audits import ListwiseSettings, PairwiseSettings
-from llmfair.settings.base import WIDEST_BAND, AuditSettings, at_least, setting
+from llmfair.settings.base import WIDEST_BAND, at_least, setting
 
 MOST_SPREAD = 3.0
 MOST_PLANTED = 6.0  # there the curve of implied pair odds ends

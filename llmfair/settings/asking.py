@@ -1,0 +1,173 @@
+"""Settings of everything that asks a model: which, how, for how much, and where the run goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmfair.errors import UsageError
+from llmfair.settings.base import ListSettings, MeasureSettings, at_least, seconds, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(ListSettings, MeasureSettings):
+    """What all audits share."""
+
+    model: tuple[str, ...] = setting(
+        ("fake:biased",),
+        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, monot5, monobert); repeatable, one run each.",
+        "Model",
+        flags=("-m",),
+        result=False,
+    )
+    base_url: str | None = setting(
+        None,
+        "Any OpenAI-compatible server, such as http://127.0.0.1:8000/v1 (default: OPENAI_BASE_URL).",
+        "Model",
+        result=False,
+    )
+    server_name: str | None = setting(
+        None, "Name of the server in run folders (default: host:port).", "Model", result=False
+    )
+    system: Literal["auto", "separate", "fold"] = setting(
+        "auto",
+        "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
+        "Model",
+        result=False,
+    )
+    adapter: Path | None = setting(
+        None, "Folder of a LoRA adapter: it and its base are asked, one run each.", "Model", result=False
+    )
+    adapter_only: bool = setting(False, "Ask the adapter alone, not its base too.", "Model", result=False)
+    backend_arg: tuple[str, ...] = setting(
+        (),
+        "k=v for the engine of a model in this process, such as dtype=float32; repeatable.",
+        "Model",
+        result=False,
+    )
+    template_arg: tuple[str, ...] = setting(
+        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable.", "Model"
+    )
+    extra: tuple[str, ...] = setting(
+        (), "k=JSON merged into every request body, such as top_k=5; repeatable.", "Model"
+    )
+
+    temperature: float = setting(0.0, "Sampling temperature.", "Sampling")
+    max_tokens: int | None = setting(
+        None, "Longest answer, in tokens (default: by what is asked).", "Sampling"
+    )
+    model_seed: int = setting(0, "Seed sent to the model.", "Sampling")
+    constrain: bool = setting(
+        False,
+        "Let the model emit nothing but well-formed answers: none is unreadable, none a refusal.",
+        "Sampling",
+    )
+    thinking: bool = setting(False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling")
+
+    workers: int | None = setting(
+        None, "Requests in flight (default: the backend's own).", "Spending", flags=("-j",), result=False
+    )
+    adaptive: bool = setting(
+        True,
+        "Find out how many requests a server takes in flight, up to --workers.",
+        "Spending",
+        result=False,
+    )
+    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False)
+    tpm: float | None = setting(
+        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False
+    )
+    retries: int = setting(
+        8, "Further attempts after lost connections and errors of the server (5xx).", "Spending", result=False
+    )
+    timeout: float = setting(120.0, "Seconds until a request counts as lost.", "Spending", result=False)
+    max_wait: str = setting(
+        "30m",
+        "Longest time under rate limits without an answer, such as 90s, 30m, 1h.",
+        "Spending",
+        result=False,
+    )
+    max_calls: int | None = setting(
+        None,
+        "Stop cleanly after N calls of this command; repeated, it continues with N more.",
+        "Spending",
+        result=False,
+    )
+    max_cost: float | None = setting(
+        None,
+        "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
+        "Spending",
+        result=False,
+    )
+    price_in: float | None = setting(None, "Price of a million tokens sent.", "Spending", result=False)
+    price_out: float | None = setting(None, "Price of a million tokens answered.", "Spending", result=False)
+    no_cache: bool = setting(
+        False, "Neither read nor write the answers that runs share.", "Spending", result=False
+    )
+    batch: bool = setting(
+        False, "Ask through the Batch API: half the price, answers within a day.", "Spending", result=False
+    )
+    dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
+
+    permutations: int = setting(
+        9999, "Shuffles of the test over lists; 0: its closed form alone.", "Statistics", result=False
+    )
+    max_invalid: float = setting(
+        0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
+    )
+
+    output: Path | None = setting(
+        None,
+        "Run folder (default: below --runs-dir, named by the settings).",
+        "Output",
+        flags=("-o",),
+        result=False,
+    )
+    runs_dir: Path = setting(
+        Path("runs"), "Where run folders go that --output does not name.", "Output", result=False
+    )
+    report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
+    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
+    fresh: bool = setting(
+        False, "Set the run's answers aside; with --no-cache all is asked again.", "Output", result=False
+    )
+
+    @property
+    def margins(self) -> bool:
+        """Whether log-probabilities of labels are read instead of text."""
+        return False
+
+    def needs(self) -> Iterator[tuple[str, str]]:
+        """What a backend must be capable of, and the flag that asks for it."""
+        if self.constrain:
+            yield "constrain", "--constrain"
+        if self.batch:
+            yield "batch", "--batch"
+        if self.adapter is not None:
+            yield "adapter", "--adapter"
+        if self.backend_arg:
+            yield "backend_args", "--backend-arg"
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"max_tokens": 1, "workers": 1, "max_calls": 1, "permutations": 0})
+        at_least(self, {"retries": 0, "temperature": 0})
+        at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
+        if (self.price_in is None) != (self.price_out is None):
+            raise UsageError("--price-in and --price-out go together.", "each per million tokens")
+        if self.max_cost is not None and self.price_in is None:
+            raise UsageError("--max-cost needs prices.", "add --price-in and --price-out, per million tokens")
+        if self.max_cost is not None and self.batch:
+            raise UsageError(
+                "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
+            )
+        if not 0 <= self.max_invalid <= 1:
+            raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
+        if not 0 < self.timeout < math.inf:
+            raise UsageError(
+                f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"
+            )
+        seconds(self.max_wait)
