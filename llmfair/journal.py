@@ -27,7 +27,6 @@ from llmfair.records import (
     Permutation,
     Request,
     Sampling,
-    quoted,
 )
 
 FORMAT = 1
@@ -77,16 +76,10 @@ def request_keys(
 
     def key(chat: Chat) -> str:
         told = _encode_sorted(dict(chat.about)) if about else "null"
-        canonical = f"{before},{_encode_messages(chat)},{after},{told}]"
+        canonical = f"{before},{chat.said},{after},{told}]"
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     return key
-
-
-def _encode_messages(chat: Chat) -> str:
-    """`[[role, text], …]` as JSON; pieced together, since every request needs it twice and this takes a third."""
-    pairs = [f'["{role}",{quoted(content)}]' for role, content in chat.messages]
-    return f"[{','.join(pairs)}]"
 
 
 def _shape(expects: Expects) -> list[Any]:
@@ -148,7 +141,7 @@ class Journal:
             "attempts": attempts,
             "at": _now(),
         }
-        self._offsets[request.key] = self._write(f'{_encode(row)[:-1]},"chat":{_encode_messages(chat)}}}')
+        self._offsets[request.key] = self._write(f'{_encode(row)[:-1]},"chat":{chat.said}}}')
         self.shared += source == SHARED
 
     def put_failure(self, failure: Failure) -> None:

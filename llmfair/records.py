@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -161,7 +161,7 @@ class Labels:
 Expects = Text | Permutation | Labels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chat:
     """A conversation to be answered.
 
@@ -174,6 +174,14 @@ class Chat:
     expects: Expects
     draw: int = 0
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def said(self) -> str:
+        """The messages as JSON, `[[role, text], …]`; made once, since key and journal need them, and in pieces, since
+        the encoder takes three times as long for as many small objects.
+        """
+        pairs = [f'["{role}",{quoted(content)}]' for role, content in self.messages]
+        return f"[{','.join(pairs)}]"
 
 
 @dataclass(frozen=True, slots=True)
