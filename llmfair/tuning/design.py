@@ -21,9 +21,9 @@ from llmfair.records import Attribute, Query
 from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
+from llmfair.tuning.drawing import Drawn, Limits, draw
 from llmfair.tuning.folder import AdapterDir
 from llmfair.tuning.lora import Recipe, groups_at_a_time
-from llmfair.tuning.pairs import Drawn, Limits, draw
 from llmfair.tuning.ranks import local_device, world
 from llmfair.tuning.split import as_json, split_queries
 

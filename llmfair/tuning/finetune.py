@@ -24,6 +24,7 @@ from llmfair.rundir import json_text
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.tuning import ranks
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
+from llmfair.tuning.drawing import PARTS, in_pieces
 from llmfair.tuning.effects import Answers, changes, measure, offset_of
 from llmfair.tuning.folder import AdapterDir, pairs_text, sha256
 from llmfair.tuning.gates import Validation, missed, validate
@@ -31,7 +32,7 @@ from llmfair.tuning.labels import Floats, counting, label, require_some
 from llmfair.tuning.lora import quantization, require_trainable, train
 from llmfair.tuning.outcome import ADAPTER as AFTER
 from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
-from llmfair.tuning.pairs import PARTS, PairGroup, Stratum, TrainingPair, in_pieces, row
+from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair, row
 from llmfair.tuning.split import as_json
 
 if TYPE_CHECKING:

@@ -11,18 +11,8 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.probes import pairwise_probes
 from llmfair.records import Attribute, Candidates, Document, Query, Side
-from llmfair.tuning.pairs import (
-    COMBINATIONS,
-    Drawn,
-    Limits,
-    PairGroup,
-    combination,
-    draw,
-    evenly,
-    in_groups,
-    row,
-    stratum_pairs,
-)
+from llmfair.tuning.drawing import Drawn, Limits, draw, evenly, in_groups
+from llmfair.tuning.pairs import COMBINATIONS, PairGroup, combination, row, stratum_pairs
 from llmfair.tuning.split import split_queries
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
