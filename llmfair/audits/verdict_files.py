@@ -1,16 +1,35 @@
-"""`verdicts.csv` read back: every figure of a pairwise audit follows from it."""
+"""`verdicts.csv`, written and read back: every figure of a pairwise audit follows from it."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
 from llmfair.errors import UsageError
 from llmfair.records import PairAnswer, PairKind, Side, Verdict
+from llmfair.rundir import csv_text
 
+COLUMNS = (
+    "query_id", "kind", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
+    "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
+)  # fmt: skip
 HINT = "the command that began the run writes it anew"
+
+
+def verdicts_text(verdicts: Sequence[Verdict]) -> str:
+    """The file's text: both answers on every pair, by kind, query, pair and draw."""
+    ordered = sorted(verdicts, key=lambda v: (v.kind, v.query_id, v.number, v.draw))
+    rows = [
+        [
+            v.query_id, v.kind, v.number, v.draw, v.protected, v.unprotected,
+            v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
+            v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
+        ]
+        for v in ordered
+    ]  # fmt: skip
+    return csv_text(COLUMNS, rows)
 
 
 def read_verdicts(path: Path) -> list[Verdict]:

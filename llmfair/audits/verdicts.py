@@ -16,6 +16,7 @@ from llmfair.audits.running import Outcome
 from llmfair.audits.stopping import Stopping, judged_of
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.tallies import joined, tallied_p
+from llmfair.audits.verdict_files import verdicts_text
 from llmfair.metrics.base import Column, Measure, measure_all
 from llmfair.metrics.values import Undefined
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
@@ -29,10 +30,6 @@ from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
 FAILURE_COLUMNS = ("probe", "class", "message")
-VERDICT_COLUMNS = (
-    "query_id", "kind", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
-    "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
-)  # fmt: skip
 HEADLINE, INVALID = "AdjustedOdds", "InvalidRate"
 POSITION = ("position_driven", "one_sided")
 SETTLED = {
@@ -324,19 +321,6 @@ def _stopped(one: Stopping, most: int) -> dict[str, Any]:
     }
 
 
-def verdict_rows(verdicts: Sequence[Verdict]) -> list[list[Any]]:
-    """`verdicts.csv`: both answers on every pair, from which every figure of the audit follows."""
-    ordered = sorted(verdicts, key=lambda v: (v.kind, v.query_id, v.number, v.draw))
-    return [
-        [
-            v.query_id, v.kind, v.number, v.draw, v.protected, v.unprotected,
-            v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
-            v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
-        ]
-        for v in ordered
-    ]  # fmt: skip
-
-
 def _files(
     named: Mapping[str, str],
     verdicts: Sequence[Verdict],
@@ -345,7 +329,7 @@ def _files(
     results: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
     """Every file of the run folder but the manifest and the journal, by name."""
-    yield "verdicts.csv", csv_text(VERDICT_COLUMNS, verdict_rows(verdicts))
+    yield "verdicts.csv", verdicts_text(verdicts)
     yield "metrics.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id == ALL], named))
     yield "per_query.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id != ALL], named))
     failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)

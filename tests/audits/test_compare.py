@@ -13,20 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.compare import compare
-from llmfair.audits.verdict_files import read_verdicts
-from llmfair.audits.verdicts import VERDICT_COLUMNS, verdict_rows
+from llmfair.audits.verdict_files import read_verdicts, verdicts_text
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.records import PairAnswer, Side, Verdict
 from llmfair.report.compare import compare_table
-from llmfair.rundir import RunDir, csv_text
+from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import Counted, estimate, t_test
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
 QUERIES = 24
-LISTWISE = ("listwise", "--variants", "neutral", "--no-control", "--permutations", "0")
+LISTWISE = ("listwise", "--passes", "1", "--variants", "neutral", "--no-control", "--permutations", "0")
 PAIRWISE = ("pairwise", "--pairs", "12", "--noise-share", "0")
 BIASED = "fake:biased,malformed=0"
 
@@ -120,6 +119,15 @@ def test_swapping_inverts_and_a_run_does_not_differ_from_itself(
         assert itself.estimate.low == pytest.approx(itself.estimate.high)
 
 
+def test_no_change_is_told_by_rounding() -> None:
+    """The pairs of two queries change places: the change is 0, and so is its error but for the last bits."""
+    rest = [(1, 1, 1, 1)] * 4
+    base, other = counted(*rest, (1, 1, 1, 2), (1, 1, 2, 2)), counted(*rest, (1, 1, 2, 2), (1, 1, 1, 2))
+    for one, two in ((base, other), (other, base)):
+        change = change_of_pairs(ADJUSTED_ODDS, one, two)
+        assert (change.estimate.value, change.p) == (1, 1)
+
+
 @settings(deadline=None, max_examples=20)
 @given(CELLS)
 def test_against_a_run_without_any_spread_it_is_the_other_s_own_interval(
@@ -169,7 +177,7 @@ def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
         ),
     ]
     path = tmp_path / "verdicts.csv"
-    path.write_text(csv_text(VERDICT_COLUMNS, verdict_rows(verdicts)), "utf-8")
+    path.write_text(verdicts_text(verdicts), "utf-8")
     assert read_verdicts(path) == verdicts
     path.write_text(path.read_text("utf-8").replace("irrelevant", "odd", 1), "utf-8")
     with pytest.raises(UsageError, match=r"verdicts\.csv:2: is not a verdict"):
