@@ -88,7 +88,8 @@ def audit_listwise(
 
     `model` is a spec such as `openai:gpt-4o-mini`, or an object with a `name` and `async complete(request)`, which
     gets an llmfair.Request and returns an llmfair.Completion, or the answer's text. Its answers are kept under its
-    `identity`, or its name: change that when its answers change. With an adapter add `adapter_only=True`.
+    `identity`, or its name and the source of its class; change the identity or name when anything else changes them.
+    With an adapter add `adapter_only=True`.
 
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
@@ -370,13 +371,16 @@ def _audit(
     if error is not None and not folders:
         raise error
     run = RunDir(folders[0])
-    for line in run.read_manifest().get("journal_lines_skipped", []):
+    manifest = run.read_manifest()
+    for line in manifest.get("journal_lines_skipped", []):
         warnings.warn(f"{run.journal}:{line}: not readable, skipped", stacklevel=3)
     if made.report:
         _report(run)
     if error is not None:
         raise _readable(error, run.path)
     results = run.read_results()
+    if manifest["doubts"]:
+        results["doubts"] = manifest["doubts"]
     return Result(results["task"], results, run.path)
 
 

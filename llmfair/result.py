@@ -58,6 +58,11 @@ class Result:
             raise UsageError(f"{self.kind} wrote no folder.", "give it one: output='FOLDER'")
         return self.path
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What makes an audit's figures doubtful as a whole: answers of other runs, queries a model was trained on."""
+        return tuple(self.results.get("doubts", ()))
+
     @cached_property
     def rows(self) -> list[Measurement]:
         """The figures of all queries together, as metrics.csv has them; none of a plan, calibration or comparison."""

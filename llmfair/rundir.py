@@ -27,6 +27,8 @@ from llmfair.trec import write_whole
 
 SCHEMA = 1
 REPORT = "report.html"
+ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
+"""How the name of a single order's and repeat's ranking ends; what stands before it is the arm that it belongs to."""
 COLUMNS = (
     "run", "dataset", "attribute", "model", "variant", "query_id", "measure", "group", "value", "low", "high",
     "n", "p", "p_adjusted", "conclusion", "reason",

@@ -160,22 +160,25 @@ class RunFile:
     """A run as it stands: its tag, its rankings by query_id, and how many documents share their score.
 
     `tied` counts, per query that has any, the documents whose score another document of the query has too.
+    `upside_down`: from line to line of every query the score rises with the rank, which speaks against the rank.
     """
 
     tag: str
     rankings: Mapping[str, Ranking]
     tied: Mapping[str, int]
+    upside_down: bool = False
 
 
 def read_run(path: Path, problems: Problems) -> RunFile:
-    """A six-column run in the order trec_eval gives it; the rank column has to be a number, and is ignored."""
+    """A six-column run in the order trec_eval gives it; the rank column has to be a number, and orders nothing."""
     scored: dict[str, dict[str, float]] = {}
-    tag = ""
+    last: dict[str, tuple[float, float]] = {}
+    tag, rising, compared = "", True, False
     for number, fields in columns(path, problems, 6, None):
         query_id, _, doc_id, rank, text, tag = fields
-        score = finite_number(text)
+        place, score = finite_number(rank), finite_number(text)
         scores = scored.setdefault(query_id, {})
-        if finite_number(rank) is None:
+        if place is None:
             problems.add(path, number, "rank", f"'{rank}' is not a finite number")
         elif score is None:
             problems.add(path, number, "score", f"'{text}' is not a finite number")
@@ -183,6 +186,10 @@ def read_run(path: Path, problems: Problems) -> RunFile:
             problems.add(path, number, "doc_id", f"'{doc_id}' was already ranked in query '{query_id}'")
         else:
             scores[doc_id] = score
+            if rising:  # of most runs the second line says that it is not
+                before, last[query_id] = last.get(query_id), (place, score)
+                if before is not None:
+                    rising, compared = (place - before[0]) * (score - before[1]) > 0, True
     if RESERVED_QUERY in scored:
         problems.add(
             path, 0, "query_id", f"'{RESERVED_QUERY}' stands for all queries in results; choose another"
@@ -194,7 +201,7 @@ def read_run(path: Path, problems: Problems) -> RunFile:
         _, shared = np.unique(_stored(scores), return_counts=True)
         if len(shared) < len(scores):
             tied[query_id] = int(shared[shared > 1].sum())
-    return RunFile(tag, rankings, tied)
+    return RunFile(tag, rankings, tied, upside_down=rising and compared)
 
 
 def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:

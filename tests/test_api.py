@@ -39,6 +39,7 @@ from llmfair.settings import (
 from tests.cli.command import llmfair as command
 from tests.cli.command import only_run
 from tests.pace import within
+from tests.servers import Server, rank
 
 PUBLIC = [
     "Attribute", "BackendError", "Candidates", "Cell", "Chat", "Completion", "ContextTooLong", "Document",
@@ -370,7 +371,7 @@ def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
     result = llmfair.audit_listwise(model=model, **QUICK)
     assert model.asked == 15 and result.folder.name.startswith("listwise-sample-gender-python-in-order-")
     manifest = json.loads((result.folder / "manifest.json").read_text())
-    assert manifest["settings"]["identity"] == "python in order"
+    assert re.fullmatch("python in order [0-9a-f]{12}", manifest["settings"]["identity"])
     assert {row["model"] for row in result.results["rows"]} == {"python:in order"}
     assert result["P@20", "neutral"].value == result["P@20", "input"].value  # it changes nothing
     assert command("runs", "check", result.folder).code == 0
@@ -521,3 +522,16 @@ def test_an_adapter_is_trained_measured_and_opened_again(capfd: pytest.CaptureFi
     assert asked.results["model"] == "hf:model + adapter"
     with pytest.raises(llmfair.UsageError, match="one call is one run, but 2 are named"):
         llmfair.audit_pairwise("data", model="hf:model", adapter="adapter", answers="margin", **PAIRS)
+
+
+def test_doubts_of_a_run_are_those_of_its_manifest() -> None:
+    with Server(rank) as server:
+        asked: dict[str, Any] = {"base_url": server.base_url, "server_name": "test", "max_invalid": 1}
+        asked |= {**PAIRS, "model": "openai:any"}
+        assert llmfair.audit_pairwise(output="one", **asked).doubts == ()
+        result = llmfair.audit_pairwise(output="two", **asked)
+    assert len(result.doubts) == 1 and "answers came from other runs of this model" in result.doubts[0]
+    assert llmfair.open_run("two").doubts == result.doubts and result.doubts[0] in str(result)
+    shown = command("runs", "show", "two")
+    assert f"  {result.doubts[0]}" in shown.out
+    assert command("runs", "show", "two", "--json").json["doubts"] == [*result.doubts]

@@ -15,7 +15,7 @@ import numpy as np
 
 from llmfair.audits.findings import Asked
 from llmfair.audits.gates import Gate
-from llmfair.audits.lists import bucket, name_parts
+from llmfair.audits.lists import bucket, drawn_of, name_parts
 from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.dispatch import Program
@@ -82,6 +82,7 @@ class Design:
     first_stage: ScoringRanker | None
     orders: Mapping[str, Sequence[Candidates]]
     sides: Mapping[str, Side | None]
+    doubts: tuple[str, ...] = ()
 
     def probes(self) -> Iterator[Probe]:
         """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
@@ -129,6 +130,7 @@ class Design:
             "left_out": lists.get("left_out", {}),
             "shrunk": lists.get("shrunk", {}),
             "candidates": [min(sizes), max(sizes)],
+            **drawn_of(self.dataset, settings),
             "arms": [arm.name for arm in self.arms],
             "initial": settings.initial,
             "orders": settings.orders,
@@ -210,6 +212,7 @@ class Design:
             "prompt": {"file": self.settings.prompt, "sha256": self.prompt.sha256, "text": self.prompt.text},
             "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
             "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
+            "doubts": list(self.doubts),
         }
 
     def altered_texts(self) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from llmfair.audits.running import warn
 from llmfair.datasets.base import (
@@ -15,7 +16,7 @@ from llmfair.datasets.base import (
     load_dataset,
     named_attribute,
 )
-from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, draw_plan
+from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean
@@ -35,6 +36,13 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
     return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
+
+
+def drawn_of(dataset: Dataset, settings: ListSettings) -> dict[str, Any]:
+    """`drawn`: by which rule and seed the lists were drawn; nothing of lists that are the dataset's own."""
+    if not isinstance(dataset, Drawn):
+        return {}
+    return {"drawn": {"buckets": settings.buckets or "equal", "seed": settings.seed}}
 
 
 def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:

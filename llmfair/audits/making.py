@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
 from llmfair.audits.design import INPUT, Design
@@ -14,10 +15,12 @@ from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.records import Attribute, Candidates, Ranking
 from llmfair.settings import ListwiseSettings, default_of
 
+SHOWN_QUERIES = 5
 SHOWN = "P@20,ExpRatio{control},ImpliedOdds{control}"
 """The columns of a table unless --measures names others."""
 MEASURED = f"{SHOWN},ExpRatio,RelevanceRatio,ExcessRatio{{control}},overlap@20,nDCG@20,RBO,Tau"
@@ -76,6 +79,7 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
         sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
+        doubts=tuple(_unfound(first_stage or ranker, candidates)),
     )
     for measure in design.measures:
         if measure.arguments.get("control") == "order" and settings.initial != "random":
@@ -127,6 +131,24 @@ def _orders(
     # Ties come in a random order: the dataset's own may tell what is relevant.
     (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
     return [first_stage.ordered(shuffled)[0]]
+
+
+def _unfound(ranker: ScoringRanker | None, lists: Sequence[Candidates]) -> Iterator[str]:
+    """How many queries share no word with any candidate, where BM25 orders those. Raises UsageError when all do."""
+    if not isinstance(ranker, Bm25):
+        return
+    empty = [listed.query.query_id for listed in lists if not any(ranker.scores(listed))]
+    if len(empty) == len(lists):
+        raise UsageError(
+            "bm25 finds nothing: no query shares a word with any of its candidates.",
+            "it compares the words of queries with those of titles and texts, as English ones",
+        )
+    if empty:
+        named = ", ".join(empty[:SHOWN_QUERIES]) + ", …" * (len(empty) > SHOWN_QUERIES)
+        yield (
+            f"bm25 finds nothing in {len(empty)} of {len(lists)} queries ({named}): no word of theirs stands in any "
+            "candidate, so their lists are in random order"
+        )
 
 
 def _variants(attribute: Attribute, text: str | None) -> list[str]:

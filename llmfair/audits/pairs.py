@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from llmfair.audits.gates import Gate, read_gates
-from llmfair.audits.lists import load_lists, name_parts, selected_queries
+from llmfair.audits.lists import drawn_of, load_lists, name_parts, selected_queries
 from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.metrics.base import Groups, Measure
@@ -131,6 +131,7 @@ class PairDesign:
                 kind: sum(p.passed_over for p in of_it.values()) for kind, of_it in self.pairs.items()
             },
             "left_out": self.dataset.describe().get("left_out", {}),
+            **drawn_of(self.dataset, settings),
             "calls": self.calls,
             "seed": settings.seed,
         }

@@ -10,6 +10,8 @@ from math import ceil, log, sqrt
 from typing import Any
 
 from llmfair.audits.design import Design
+from llmfair.audits.known import shared_calls
+from llmfair.audits.lists import drawn_of
 from llmfair.audits.listwise import Listwise
 from llmfair.audits.making import make_design
 from llmfair.audits.models import backend_of, is_ranker, limits_of, subjects
@@ -89,6 +91,7 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
         "queries": len(design.queries),
         "left_out": design.dataset.describe().get("left_out", {}),
         "candidates": [min(sizes), max(sizes)],
+        **drawn_of(design.dataset, settings),
         "protected": [min(protected), max(protected)],
         "arms": [arm.name for arm in design.arms],
         **design.asked_with(),
@@ -105,6 +108,9 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
         "never_ranked": design.never_ranked(),
         "reach": reach_of(design),
         **_known(design, settings, model),
+        **shared_calls(
+            Listwise(design, name, adapted) for name, adapted in subjects(settings) if name in asked
+        ),
         "render": _render_flags(design),
     }
     planned["other_windows"] = _other_windows(design, planned)

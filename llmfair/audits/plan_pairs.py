@@ -10,6 +10,7 @@ from math import ceil, exp, log, sqrt
 from statistics import harmonic_mean
 from typing import Any
 
+from llmfair.audits.known import shared_calls
 from llmfair.audits.models import backend_of, limits_of, subjects
 from llmfair.audits.pairs import PairDesign
 from llmfair.audits.pairwise import Pairwise
@@ -101,6 +102,7 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
         "seconds_at_1s_a_call": ceil(design.calls / workers) * models,
         "folder": str(folder.path),
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
+        **shared_calls(replace(task, model=model, adapted=adapted) for model, adapted in asked),
     }
     if isinstance(settings, PlanPairwiseSettings):
         planned |= spent(settings, planned)

@@ -101,27 +101,9 @@ class Task(Protocol):
 class Answered:
     """What came back: results by probe, probes without one, and the error that broke the run off, if any."""
 
-    progress: Progress
     results: dict[str, Any] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     error: LlmfairError | None = None
-
-    def facts(self) -> dict[str, Any]:
-        """What the manifest says of the asking."""
-        progress = self.progress
-        return {
-            "answered": progress.answered,
-            "calls": progress.calls,
-            "replayed": progress.replayed,
-            "cached": progress.cached,
-            "retries": progress.retries,
-            "failed": len(self.failures),
-            "prompt_tokens": progress.prompt_tokens,
-            "completion_tokens": progress.completion_tokens,
-            "cost": progress.cost,
-            "models_reported": sorted(progress.models),
-            "fingerprints_reported": sorted(progress.fingerprints),
-        }
 
 
 def audit(task: Task, watch: Watch = no_watch) -> Result:
@@ -134,21 +116,25 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
     settings, backend, progress = task.settings, task.backend(), Progress()
     identity, folder = folder_of(task, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
-    doubts: list[str] = []
+    facts = task.describe()
+    doubts: list[str] = [*facts.get("doubts", ())]
     if task.adapted and settings.adapter is not None:
-        doubts += adapter_doubts(settings.adapter, identity, str(task.describe()["dataset"]))
+        doubts += adapter_doubts(settings.adapter, identity, str(facts["dataset"]))
     for doubt in doubts:
         warn(doubt)
     label = label_of(task.model, settings, task.adapted)
-    facts = {**task.describe(), "model": label, "simulated": backend.reads_about, "doubts": doubts}
+    facts |= {"model": label, "simulated": backend.reads_about, "doubts": doubts}
     facts["planned_calls"] = task.calls  # a run that is killed has no word left
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
         planned = {**task.planned(), "on_disk": len(journal)}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
-        with shared_answers(task, backend) as cache:
-            answered = ask(
-                task.programs(), backend, journal, cache, settings, watched, progress, task.unreadable
-            )
+        try:
+            with shared_answers(task, backend) as cache:
+                answered = ask(
+                    task.programs(), backend, journal, cache, settings, watched, progress, task.unreadable
+                )
+        finally:
+            charge(manifest, progress)
         outcome = task.outcome(folder.path.name, answered.results, answered.failures)
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None else "incomplete"
@@ -157,11 +143,8 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
             "status": status,
             "answers": outcome.results["answers"],
             "doubts": doubts,
-            **answered.facts(),
+            "failed": len(answered.failures),
         }
-        manifest["invocations"][-1] |= answered.facts()
-        known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
-        manifest["cost"] = sum(known) if known else None  # of the run, however often it was broken off
         if found := getattr(backend, "facts", None):  # where a model of this process ran, and why there
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
@@ -170,6 +153,25 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
     require_met(outcome.results["requirements"])
     results = {**outcome.results, "doubts": doubts} if doubts else outcome.results
     return Result(folder, results, outcome.rows)
+
+
+def charge(manifest: dict[str, Any], progress: Progress) -> None:
+    """Notes what an invocation asked, however it ended; `cost` is the whole run's, None where no prices were known."""
+    facts: dict[str, Any] = {
+        "answered": progress.answered,
+        "calls": progress.calls,
+        "replayed": progress.replayed,
+        "cached": progress.cached,
+        "retries": progress.retries,
+        "prompt_tokens": progress.prompt_tokens,
+        "completion_tokens": progress.completion_tokens,
+        "cost": progress.cost,
+        "models_reported": sorted(progress.models),
+        "fingerprints_reported": sorted(progress.fingerprints),
+    }
+    manifest["invocations"][-1] |= facts
+    known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
+    manifest |= {**facts, "cost": sum(known) if known else None}
 
 
 def folder_of(task: Task, backend: Backend) -> tuple[dict[str, Any], RunDir]:
@@ -274,7 +276,7 @@ def ask(
     unreadable: Callable[[Any], int],
 ) -> Answered:
     """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
-    answered = Answered(progress)
+    answered = Answered()
     limits, sampling = limits_of(backend, settings), sampling_of(settings)
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = (
         dispatch_batch if settings.batch else dispatch

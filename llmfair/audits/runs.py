@@ -19,7 +19,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
 from llmfair.rankers.windows import PLANS, Window, sent
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Ranking, Side, Verdict
-from llmfair.rundir import RunDir
+from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
 from llmfair.stats.sequential import Decision
 from llmfair.trec import Problems, RunFile, read_run
@@ -175,7 +175,11 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
             "leave --mixed out, or audit again",
         )
     results = run.read_results()
-    paths = sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem)
+    arms = results["design"]["arms"]
+    paths = sorted(
+        (path / "rankings").glob("*.run"),
+        key=lambda file: (*(arm != ONE_OF_SEVERAL.sub("", file.stem) for arm in arms), file.stem),
+    )
     if not paths:
         way_out = "score measures the rankings of a listwise audit"
         if results["status"] != "complete":
@@ -297,7 +301,7 @@ def _variants(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
     """Named as in metrics.csv: an arm's orders and repeats together, then each by itself if there are several."""
     arms: dict[str, dict[str, RunFile]] = {}
     for stem, file in files.items():
-        arm = re.sub(r"\.o\d+\.r\d+$", "", stem)
+        arm = ONE_OF_SEVERAL.sub("", stem)
         arms.setdefault(arm, {})[stem if stem != arm else f"{arm}.o0.r0"] = file
     variants = {arm: list(of_arm.values()) for arm, of_arm in arms.items()}
     for of_arm in arms.values():

@@ -7,7 +7,6 @@ groups nor qrels name is unlisted: it keeps its rank, and is on no side.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,15 +31,13 @@ from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Value
 from llmfair.probes import CONTROL
 from llmfair.records import Measurement, Side
-from llmfair.rundir import COLUMNS, SCHEMA, RunDir, csv_text, json_text, tidy
+from llmfair.rundir import COLUMNS, ONE_OF_SEVERAL, SCHEMA, RunDir, csv_text, json_text, tidy
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.implied import Cells, length
 from llmfair.trec import RunFile, write_whole
 
 DEFAULT_MEASURES = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
 SHOWN_QUERIES = 5
-ONE_OF_SEVERAL = re.compile(r"\.o\d+\.r\d+$")
-"""The variant of a single order and repeat, of which the arm itself is the mean."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +195,7 @@ def _facts(files: Sequence[RunFile], against: Against) -> dict[str, Any]:
         "queries": len(ranked),
         "documents": sum(len(ranking.doc_ids) for ranking in rankings),
         "tied": {"documents": sum(tied), "queries": len(tied)},
+        "upside_down": any(file.upside_down for file in files),
         "unlisted": {"documents": sum(unlisted), "queries": sum(count > 0 for count in unlisted)},
         "unjudged": _counted(ranked - judged),
         "not_ranked": _counted(judged - ranked),

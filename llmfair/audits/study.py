@@ -131,14 +131,14 @@ def study_of(tried: Sequence[Tried]) -> dict[str, Any]:
     found = [(one.setting, one.results) for one in tried if one.results is not None]
     first: Mapping[str, Any] = found[0][1] if found else {}
     same = ("dataset", "attribute", "words", "model", "level", "intervals", "band", "shown", "labels")
-    kept = ("queries", "candidates", "arms", "initial", "orders", "repeats", "seed")
+    kept = ("queries", "candidates", "arms", "initial", "orders", "repeats", "seed", "drawn")
     complete = len(found) == len(tried) and all(results["status"] == "complete" for _, results in found)
     return {
         "schema": SCHEMA,
         "status": "complete" if complete else "incomplete",
         "task": TASK,
         **{key: first[key] for key in same if first},
-        **{key: first["design"][key] for key in kept if first},
+        **{key: first["design"][key] for key in kept if first and key in first["design"]},
         "rows": [row for setting, results in found for row in _rows(setting, results)],
         "runs": [str(one.folder) for one in tried if one.folder is not None],
         "failed": [

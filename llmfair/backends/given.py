@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from inspect import isawaitable
+import hashlib
+from inspect import getsource, isawaitable
 from typing import Any
 
 from llmfair.errors import UsageError
@@ -13,7 +14,8 @@ PREFIX = "python"
 
 
 class Given:
-    """The object as a Backend. Its `name` goes into the run folder's name and, without an `identity`, into every key.
+    """The object as a Backend. Its `name` goes into the run folder's name and, without an `identity`, into every key,
+    together with a digest of its source: edited, it is another model.
 
     `complete` returns a Completion, or just the text of an answer that came to its end. `open` and `close`,
     `identity`, `capabilities`, `max_workers` and `reads_about` are taken where the object has them. All of it is
@@ -35,7 +37,7 @@ class Given:
             )
         self.model = model
         self.spec = f"{PREFIX}:{name}"
-        self.identity: str = getattr(model, "identity", f"{PREFIX} {name}")
+        self.identity: str = getattr(model, "identity", f"{PREFIX} {name}{_source(model)}")
         self.capabilities: frozenset[str] = frozenset(getattr(model, "capabilities", ()))
         self.max_workers: int = getattr(model, "max_workers", 16)
         self.reads_about: bool = getattr(model, "reads_about", False)
@@ -64,3 +66,14 @@ class Given:
     async def close(self) -> None:
         if hasattr(self.model, "close"):
             await self.model.close()
+
+
+def _source(model: Any) -> str:
+    """A space and 12 hex of SHA-256 over the source of an object's class and of its `complete`; "" without any."""
+    written = []
+    for part in (type(model), model.complete):
+        try:
+            written.append(getsource(part))
+        except (OSError, TypeError):  # of a class in a notebook its method can still be read
+            continue
+    return f" {hashlib.sha256(repr(written).encode()).hexdigest()[:12]}" if written else ""

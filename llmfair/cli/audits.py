@@ -158,6 +158,11 @@ def _audit(
             f"The same command continues: {seen['folder']}"
         )
 
+    def say_cost() -> None:
+        made = RunDir(seen["folder"])
+        if made.manifest.is_file() and (told := cost_text(made.read_manifest(), seen["progress"])):
+            console.say(told)
+
     error: LlmfairError | None = None
     try:
         kind.run(settings, model, watch, adapted)
@@ -169,6 +174,7 @@ def _audit(
             left = str(seen["folder"]) if seen["folder"].is_dir() else None
             console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "run": left})
         console.say(how_far())
+        say_cost()
         console.output.stopped = True
         raise typer.Exit(code) from None
     except LlmfairError as failure:
@@ -192,7 +198,25 @@ def _audit(
         results |= console.failure(error)
         if isinstance(error, Incomplete):
             console.say(how_far())
+    say_cost()
     return results, error, run
+
+
+def cost_text(manifest: Mapping[str, Any], progress: Progress | None = None) -> str:
+    """What a run has cost over all its commands, after what this one asked and cost; "" where no prices were known."""
+    from llmfair.report.method import cost_of
+    from llmfair.report.tables import count
+
+    if not (cost := cost_of(manifest)):
+        return ""
+    past = manifest["invocations"]
+    calls = sum(one["calls"] for one in past if one.get("cost") is not None)
+    text = f"the run in all: {count(calls, 'call')}, cost {cost}"
+    if unknown := sum("calls" not in one for one in past):  # which left no word of what it asked
+        text += f", and {count(unknown, 'command')} killed or still running"
+    if progress is None:
+        return text
+    return f"this command: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
 
 
 def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:

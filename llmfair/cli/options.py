@@ -89,7 +89,9 @@ def variables(command: Any) -> Iterator[str]:
 
 
 def no_settings(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
-    """A sentence for each variable that is named like a setting and is none."""
+    """A sentence for each variable that is named like a setting and is none; of several processes the first says it."""
+    if environment.get("RANK", "0") != "0":
+        return
     for name in sorted(environment):
         if not name.startswith(ENVIRONMENT) or name in known:
             continue

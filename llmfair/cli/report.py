@@ -87,7 +87,7 @@ def report(
     if shape == "card":
         print(model_card(page), end="")
         return
-    path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT))
+    path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT).resolve())
     try:
         _write(path, page, formats)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -62,6 +63,7 @@ def show(
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.evidence import answers_of, failures_of
+    from llmfair.cli.audits import cost_text
     from llmfair.report.listwise import listwise_table
     from llmfair.report.pairwise import pairwise_table
     from llmfair.report.tables import Table
@@ -69,12 +71,16 @@ def show(
 
     run = find_run(name, runs_dir)
     if not (answers or failures or invalid or query):
-        results = run.read_results()
+        manifest = run.read_manifest()
+        results = {**run.read_results(), "doubts": manifest.get("doubts", [])}
         if as_json:
-            console.print_json(results)
+            calls = sum(one.get("calls", 0) for one in manifest["invocations"])
+            console.print_json({**results, "calls": calls, "cost": manifest.get("cost")})
         else:
             tables = {"listwise": listwise_table, "pairwise": pairwise_table}
-            console.print_table(tables[results["task"]](results))
+            table = tables[results["task"]](results)
+            cost = cost_text(manifest)
+            console.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return
     rows = failures_of(run) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:

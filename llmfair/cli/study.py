@@ -85,7 +85,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
         @contextmanager
         def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
             calls, name = planned["calls"], f"Asking {settings.model[0]}, {setting}"
-            seen.update(calls=calls, progress=progress)
+            seen.update(folder=folder, calls=calls, progress=progress)
             if calls:
                 console.say(before_text(planned))
             with console.bar(name, calls, progress, limit) if calls else nullcontext():
@@ -98,6 +98,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
             tried.append(one)
             if one.folder is not None:
                 _warn_of_skipped(RunDir(one.folder))
+                _say_cost(one.setting, one.folder, seen["progress"])
     except KeyboardInterrupt as stop:
         if not seen:
             raise
@@ -107,6 +108,8 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
             console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "runs": runs})
         how_far = f" at {seen['progress'].answered:,} of {seen['calls']:,} answers" if "calls" in seen else ""
         console.say(f"Stopped in setting {seen['setting']}{how_far}. The same command continues.")
+        if "folder" in seen:
+            _say_cost(seen["setting"], seen["folder"], seen["progress"])
         console.output.stopped = True
         raise typer.Exit(code) from None
     return tried
@@ -115,6 +118,16 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
 def _warn_of_skipped(run: RunDir) -> None:
     for line in run.read_manifest().get("journal_lines_skipped", []):
         console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
+
+
+def _say_cost(setting: str, folder: Path, progress: Progress) -> None:
+    """What a setting's run has cost, where prices are known."""
+    from llmfair.cli.audits import cost_text
+    from llmfair.rundir import RunDir
+
+    run = RunDir(folder)
+    if run.manifest.is_file() and (told := cost_text(run.read_manifest(), progress)):
+        console.say(f"{setting}: {told}")
 
 
 def _report(settings: StudySettings) -> Path | None:

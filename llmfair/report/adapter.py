@@ -10,6 +10,7 @@ from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
 from llmfair.report.method import method_of
 from llmfair.report.page import KINDS as PAGES
 from llmfair.report.page import Page, Verdict
+from llmfair.report.pairwise import pair_conclusion
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
@@ -24,7 +25,7 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
     table = finetune_table(results)
     return Page(
         kind=PAGES[results["task"]],
-        title=f"{results['model']} with {results['run']}, {results['attribute']}",
+        title=f"{results['model']} with adapter {results['run']}, {results['attribute']}",
         subtitle=table.title,
         words=results["words"],
         missing=(),
@@ -63,12 +64,13 @@ def _verdicts(results: Mapping[str, Any], notes: tuple[str, ...]) -> Iterator[Ve
             "" if row["low"] is None or row["high"] is None else f"[{row['low']:.2f}, {row['high']:.2f}], "
         )
         finding = results["findings"][WHEN["after"]].get(kind) or {}
+        concluded = f"{pair_conclusion(finding, row, results)}; " if finding else ""
         yield Verdict(
             of=f"{kind} pairs, adapter",
             measure="position-adjusted odds",
             value=f"{row['value']:.2f}",
             interval=between + count(row["n"], "query", "queries"),
-            sentence=said.removeprefix(f"{kind}: "),
+            sentence=concluded + said.replace(f"{kind}: position-adjusted odds", "base → adapter"),
             conclusion=str(finding.get("conclusion", "")),
         )
 

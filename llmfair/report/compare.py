@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 from llmfair.report.findings import p_text
-from llmfair.report.pairwise import PROBLEMS
+from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled
 
 COLUMNS = (
@@ -23,6 +23,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
     """One row a measure and prompt or kind of pairs; below them what the changes come to."""
     base, *others = compared["runs"]
     several = len(others) > 1
+    uneven = any(row["n"] != compared["queries"] for row in compared["rows"])
     header = (
         "measure",
         "pairs" if compared["task"] == "pairwise" else "prompt",
@@ -30,6 +31,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
         f"base {base['name']}" + ", on pairs in common" * any(_fewer(base, one) for one in others),
         "other" if several else others[0]["name"],
         f"change [{compared['level'] * 100:g} %]",
+        *(("queries",) * uneven),
         "p (Holm)",
     )
     rows = tuple(
@@ -40,6 +42,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
             _figure(row["base"]),
             _figure(row["other"]),
             _change(row),
+            *((f"{row['n']:,}",) * uneven),
             "" if row["p_adjusted"] is None else p_text(row["p_adjusted"]),
         )
         for row in compared["rows"]
@@ -80,7 +83,7 @@ def _figure(value: float | None) -> str:
 
 def _change(row: Row) -> str:
     if row["change"] is None:
-        return f"undefined ({row['reason']})"
+        return f"undefined ({_reason(row)})"
     shown = "× {:.3f}" if row["scale"] == "log" else "{:+z.3f}"
     text = shown.format(row["change"]).replace("+0.000", "0.000")
     if row["low"] is None:
@@ -177,7 +180,7 @@ def _p(p: float) -> str:
 
 
 def _reason(row: Row) -> str:
-    return str(PROBLEMS.get(row["reason"], row["reason"] or "too few queries"))
+    return in_words(row["reason"] or "too_few_queries")
 
 
 def _fewer(base: Mapping[str, Any], run: Mapping[str, Any]) -> bool:

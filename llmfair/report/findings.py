@@ -9,17 +9,9 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
+from llmfair.report.reasons import in_words
 from llmfair.report.tables import count
 
-REASONS = {
-    "order_not_random": "the input order is not random",
-    "too_few_queries": "too few queries",
-    "no_common_grade": "the sides share no grade of relevance",
-    "no_readable_answer": "no readable answer",
-    "position_driven": "the answers follow the position",
-    "out_of_reach": "the interval is wider than what any preference shows here",
-    "undefined": "undefined",
-}
 TELLING = 0.05
 """An input order nearer to parity than this has nothing to hand on."""
 POWER = 0.8
@@ -34,7 +26,7 @@ def conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, Any])
     """The conclusion of one arm: where its pair odds lie, and whether they differ from parity at all."""
     verdict, (low, high) = finding["conclusion"], results["band"]
     if verdict == "not_assessable":
-        return f"not assessable: {REASONS.get(finding['reason'], finding['reason'])}"
+        return f"not assessable: {in_words(finding['reason'])}"
     excess, p = finding["excess"], row["p_adjusted"]
     if verdict == "outside":
         beyond = f"pair odds below {low:g}" if excess["value"] < 1 else f"pair odds above {high:g}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
+from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.trec import Problems, read_run
 
 SIDES = ("protected", "unprotected")
-ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 HINT = "the command that began the run writes it anew"
 
 

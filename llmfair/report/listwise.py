@@ -18,10 +18,13 @@ from llmfair.report.findings import (
 )
 from llmfair.report.tables import (
     Table,
+    calls_of,
     cell,
     columns_of,
     count,
+    drawn_note,
     few_queries,
+    filled,
     headings,
     on_disk,
     percent,
@@ -58,7 +61,7 @@ def listwise_table(results: Mapping[str, Any]) -> Table:
         for m, group in columns
     )
     rows.append((_row_name("input"), *inputs, "the orders the items came in"))
-    return Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled)))
+    return filled(Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled))))
 
 
 def _title(results: Mapping[str, Any]) -> str:
@@ -71,7 +74,7 @@ def _title(results: Mapping[str, Any]) -> str:
         f"{results['attribute']} (protected: {results['words']['protected']})",
         results["model"] + (", a simulated model" if results["model"].startswith("fake:") else ""),
         f"{design['queries']} {plural(design['queries'], 'query', 'queries')} × {size}",
-        "no model asked" if design["window"] is None else f"{design['calls']:,} calls",
+        "no model asked" if design["window"] is None else f"{calls_of(results)} calls",
     ]
     if design["preset"]:
         parts.append(f"preset {design['preset']}")
@@ -202,8 +205,8 @@ def window_text(design: Mapping[str, Any]) -> str:
 
 
 def _lists_notes(design: Mapping[str, Any]) -> list[str]:
-    """Queries without a list, and lists that could not be filled."""
-    notes = []
+    """How lists were drawn, queries without one, and lists that could not be filled."""
+    notes = drawn_note(design)
     if design["left_out"]:
         reasons = list(design["left_out"].values())
         more = f"; and {len(reasons) - SHOWN_LEFT_OUT} more" if len(reasons) > SHOWN_LEFT_OUT else ""

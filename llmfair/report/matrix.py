@@ -11,7 +11,7 @@ from llmfair.report.finetune import finetune_table
 from llmfair.report.groups import Group, groups_of, results_of
 from llmfair.report.listwise import listwise_table
 from llmfair.report.matrix_plots import DRAWN, group_plots
-from llmfair.report.method import LIMITS, SIMULATED, WORDS, Method, formulas_of
+from llmfair.report.method import LIMITS, SIMULATED, WORDS, Method, cost_of, formulas_of, lopsided
 from llmfair.report.page import Page, missing_of, missing_settings
 from llmfair.report.pairwise import pairwise_table
 from llmfair.report.score import score_table
@@ -56,7 +56,10 @@ def many_page(sources: Sequence[Source], measures: Mapping[str, Mapping[str, Any
         furthest=None,
         evidence=(),
         method=Method(
-            words=[paragraph for task in tasks for paragraph in WORDS[task]],
+            words=[
+                *(paragraph for task in tasks for paragraph in WORDS[task]),
+                *lopsided(one.results for one in sources if one.results),
+            ],
             formulas=formulas_of(measures),
             facts=[(source.name, _about(source)) for source in sources],
             prompt="",
@@ -190,5 +193,6 @@ def _about(source: Source) -> str:
     results = source.results
     if source.is_audit:
         table = listwise_table(results) if results["task"] == "listwise" else pairwise_table(results)
-        return f"{table.title} · seed {results['design']['seed']} · {results['status']}"
+        cost = f" · cost {told}" if (told := cost_of(source.manifest)) else ""
+        return f"{table.title}{cost} · seed {results['design']['seed']} · {results['status']}"
     return str(results["task"])

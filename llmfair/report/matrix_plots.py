@@ -81,9 +81,15 @@ def _utilities(
     for model, runs in rows.items():
         places = []
         for attribute, source in runs.items():
-            cells = cells_of(results_of(source))
+            # runs differ in how they control for order, and so in the full names of what they measured
+            cells = {
+                (plain(measure), arm): row
+                for (measure, arm), row in cells_of(results_of(source)).items()
+                if measure in results_of(source)["shown"]
+            }
             for arm in results_of(source)["design"]["arms"]:
-                utility, ratio = value_of(cells.get((across, arm))), on_log(value_of(cells.get((up, arm))))
+                utility = value_of(cells.get((plain(across), arm)))
+                ratio = on_log(value_of(cells.get((plain(up), arm))))
                 if (attribute, arm) in marks and utility and ratio:
                     look = Look(looks[model].color, marks[attribute, arm], "-")
                     places.append(len(points))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llmfair.report.listwise import window_text
-from llmfair.report.tables import capitalised, count
+from llmfair.report.tables import calls_of, capitalised, count
 
 WORDS: Mapping[str, Sequence[str]] = {
     "listwise": (
@@ -58,6 +58,10 @@ LIMITS = (
     "A distance from parity is a fact about these lists, prompts and answers. It names no cause, and passes no "
     "judgement.",
 )
+LOPSIDED = (
+    "With few queries or short lists the interval of an exposure ratio is a bootstrap-t interval over queries: it is "
+    "not symmetric, but reaches further to the side where single queries lie far out."
+)
 TITLES_ONLY = "The model saw titles only: it judged by names and by what it remembers of them."
 SIMULATED = (
     "The model is simulated: its figures show what was planted, not how any model of the world behaves."
@@ -84,13 +88,34 @@ def method_of(results: Mapping[str, Any], manifest: Mapping[str, Any], exhibits:
         limits.append(TITLES_ONLY)
     if str(results.get("model", "")).startswith("fake:"):
         limits.append(SIMULATED)
+    words = WORDS[task][1:] if task == "listwise" and design.get("window") is None else WORDS[task]
     return Method(
-        words=WORDS[task][1:] if task == "listwise" and design.get("window") is None else WORDS[task],
+        words=[*words, *lopsided([results])],
         formulas=formulas_of(exhibits["measures"]),
         facts=[(name, str(value)) for name, value in _facts(results, design, manifest, settings) if value],
         prompt=manifest.get("prompt", {}).get("text", ""),
         command=exhibits.get("command") or "",
         limits=limits,
+    )
+
+
+def lopsided(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Why some intervals of these results reach further on one side of the figure, where some may."""
+    return [LOPSIDED] * any(
+        "boot-t" in results.get("intervals", {}).values()
+        or any(run.get("task") == "listwise" for run in results.get("runs", ()))  # measured runs
+        for results in found
+    )
+
+
+def cost_of(manifest: Mapping[str, Any]) -> str:
+    """What all commands on a run have cost, and the calls of them that were made without prices."""
+    if manifest.get("cost") is None:
+        return ""
+    past = manifest["invocations"]
+    unpriced = sum(one.get("calls", 0) for one in past if one.get("cost") is None)
+    return f"{manifest['cost']:,.4f}" + f", and {count(unpriced, 'call')} made without prices" * bool(
+        unpriced
     )
 
 
@@ -135,7 +160,8 @@ def _facts(
         facts.append(("pairs", ", ".join(f"{n:,} {kind}" for kind, n in design["pairs_asked"].items())))
     prompt = manifest.get("prompt", {})
     facts += [
-        ("calls", f"{design['calls']:,}" if design.get("calls") else ""),
+        ("calls", calls_of(results) if design.get("calls") else ""),
+        ("cost", cost_of(manifest)),
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
         ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),
         ("interval level", f"{100 * results['level']:g} %" if "level" in results else ""),

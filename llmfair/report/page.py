@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the three numbers on top: of what, the figure with its name and interval, one sentence."""
+    """One of the three numbers on top: of what, the figure with its name and interval, one sentence.
+
+    `seen`: the section of the page that shows what the sentence says.
+    """
 
     of: str
     measure: str
@@ -48,6 +51,7 @@ class Verdict:
     interval: str
     sentence: str
     conclusion: str = ""
+    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def run_page(
         words=results["words"],
         missing=missing_of(manifest, results),
         warnings=_warnings(results),
-        verdicts=_verdicts(results, table, declared),
+        verdicts=_verdicts(results, table, declared, bool(exhibits["evidence"])),
         tables=[with_reach(table, results)],
         plots=list(plots),
         furthest=furthest_from_parity(folder, results, exhibits, lists, by) if by else None,
@@ -98,9 +102,13 @@ def run_page(
 
 def score_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
     """The page of measured runs."""
+    table = score_table(results)
+    datasets, attributes = (
+        " and ".join(dict.fromkeys(run[name] for run in results["runs"])) for name in ("dataset", "attribute")
+    )
     return _plain_page(
-        results, score_table(results), score_plots(results, exhibits["measures"]), exhibits,
-        " and ".join(dict.fromkeys(run["dataset"] for run in results["runs"])), results["runs"][0]["words"],
+        results, table, score_plots(results, exhibits["measures"]), exhibits,
+        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", results["runs"][0]["words"],
     )  # fmt: skip
 
 
@@ -167,8 +175,13 @@ def _warnings(results: Mapping[str, Any]) -> list[str]:
     return [*said, *doubts, *(f"Requirement not met: {reason}" for reason in unmet)]
 
 
-def _verdicts(results: Mapping[str, Any], table: Table, declared: Mapping[str, Any]) -> list[Verdict]:
-    """Three numbers, one sentence each: the ratio that conclusions go by of every prompt or kind, then utility."""
+def _verdicts(
+    results: Mapping[str, Any], table: Table, declared: Mapping[str, Any], evidence: bool
+) -> list[Verdict]:
+    """Three numbers, one sentence each: the ratio that conclusions go by of every prompt or kind, then utility.
+
+    `evidence`: the page shows single answers.
+    """
     concluded = table.header[-1].startswith("conclusion")
     cells, sentences = cells_of(results), {row[0]: row[-1] for row in table.rows if concluded}
     listwise = results["task"] == "listwise"
@@ -180,7 +193,11 @@ def _verdicts(results: Mapping[str, Any], table: Table, declared: Mapping[str, A
             finding = results["findings"].get(arm) or {}
             of = f"{arm} prompt" if listwise else f"{arm} pairs"
             label = str(declared[measure]["label"])
-            found.append(_verdict(of, label, row, sentences.get(arm, ""), str(finding.get("conclusion", ""))))
+            one = _verdict(of, label, row, sentences.get(arm, ""), str(finding.get("conclusion", "")))
+            if finding.get("reason") == "position_driven":
+                seen = "figures" if not listwise else "evidence" if evidence else ""
+                one = replace(one, sentence=f"{one.sentence}. {_by_places(results, arm)}", seen=seen)
+            found.append(one)
     utility = utility_of(results["shown"], declared)
     if len(found) < 3 and utility and (row := cells.get((utility, arms[0]))):
         about = next((note for note in table.notes if note.startswith(f"{utility}: ")), "")
@@ -194,10 +211,26 @@ def _verdicts(results: Mapping[str, Any], table: Table, declared: Mapping[str, A
                 (note for note in table.notes if note.startswith(f"{arms[0]}: ") and "flip" in note), ""
             )
             sentence = about.removeprefix(f"{arms[0]}: ").split(";")[0]
-            found.append(
-                Verdict(f"{arms[0]} pairs", "flips", f"{100 * row['value']:.0f} %", _n(row), sentence)
-            )
+            if sentence:  # else no answer could be read, and none flips
+                found.append(
+                    Verdict(f"{arms[0]} pairs", "flips", f"{100 * row['value']:.0f} %", _n(row), sentence)
+                )
     return found
+
+
+def _by_places(results: Mapping[str, Any], arm: str) -> str:
+    """What it is that answers follow the position, counted."""
+    if results["task"] == "pairwise":
+        shares = results["shares"][arm]
+        return (
+            f"{100 * (shares['FF'] + shares['SS']):.0f} % of pairs have another winner when their items change places, "
+            "so odds near 1 are no parity"
+        )
+    first = results["answers"][arm]["first_pass"]
+    return (
+        f"{first['same']:,} of {count(first['windows'], 'answer')} of the first pass put the places in the same order, "
+        "whatever stood there, so a ratio near 1 is no parity"
+    )
 
 
 def _verdict(of: str, measure: str, row: Row, sentence: str, conclusion: str = "") -> Verdict:

@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.report.findings import REASONS, differs_text, p_text
-from llmfair.report.tables import Table, cell, count, few_queries, filled, on_disk, percent, plural
+from llmfair.report.findings import differs_text, p_text
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import (
+    Table,
+    calls_of,
+    cell,
+    count,
+    drawn_note,
+    few_queries,
+    filled,
+    on_disk,
+    percent,
+    plural,
+)
 
 Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str, str], Row]
@@ -84,7 +96,7 @@ def pair_conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, 
     """Where the odds of a kind of pairs lie; `results` holds the level and the words for the sides."""
     said = str(finding["conclusion"]).replace("_", " ")
     if finding["conclusion"] == "not_assessable":
-        said += f": {PROBLEMS.get(finding['reason'], finding['reason'])}"
+        said += f": {in_words(finding['reason'])}"
     elif finding["conclusion"] == "outside":
         side = results["words"]["protected" if row["value"] > 1 else "unprotected"]
         said += f": {side} items are preferred"
@@ -95,23 +107,6 @@ def pair_conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, 
     if worst and worst[0] < 0.5 < worst[1] and (finding["conclusion"] == "outside" or differs):
         said += ", if unreadable answers are like the others"
     return said
-
-
-PROBLEMS = {
-    **REASONS,
-    "position_driven": "the answers follow the position",
-    "one_sided": "one side's items always win, so that their odds have no bound",
-    "degenerate": "the answers do not vary",
-    "too_few_consistent_pairs": "too few pairs that do not flip",
-    "no_valid_answer": "no readable answer",
-    "no_protected_win": "no consistent win of the protected side",
-    "no_unprotected_win": "no consistent win of the unprotected side",
-    "no_consistent_pair": "no pair that does not flip",
-    "too_few_pairs": "too few readable pairs",
-    "no_pairs": "no pairs",
-    "interval_too_wide": "the interval has no bounds at this level",
-    "forced": "answers were held to the labels",
-}
 
 
 def _title(results: Mapping[str, Any]) -> str:
@@ -125,7 +120,7 @@ def _title(results: Mapping[str, Any]) -> str:
         f"{results['attribute']} (protected: {results['words']['protected']})",
         results["model"] + (", a simulated model" if results["model"].startswith("fake:") else ""),
         f"{design['queries']} {plural(design['queries'], 'query', 'queries')}, {asked}, both orders",
-        f"{design['calls']:,} calls" if not design["sequential"] else "stopping when settled",
+        f"{calls_of(results)} calls" if not design["sequential"] else "stopping when settled",
     ]
     return " · ".join([*parts, *([f"preset {design['preset']}"] if design["preset"] else [])])
 
@@ -152,7 +147,7 @@ def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
         notes += _mass_note(kind, results)
         notes += _unreadable_note(kind, results)
         notes += _dropped_note(kind, design)
-    notes += own_figures_note(results["undefined"])
+    notes += [*drawn_note(design), *own_figures_note(results["undefined"])]
     return [*notes, *results.get("doubts", ()), *few_queries(design["queries"])]
 
 
@@ -165,9 +160,7 @@ def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -
                 reasons[reason] = max(queries, reasons.get(reason, 0))
     if not reasons:
         return []
-    told = ", ".join(
-        f"{PROBLEMS.get(reason, reason)} in up to {queries}" for reason, queries in reasons.items()
-    )
+    told = ", ".join(f"{in_words(reason)} in up to {queries}" for reason, queries in reasons.items())
     return [
         f"no figure of their own in per_query.csv for some queries ({told}); those of all count their pairs"
     ]
@@ -202,7 +195,8 @@ def _position_note(kind: str, results: Mapping[str, Any], rows: Rows) -> list[st
     )
     noise, balanced = rows.get(("NoiseRate", kind, "")), rows.get(("BalancedRatio", kind, ""))
     if noise and noise["value"] is not None:
-        text += f"; asked twice, {noise['value'] * 100:.0f} % of answers change"
+        changed = f"{noise['value'] * 100:.0f} % of answers change" if noise["value"] else "no answer changes"
+        text += f"; asked twice, {changed}"
     if balanced and balanced["value"] is not None:
         text += f"; BalancedRatio {balanced['value']:.3f}"
     finding = results["findings"].get(kind, {})

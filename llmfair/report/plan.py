@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from llmfair.report.tables import Table, count
+from llmfair.report.tables import Table, count, drawn_note
 from llmfair.stats.power import FEWEST_TESTED
 
 SHOWN_LEFT_OUT = 3
@@ -65,6 +65,7 @@ def _orders(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
+        *drawn_note(planned),
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),
@@ -170,9 +171,17 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
 
 
 def folder_lines(planned: Mapping[str, Any]) -> list[str]:
-    if not planned["answered"]:
-        return []
-    return [f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already"]
+    """How much is answered already, in the run's own folder and by other runs."""
+    lines = []
+    if planned["answered"]:
+        lines.append(f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already")
+    if planned["cached"]:
+        beside = "more " * bool(planned["answered"])
+        lines.append(
+            f"{count(planned['cached'], 'answer')} {beside}known from other runs, which leaves at most "
+            f"{count(planned['left'], 'call')} (--no-cache asks them, too)"
+        )
+    return lines
 
 
 def _windows(design: Mapping[str, Any]) -> str:

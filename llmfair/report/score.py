@@ -17,15 +17,19 @@ from llmfair.report.tables import (
     headings,
     reasons,
 )
+from llmfair.rundir import ONE_OF_SEVERAL
 
 
 def score_table(results: Mapping[str, Any]) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure or group of one."""
     cells = {(row["run"], row["variant"], row["measure"], row["group"]): row for row in results["rows"]}
     columns = columns_of(results["measures"], results["rows"])
-    header = ("run", *headings(columns, results), "conclusion")
+    named = _named(results)
+    ranked = [run["variants"][variant]["queries"] for run, variant, _ in named]
+    uneven = len({*ranked}) > 1
+    header = ("run", *(("queries ranked",) * uneven), *headings(columns, results), "conclusion")
     rows, notes = [], []
-    for run, variant, name in _named(results):
+    for (run, variant, name), queries in zip(named, ranked, strict=True):
         of_it = {column: cells.get((run["run"], variant, *column)) for column in columns}
         finding = run["findings"].get(variant)
         said = ""
@@ -33,29 +37,44 @@ def score_table(results: Mapping[str, Any]) -> Table:
             row = of_it.get((finding["measure"], "")) or {}
             concluded = pair_conclusion if run["task"] == "pairwise" else conclusion
             said = concluded(finding, row, {**results, "words": run["words"]})
-        rows.append((name, *map(cell, of_it.values()), said))
+        rows.append((name, *((f"{queries:,}",) * uneven), *map(cell, of_it.values()), said))
     if any(run["task"] == "listwise" and run["findings"] for run in results["runs"]):
         notes.append(
             "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
         )
+    if sum(len(run["variants"]) for run in results["runs"]) > len(named):
+        notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
-    queries = max(run["variants"][variant]["queries"] for run, variant, _ in _named(results))
-    notes += [*score_warnings(results), *few_queries(queries)]
+    few = [
+        f"{name}: {said}" if uneven else said
+        for (*_, name), queries in zip(named, ranked, strict=True)
+        for said in few_queries(queries)
+    ]
+    notes += [*score_warnings(results), *dict.fromkeys(few)]
     attributes = {
         f"{run['attribute']} (protected: {run['words']['protected']})": None for run in results["runs"]
     }
     datasets = {run["dataset"]: None for run in results["runs"]}
-    title = " · ".join(
-        ["Score", *datasets, *attributes, count(queries, "query", "queries"), count(len(rows), "ranking")]
-    )
+    most = count(max(ranked), "query", "queries")
+    asked = f"{min(ranked):,} to {most}" if uneven else most
+    title = " · ".join(["Score", *datasets, *attributes, asked, count(len(rows), "ranking")])
     return filled(Table(title, header, tuple(rows), tuple(notes)))
 
 
 def _named(results: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str, str]]:
-    """Every run and variant of it, with what tells it from the others."""
-    variants = [(run, variant) for run in results["runs"] for variant in run["variants"]]
+    """Every run and variant of it, orders and repeats together, with what tells it from the others."""
+    variants = [
+        (run, variant)
+        for run in results["runs"]
+        for variant in run["variants"]
+        if not {ONE_OF_SEVERAL.sub("", variant)} & {*run["variants"]} - {variant}
+    ]
     distinct = len({variant for _, variant in variants}) == len(variants)
-    return [(run, variant, variant if distinct else f"{run['run']} {variant}") for run, variant in variants]
+    named = []
+    for run, variant in variants:
+        name = "neutral again" if variant == "control" and "neutral" in run["variants"] else variant
+        named.append((run, variant, name if distinct else f"{run['run']} {name}"))
+    return named
 
 
 def score_warnings(results: Mapping[str, Any]) -> list[str]:
@@ -72,6 +91,11 @@ def score_warnings(results: Mapping[str, Any]) -> list[str]:
 def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
     facts = run["variants"][variant]
     notes = []
+    if facts.get("upside_down"):
+        notes.append(
+            "in every query the score rises with the rank; the highest score counts as best, as in trec_eval, so if "
+            "the ranks are right give each document the score minus its rank"
+        )
     for what, meaning in (
         ("tied", "tied in score, ordered by doc_id as trec_eval does"),
         ("unlisted", "in neither groups nor qrels: rank kept, no side, not relevant"),

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.findings import conclusion
-from llmfair.report.tables import Table, cell, count, few_queries, filled, headings, percent
+from llmfair.report.tables import (
+    Table,
+    cell,
+    count,
+    drawn_note,
+    few_queries,
+    filled,
+    headings,
+    percent,
+    plural,
+)
 
 INPUT = "input"
 ATTAINABLE, PERFECT = "attainable ExpRatio", "perfect P@20"
@@ -31,7 +41,7 @@ def study_table(study: Mapping[str, Any]) -> Table:
     for row in asked:
         prompt = (_prompt(row["variant"]),) * len(prompts)
         cells = tuple(cell(row["figures"].get(measure)) for measure in shown)
-        rows.append((row["setting"], *prompt, f"{row['calls']:,}", *cells, *_reach(row), _words(row, study)))
+        rows.append((row["setting"], *prompt, _calls([row]), *cells, *_reach(row), _words(row, study)))
     for cells, settings in _inputs(shown, study["rows"]).items():
         whose = "" if len(settings) * len(study["arms"]) == len(asked) else f" of {', '.join(settings)}"
         rows.append((f"input order{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
@@ -52,7 +62,13 @@ def _inputs(shown: Sequence[str], rows: Sequence[Row]) -> dict[tuple[str, ...], 
     return found
 
 
-def _title(study: Mapping[str, Any], asked: Iterable[Row]) -> str:
+def _calls(asked: Sequence[Row]) -> str:
+    """The calls behind the figures of some rows; where some were not made, with those planned."""
+    planned, made = sum(row["calls"] for row in asked), sum(row["answers"]["windows"] for row in asked)
+    return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
+
+
+def _title(study: Mapping[str, Any], asked: Sequence[Row]) -> str:
     low, high = study["candidates"]
     parts = [
         "Windows",
@@ -61,7 +77,7 @@ def _title(study: Mapping[str, Any], asked: Iterable[Row]) -> str:
         study["model"] + (", a simulated model" if study["model"].startswith("fake:") else ""),
         f"{count(study['queries'], 'query', 'queries')} × {low}" + (f"–{high}" if high > low else ""),
         count(study["orders"], f"{study['initial']} order"),
-        count(sum(row["calls"] for row in asked), "call"),
+        f"{_calls(asked)} {plural(sum(row['calls'] for row in asked), 'call')}",
     ]
     return " · ".join(parts)
 
@@ -96,6 +112,12 @@ def _words(row: Row, study: Mapping[str, Any]) -> str:
 
 def _notes(study: Mapping[str, Any], asked: list[Row]) -> list[str]:
     notes = []
+    by_group = [m for m in study["shown"] if not any(m in row["figures"] for row in study["rows"])]
+    if by_group:
+        notes.append(
+            f"{', '.join(by_group)}: a figure for each group, which finds no place here; each setting's run has them "
+            "(llmfair runs show RUN)"
+        )
     if any(measure.startswith("ExpRatio") for measure in study["shown"]):
         control = ", what initial orders explain taken out" * any(CONTROLLED in m for m in study["shown"])
         methods = [
@@ -116,6 +138,7 @@ def _notes(study: Mapping[str, Any], asked: list[Row]) -> list[str]:
     ]
     if unreadable := _unreadable(asked):
         notes.append(f"unreadable answers: {', '.join(unreadable)}")
+    notes += drawn_note(study)
     return [*notes, *few_queries(study["queries"])]
 
 
@@ -144,4 +167,4 @@ def plan_table(planned: Mapping[str, Any]) -> Table:
     header = ("setting", "calls", "answered already", ATTAINABLE, PERFECT, "run folder")
     arms = ", ".join(settings[0]["arms"])
     title = f"Windows · {count(len(settings), 'setting')} · {arms} · {count(planned['calls'], 'call')}"
-    return Table(title, header, tuple(rows), ("Nothing was asked.",))
+    return Table(title, header, tuple(rows), (*drawn_note(settings[0]), "Nothing was asked."))

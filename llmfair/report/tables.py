@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmfair.metrics.base import CONTROLLED
+from llmfair.report.reasons import in_words
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -106,7 +107,7 @@ def cell(row: Mapping[str, Any] | None) -> str:
     if row["value"] is None:
         # what the conclusion says need not stand here too
         unsaid = {"out_of_reach": "out of reach", "order_not_random": "", "no_common_grade": ""}
-        return unsaid.get(row["reason"], f"undefined ({row['reason']})")
+        return unsaid.get(row["reason"], f"undefined ({in_words(row['reason'])})")
     text = f"{row['value']:.3f}"
     if row["low"] is None and row["high"] is None:
         return text
@@ -122,6 +123,25 @@ def few_queries(queries: int) -> list[str]:
     if queries < FEWEST_QUERIES:
         return [f"{few}: no intervals, which need {FEWEST_QUERIES}"]
     return [f"{few}: read the intervals with care"]
+
+
+def calls_of(results: Mapping[str, Any]) -> str:
+    """The calls behind a run's figures; of one that is not through, or stopped early, with those planned."""
+    planned = results["design"]["calls"]
+    made = sum(arm.get("windows", 0) + arm.get("answers", 0) for arm in results["answers"].values())
+    return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
+
+
+def drawn_note(design: Mapping[str, Any]) -> list[str]:
+    """From what the lists were drawn, and how anybody draws the same ones."""
+    if not (drawn := design.get("drawn")):
+        return []
+    rules = {"equal": "as many of either side", "natural": "whatever their side"}
+    rule = rules.get(drawn["buckets"], f"--buckets {drawn['buckets']}")
+    return [
+        f"lists drawn with seed {drawn['seed']} from documents relevant to the query and, beside them, documents "
+        f"relevant to other queries only, {rule}"
+    ]
 
 
 def on_disk(planned: Mapping[str, Any]) -> str:

@@ -25,6 +25,8 @@ Weights = Literal["macro", "pooled"]
 
 FEWEST_TESTED = 6
 """From this many queries on there is a test: of fewer, no signs could give a p below .05."""
+ROUNDING = 1e-12
+"""A figure no farther from 0 is 0: the error of such a one may be nothing but rounding too."""
 STEP = 1e-30
 WIDEST = 700.0
 """On the log scale, limits further out than this are beyond any number."""
@@ -141,8 +143,10 @@ def t_p(centre: float, variance: Variance) -> float | None:
 
     if variance.clusters[0] < FEWEST_TESTED or variance.degrees < 1:
         return None
+    if abs(centre) <= ROUNDING:
+        return 1.0
     if not variance.used:
-        return 0.0 if centre else 1.0
+        return 0.0
     return float(2 * stdtr(variance.degrees, -abs(centre) / sqrt(variance.used)))
 
 

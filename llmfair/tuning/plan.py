@@ -15,8 +15,8 @@ from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
 SAMPLED = 100
 """So many pairs are cut into tokens; the others are taken to be as long."""
 SHOWN = 3
-PEAKS = {"A100": 312e12, "H200": 790e12}
-"""Dense bfloat16 operations a second."""
+PEAKS = {"A100": 312e12, "H200": 790e12, "CPU of 0.5 TFLOP/s": 0.5e12}
+"""Dense operations a second: bfloat16 of GPUs, float32 of about eight cores with AVX2."""
 EFFICIENCY = 0.5
 BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
 """Kept for the backward pass of adapted attention, per layer and unit of width [measured on 32 layers of 4096]."""

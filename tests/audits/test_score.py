@@ -83,6 +83,7 @@ def test_a_run_by_hand() -> None:
             "queries": 3,
             "documents": 10,
             "tied": {"documents": 2, "queries": 1},
+            "upside_down": False,
             "unlisted": {"documents": 1, "queries": 1},
             "unjudged": {"queries": 1, "first": ["3"]},
             "not_ranked": {"queries": 1, "first": ["4"]},

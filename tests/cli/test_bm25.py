@@ -12,10 +12,11 @@ from scipy import stats
 
 from llmfair.audits.listwise import audit_listwise
 from llmfair.audits.making import make_design
+from llmfair.audits.running import warn
 from llmfair.settings import ListwiseSettings
 from llmfair.stats.reach import attainable_ratio
 from tests.cli.command import llmfair, only_run
-from tests.folders import write
+from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined
 from tests.shared import realdata
 
@@ -83,7 +84,9 @@ def test_what_it_cannot_honour_is_refused() -> None:
 
 
 def test_beside_a_model_each_is_asked_in_its_own_way() -> None:
-    found = llmfair("listwise", "-n", "2", "--orders", "2", "-m", "bm25", "-m", "fake:oracle", "--json").json
+    found = llmfair(
+        "listwise", "-n", "2", "--orders", "2", "--passes", "1", "-m", "bm25", "-m", "fake:oracle", "--json"
+    ).json
     assert [(run["model"], run["design"]["orders"]) for run in found["runs"]] == [
         ("bm25", 1),
         ("fake:oracle", 2),
@@ -100,7 +103,12 @@ def test_as_the_first_stage() -> None:
     assert refused.code == 2 and "--initial bm25 is one order, but --orders is 3" in refused.err
     assert "add --orders 1" in refused.err
     model = ("-m", "fake:random,noise=0,malformed=0")  # changes nothing
-    assert llmfair("listwise", *model, "--initial", "bm25", "--orders", "1", "-o", "staged").code == 0
+    assert (
+        llmfair(
+            "listwise", *model, "--initial", "bm25", "--orders", "1", "--passes", "1", "-o", "staged"
+        ).code
+        == 0
+    )
     assert llmfair("listwise", "-m", "bm25", "-o", "alone").code == 0
     staged, alone = (Path(name, "rankings", "neutral.run").read_text() for name in ("staged", "alone"))
     assert staged == alone
@@ -140,7 +148,7 @@ def paired(one: dict[str, float], other: dict[str, float]) -> tuple[float, float
 def bm25_against_random(dataset: str | Path) -> tuple[float, float, float]:
     shared = ("-d", str(dataset), "--measures", "nDCG@20", "-q")
     assert llmfair("listwise", "-m", "bm25", "-o", "bm25", *shared).code == 0
-    random = ("-m", "fake:random", "--variants", "neutral", "--no-control", "-o", "random")
+    random = ("-m", "fake:random", "--passes", "1", "--variants", "neutral", "--no-control", "-o", "random")
     assert llmfair("listwise", *random, *shared).code == 0
     return paired(ndcg("bm25"), ndcg("random"))
 
@@ -176,3 +184,30 @@ def test_on_real_titles_keywords_of_topics_beat_random() -> None:
     write(Path("joined/queries.tsv"), (f"{name}\t{' '.join(known[name]['keywords'])}" for name in names))
     mean, low, _ = bm25_against_random("joined")
     assert mean > 0.05 and low > 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("-m", "bm25"),
+        ("--initial", "bm25", "--orders", "1", "--passes", "1", "-m", "fake:biased,malformed=0"),
+    ],
+)
+def test_queries_in_which_it_finds_nothing_are_counted_and_nothing_at_all_is_refused(
+    asked: tuple[str, ...],
+) -> None:
+    warn.cache_clear()  # it is said once in a process
+    queries = {f"q{q}": f"Title {q}" if q < 4 else f"Topic {q}" for q in range(6)}
+    some = write_folder(Path("some"), balanced(6, 4, 4), queries=queries)
+    found = llmfair("listwise", "-d", some, *asked, "-o", "run")
+    told = "bm25 finds nothing in 2 of 6 queries (q4, q5): no word of theirs stands in any candidate"
+    assert found.code == 0 and f"Warning: {told}" in found.err and f"  {told}" in found.out
+    assert told in json.loads(Path("run/manifest.json").read_text())["doubts"][0]
+    assert llmfair("runs", "check", "./run").code == 0
+    none = write_folder(Path("none"), balanced(6, 4, 4))
+    refused = llmfair("listwise", "-d", none, *asked, "-o", "nothing")
+    assert refused.code == 2 and not Path("nothing").exists()
+    assert refused.err.startswith(
+        "Error: bm25 finds nothing: no query shares a word with any of its candidates.\n"
+    )
+    assert "Warning" not in llmfair("listwise", "-n", "3", *asked).err

@@ -114,6 +114,7 @@ def test_unfinished_answers_are_asked_again() -> None:
         assert manifest("two")["calls"] == calls // 3 and results("one") == results("two")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
     with Server() as server:
         audit(server, "one")
@@ -196,7 +197,7 @@ def test_neither_key_nor_question_is_in_the_cache(monkeypatch: pytest.MonkeyPatc
 
 def test_simulated_models_and_rankers_leave_no_cache() -> None:
     for model in ("fake:oracle", "bm25"):
-        assert llmfair("listwise", "-n", "1", "--orders", "1", "-m", model).code == 0
+        assert llmfair("listwise", "-n", "1", "--orders", "1", "--passes", "1", "-m", model).code == 0
     assert not CACHE.exists()
 
 
@@ -263,3 +264,28 @@ def test_help_explains_itself() -> None:
     assert all(command in shown for command in ("path", "info", "clear"))
     assert "--no-cache" in llmfair("listwise", "--help").out
     assert "LLMFAIR_NO_CACHE" in llmfair("listwise", "--help").out
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_a_dry_run_counts_what_the_cache_answers(task: str) -> None:
+    """Of a whole audit, of a part of one, and beside what the run's own journal holds."""
+
+    def dry(output: str, *more: str) -> Any:
+        return audit(server, output, "--dry-run", "--json", *more, task=task).json
+
+    with Server() as server:
+        plan = dry("other")
+        calls = plan["calls"]
+        assert (plan["cached"], plan["left"], CACHE.exists()) == (0, calls, False)
+        assert audit(server, "half", "--queries", "q0", task=task).code == 0
+        half = len(server.requests)
+        plan = dry("other")
+        assert (plan["cached"], plan["left"]) == (half, calls - half) and 0 < half < calls
+        told = f"{half} answers known from other runs, which leaves at most {calls - half} calls"
+        assert told in audit(server, "other", "--dry-run", task=task).out
+        assert dry("other", "--no-cache")["cached"] == dry("half", "--queries", "q0")["cached"] == 0
+        assert dry("half", "--queries", "q0", "--fresh")["cached"] == half == len(server.requests)
+        assert audit(server, "other", task=task).code == 0
+        assert len(server.requests) == calls
+        plan = dry("other")
+        assert (plan["answered"], plan["cached"], plan["left"]) == (calls, 0, 0)

@@ -256,3 +256,35 @@ def refused(arguments: tuple[str, ...], message: str) -> None:
     assert found.err.splitlines()[-1].startswith("  "), "an indented hint"
     document = llmfair(*arguments, "--json").json
     assert document["exit_code"] == 2 and message in document["error"]["message"]
+
+
+def test_a_run_whose_scores_are_its_ranks_is_measured_and_warned_of() -> None:
+    """trec_eval reads scores; a tool that writes the rank as the score has its lists read from the end."""
+    said = (
+        "my: in every query the score rises with the rank; the highest score counts as best, as in trec_eval"
+    )
+    ranks = RUN.replace(" 1 2 mine", " 1 1 mine").replace(" 2 1 mine", " 2 2 mine")
+    rows = []
+    for text, warned in ((RUN, False), (ranks, True), (RUN + ranks.replace("q", "x"), False)):
+        Path("my.run").write_text(text)
+        found = llmfair(*SCORE, "--json")
+        assert (found.code, said in found.err) == (0, warned)
+        assert (said in llmfair(*SCORE).out) is warned
+        rows.append({(row["measure"]): row["value"] for row in found.json["rows"]})
+    assert rows[0]["ExpRatio"] == pytest.approx(1 / rows[1]["ExpRatio"])
+    one_document = "".join(line for line in RUN.splitlines(keepends=True) if " 1 2 mine" in line)
+    Path("my.run").write_text(one_document)
+    assert said not in llmfair(*SCORE, "--json").err
+
+
+def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
+    asked = ("listwise", "-n", "5", "--orders", "2", "--passes", "1", "-o", "run")
+    assert llmfair(*asked).code == 0
+    table, found = llmfair("score", "run"), llmfair("score", "run", "--json").json
+    assert table.code == 0 and table.out.splitlines()[0].endswith(" · 5 queries · 4 rankings")
+    rows = [line.split("  ")[0].strip() for line in table.out.splitlines()[3:7]]
+    assert rows == ["neutral", "male", "female", "neutral again"] and ".o0" not in table.out
+    assert "a prompt's orders and repeats are taken together; --json has each by itself, too" in table.out
+    assert len(found["runs"][0]["variants"]) == 4 * 3 == len({row["variant"] for row in found["rows"]})
+    one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
+    assert " female " in one and " female.o1.r0 " in one

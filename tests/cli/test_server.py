@@ -137,34 +137,29 @@ def test_a_torn_last_line_changes_nothing(tmp_path: Path) -> None:
 def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(
     tmp_path: Path, number: int, code: int
 ) -> None:
+    """Also: a second process on the folder is told who holds it, and what was spent is in the run's cost."""
     write_folder(tmp_path / "lists", balanced(10, 20, 20))
-    log = tmp_path / "requests.jsonl"
-    with OWN.running(log, "--latency-ms", "50") as port:
-        running = process(*command(LISTWISE, port, tmp_path / "run"))
+    log, run = tmp_path / "requests.jsonl", tmp_path / "run"
+    with OWN.running(log, "--latency-ms", "100") as port:
+        running = process(*command(LISTWISE, port, run), "--price-in", "1", "--price-out", "1")
         while len(asked(log)) < 30:
             time.sleep(0.02)
+        second = llmfair(*command(LISTWISE, port, run))
         running.send_signal(number)
         out, err = running.communicate(timeout=20)
+        assert second.code == 1 and f"process {running.pid}" in second.err
         assert (running.returncode, out) == (code, "")
         assert "of 190 answers. The same command continues:" in err
         assert "\x1b" not in err and "Traceback" not in err
-        assert set(asked(log)) == journalled(tmp_path / "run", OWN), "what was asked was paid for, and kept"
-        assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "incomplete"
-        assert llmfair(*command(LISTWISE, port, tmp_path / "run")).code == 0
+        assert set(asked(log)) == journalled(run, OWN), "what was asked was paid for, and kept"
+        manifest = json.loads((run / "manifest.json").read_text())
+        assert manifest["status"] == "incomplete"
+        sent = len(asked(log))
+        assert manifest["cost"] == manifest["invocations"][0]["cost"] > 0
+        assert manifest["invocations"][0]["calls"] == sent
+        assert f"this command: {sent} calls, cost " in err and "; the run in all: " in err
+        assert llmfair(*command(LISTWISE, port, run)).code == 0
         assert len(asked(log)) == 190
-
-
-def test_a_second_process_on_the_folder_is_told_who_holds_it(tmp_path: Path) -> None:
-    write_folder(tmp_path / "lists", balanced(10, 20, 20))
-    log = tmp_path / "requests.jsonl"
-    with OWN.running(log, "--latency-ms", "200") as port:
-        running = process(*command(LISTWISE, port, tmp_path / "run"))
-        while len(asked(log)) < 5:
-            time.sleep(0.02)
-        second = llmfair(*command(LISTWISE, port, tmp_path / "run"))
-        running.send_signal(signal.SIGTERM)
-        running.communicate()
-    assert second.code == 1 and f"process {running.pid}" in second.err
 
 
 def test_a_chain_costs_its_critical_path(tmp_path: Path) -> None:
@@ -183,3 +178,19 @@ def test_a_chain_costs_its_critical_path(tmp_path: Path) -> None:
 
 def test_proxy_variables_of_the_machine_do_not_reach_the_tests() -> None:
     assert not [name for name in os.environ if name.lower().endswith("_proxy")]
+
+
+def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
+    """Answers of 15 tokens at a price of one a million; also after an interrupt, and without any call."""
+    with Server(rank) as server:
+        asked = ("listwise", "-n", "1", "--orders", "1", "--variants", "neutral", "--no-control", *at(server))
+        priced = (*asked, "--passes", "2", "-o", "run", "--price-in", "1e4", "--price-out", "1e4")
+        stopped, rest, again = llmfair(*priced, "--max-calls", "2"), llmfair(*priced), llmfair(*priced)
+        assert "cost" not in llmfair(*asked, "--passes", "1").err
+    assert "this command: 2 calls, cost 0.3000; the run in all: 2 calls, cost 0.3000\n" in stopped.err
+    assert "this command: 4 calls, cost 0.6000; the run in all: 6 calls, cost 0.9000\n" in rest.err
+    assert "this command: 0 calls, cost 0.0000; the run in all: 6 calls, cost 0.9000\n" in again.err
+    assert again.out == rest.out
+    assert "  the run in all: 6 calls, cost 0.9000\n" in llmfair("runs", "show", "run").out
+    shown = llmfair("runs", "show", "run", "--json").json
+    assert (shown["calls"], shown["cost"], shown["doubts"]) == (6, pytest.approx(0.9), [])

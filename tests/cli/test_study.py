@@ -158,3 +158,12 @@ def test_ctrl_c_says_how_to_go_on() -> None:
 def test_help_explains_itself() -> None:
     found = llmfair("study", "windows", "--help")
     assert found.code == 0 and "LLMFAIR_SETTINGS" in found.out and "Table 2" in found.out
+
+
+def test_measures_by_group_are_said_to_stand_elsewhere() -> None:
+    found = llmfair(*STUDY, "--measures", "Share,P@20")
+    told = "Share: a figure for each group, which finds no place here; each setting's run has them (llmfair runs show RUN)"
+    assert found.code == 0 and f"  {told}\n" in found.out
+    run = found.out.splitlines()[-1]
+    assert "Share, female" in llmfair("runs", "show", run).out
+    assert "finds no place" not in llmfair(*STUDY, "--measures", "P@20").out

@@ -32,10 +32,10 @@ AUDITS: Mapping[str, tuple[tuple[str, ...], int]] = {
 
 
 def lists(folder: Path) -> Path:
-    """A data set whose titles and topics are hostile."""
+    """A data set whose titles and topics are hostile; bm25 finds items of one."""
     made = balanced(8, 8, 8)
     titles = {"q0f0": EVIL, "q1m1": "a & b \"quoted\" 'twice' <i>", "q2f2": "日本語 $math$ \\n"}
-    return write_folder(folder / "lists", made, titles, {"q0": TOPIC})
+    return write_folder(folder / "lists", made, titles, {"q0": TOPIC, "q1": "Title q1"})
 
 
 def run(folder: Path, name: str) -> Path:

@@ -5,15 +5,17 @@ Skipped where no Chromium is installed; axe-core's checks also where AXE_CORE do
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.cli.command import llmfair
-from tests.report.browser import View, chromium, visit
+from tests.report.browser import Seen, View, chromium, visit
 from tests.report.runs import AUDITS, run
 from tests.report.test_adapter import adapter
 
@@ -70,6 +72,12 @@ PAIRS = """[...document.querySelectorAll('.pairs')].map(box => [
 TITLES = """[...document.querySelectorAll('#figures-in-numbers h3, #figures-in-numbers caption')].filter(one => {
   const box = one.getBoundingClientRect();
   return box.width > 1 && (one.closest('.box') || box.right > innerWidth) }).length"""
+SCROLLED = "document.querySelector('.box').scrollLeft = 1e6, new Promise(done => setTimeout(done, 100))"
+EDGES = """(() => {
+  const box = document.querySelector('.box').getBoundingClientRect();
+  const last = document.querySelector('.box tbody tr:last-child').getBoundingClientRect();
+  return [box.left + 2, box.right - 3, last.bottom - 3] })()"""
+"""Where the first table begins and ends, at the height of its last row's lower edge."""
 PAGES = ["listwise", "pairwise", "adapter", "several"]
 SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, GEOMETRY)
 
@@ -116,6 +124,30 @@ def test_wide_tables_scroll_in_their_boxes_under_whole_headings(folder: Path) ->
     (several,) = visit(page(folder, "several"), [View(360)], [TITLES])
     assert pairs.found[-1] and all(wide and lines == [1] * 6 for wide, lines in pairs.found[-1])
     assert several.found[-1] == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_an_edge_that_hides_columns_is_shaded(folder: Path, dark: bool) -> None:
+    file = page(folder, "pairwise")
+    ((start, end),) = (edges(one) for one in visit(file, [View(360, dark)], [EDGES]))
+    ((scrolled_start, scrolled_end),) = (
+        edges(one) for one in visit(file, [View(360, dark)], [SCROLLED, EDGES])
+    )
+    ((wide_start, wide_end),) = (edges(one) for one in visit(file, [View(1600, dark)], [EDGES]))
+    paper = start
+    assert scrolled_end == wide_start == wide_end == paper
+    assert far(end, paper) and far(scrolled_start, paper)
+
+
+def edges(seen: Seen) -> list[bytes]:
+    """The colours at both edges of the first table."""
+    left, right, height = map(int, seen.found[-1])
+    picture = Image.open(io.BytesIO(seen.png)).convert("RGB")
+    return [picture.crop((x, height, x + 1, height + 1)).tobytes() for x in (left, right)]
+
+
+def far(one: bytes, other: bytes) -> bool:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True)) > 24
 
 
 def test_on_paper_nothing_stays_folded(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.report.tables import Table, columns_of, filled
+from llmfair.report.tables import Table, cell, columns_of, filled
 from tests.cli.command import llmfair
 from tests.report.reading import read
 
@@ -63,3 +63,16 @@ def test_only_columns_without_anything_go() -> None:
     assert filled(none) == none
     rows = [{"measure": "M", "group": group} for group in ("@UNKNOWN", "b", "a", "b")]
     assert columns_of(["N", "M"], rows) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
+
+
+def test_a_figure_that_is_missing_says_why_in_words() -> None:
+    missing = {"value": None, "low": None, "high": None}
+    assert cell({**missing, "reason": "no_consistent_pair"}) == "undefined (no pair that does not flip)"
+    assert cell({**missing, "reason": "no_words_for_it"}) == "undefined (no_words_for_it)"
+
+
+def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:
+    found = llmfair(*LISTS, "--initial", "given", "--variants", "neutral", "--format", "md")
+    header, *rows = grid(found.out)
+    assert header[-1] == "conclusion" and all(any(column) for column in zip(*rows, strict=True))
+    assert not any(name.startswith("implied pair odds") for name in header)

@@ -1,0 +1,71 @@
+"""What a run says of its own making: how far it is, what it cost, and how its lists came to be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from llmfair.asking import Progress
+from llmfair.cli.audits import cost_text
+from tests.cli.command import llmfair
+from tests.folders import balanced, write_folder
+
+
+def test_calls_that_were_not_made_are_not_said_to_have_been() -> None:
+    """In no table of a run that broke off, nor of one that stopped when it knew."""
+    sequential = ("pairwise", "--sequential", "--max-pairs", "400", "-m", "fake:biased,pairwise=3")
+    for asked, told in (
+        (
+            ("study", "windows", "-n", "2", "--orders", "1", "--settings", "10/5,20/10", "--max-calls", "13"),
+            r"random order · \d+ of 14 calls$",
+        ),
+        (
+            ("listwise", "-n", "4", "-m", "fake:biased,malformed=0.05", "--on-bad-answer", "fail"),
+            r"· \d+ of 432 calls$",
+        ),
+        (("pairwise", "--pairs", "20", "-n", "4", "--max-calls", "100"), r"· 100 of 352 calls$"),
+    ):
+        found = llmfair(*asked)
+        assert found.code == 3 and re.search(told, found.out.splitlines()[0]), found.out
+    assert llmfair(*sequential, "-o", "early").code == 0
+    assert llmfair("report", "early").code == 0
+    (row,) = re.findall(r"<dt>calls</dt>\s*<dd>(.*?)</dd>", Path("early/report.html").read_text())
+    assert re.fullmatch(r"[0-9,]+ of [0-9,]+", row)
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_lists_that_were_drawn_are_said_to_be_with_the_seed(task: str) -> None:
+    lists = write_folder(Path("lists"), balanced(6, 6, 6))
+    small = (
+        task,
+        "-d",
+        lists,
+        *(("--passes", "1", "--orders", "1") if task == "listwise" else ("--pairs", "2")),
+    )
+    told = "lists drawn with seed 7 from documents relevant to the query and, beside them, documents relevant to other"
+    drawn = (*small, "--candidates", "8", "--seed", "7")
+    for found in (llmfair(*drawn), llmfair(*drawn, "--dry-run"), llmfair("plan", *drawn)):
+        assert found.code == 0 and f"  {told} queries only, as many of either side\n" in found.out, found.err
+    counts = llmfair(*small, "--buckets", "2,2,1,2", "--dry-run").out
+    assert "seed 0" in counts and "queries only, --buckets 2,2,1,2\n" in counts
+    if task == "listwise":
+        small = ("study", "windows", *small[1:], "--settings", "10/5", "--candidates", "8", "--seed", "7")
+        for found in (llmfair(*small), llmfair(*small, "--dry-run")):
+            assert found.code == 0 and f"  {told} queries only, as many of either side\n" in found.out, (
+                found.err
+            )
+    assert "drawn" not in llmfair(task, "--dry-run").out
+
+
+def test_what_is_not_in_a_run_s_cost_is_said() -> None:
+    """Commands without prices, and those that a kill left no word to."""
+    told, free, killed = {"calls": 5, "cost": 0.5}, {"calls": 3, "cost": None}, {"ended": None}
+    assert cost_text({"cost": 0.5, "invocations": [told]}) == "the run in all: 5 calls, cost 0.5000"
+    text = cost_text({"cost": 1.0, "invocations": [told, free, killed, told]}, Progress(calls=1, cost=0.25))
+    assert text.startswith(
+        "this command: 1 call, cost 0.2500; the run in all: 10 calls, cost 1.0000, and 3 calls "
+    )
+    assert text.endswith("made without prices, and 1 command killed or still running")
+    assert cost_text({"cost": None, "invocations": [free, killed]}) == ""

@@ -1,0 +1,126 @@
+"""What stands beside figures so that they are read rightly: what they cost, why an interval leans, what 1 means."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llmfair.cli.report import page_of
+from llmfair.report.method import LOPSIDED, cost_of
+from llmfair.report.page import Page
+from llmfair.report.source import read_source
+from llmfair.rundir import RunDir
+from tests.cli.command import llmfair
+from tests.folders import balanced, write_folder
+from tests.report.reading import read
+from tests.report.test_adapter import adapter
+
+LISTS = ("--no-control", "--passes", "1", "-q")
+PLACES = "fake:random,order=50,noise=0.01,malformed=0"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lists = balanced(6, 6, 6)
+    topics = {query: f"Title of {query}" for query in lists}  # which bm25 finds
+    return write_folder(tmp_path_factory.mktemp("data") / "lists", lists, queries=topics)
+
+
+def page(data: Path, *arguments: str, output: str = "run") -> Page:
+    asked = llmfair(*arguments, "-d", data, "-o", output)
+    assert asked.code == 0, asked.err
+    return page_of([read_source(RunDir(Path(output)))], 2)
+
+
+def test_an_interval_that_leans_is_explained_where_it_stands(data: Path) -> None:
+    leaning = page(data, "listwise", *LISTS, "--variants", "neutral")
+    assert leaning.method.words[-1] == LOPSIDED
+    straight = page(data, "listwise", *LISTS, "--variants", "neutral", "--ci", "linear-t", output="straight")
+    assert LOPSIDED not in straight.method.words
+    assert LOPSIDED not in page(data, "pairwise", "--pairs", "4", "-q", output="pairs").method.words
+    sources = [read_source(RunDir(Path(name))) for name in ("run", "pairs")]
+    assert page_of(sources, 0).method.words.count(LOPSIDED) == 1
+    assert llmfair("score", "run", "--measures", "ExpRatio", "-o", "scored", "-q").code == 0
+    scored = page_of([read_source(RunDir(Path("scored")))], 0)
+    assert LOPSIDED in scored.method.words and scored.title.endswith(" of lists, gender")
+
+
+def test_what_a_run_has_cost_is_among_its_facts(data: Path) -> None:
+    asked = ("pairwise", "--pairs", "4", "-q", "-m", "fake:biased")
+    priced = page(data, *asked, "--price-in", "3", "--price-out", "12")
+    cost = RunDir(Path("run")).read_manifest()["cost"]
+    assert cost > 0 and ("cost", f"{cost:,.4f}") in priced.method.facts
+    shutil.copytree("run", "again")
+    both = page_of([read_source(RunDir(Path(name))) for name in ("run", "again")], 0)
+    assert all(f" · cost {cost:,.4f} · " in said for _, said in both.method.facts)
+    free = page(data, *asked, output="free")
+    assert "cost" not in dict(free.method.facts)
+
+
+def test_calls_without_prices_stand_beside_the_cost() -> None:
+    past = [{"calls": 7, "cost": 0.5}, {"calls": 3, "cost": None}, {}]
+    assert cost_of({"cost": 0.5, "invocations": past}) == "0.5000, and 3 calls made without prices"
+    assert cost_of({"cost": None, "invocations": past}) == cost_of({}) == ""
+
+
+def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:
+    verdict, _ = page(data, "listwise", *LISTS, "--variants", "neutral", "-m", PLACES).verdicts
+    assert verdict.sentence == (
+        "not assessable: the answers follow the position. 18 of 18 answers of the first pass put the places in the same "
+        "order, whatever stood there, so a ratio near 1 is no parity"
+    )
+    assert verdict.seen == "evidence"
+    assert page_of([read_source(RunDir(Path("run")))], 0).verdicts[0].seen == ""
+    assert llmfair("report", "run").code == 0
+    links = [link["href"] for link in read(Path("run/report.html")).named("a")]
+    assert links.count("#evidence") == 1 + 1  # in the list of sections, and here
+
+
+def test_answers_on_pairs_that_go_by_places_are_told_so_in_numbers(data: Path) -> None:
+    driven = page(data, "pairwise", "--pairs", "4", "-q", "-m", "fake:biased,position=50,malformed=0")
+    for verdict in driven.verdicts[:2]:
+        assert verdict.sentence == (
+            "not assessable: the answers follow the position. 100 % of pairs have another winner when their items change "
+            "places, so odds near 1 are no parity"
+        )
+        assert verdict.seen == "figures"
+    assert "asked twice, no answer changes" in " ".join(driven.tables[0].notes)
+    plain = page(data, "pairwise", "--pairs", "4", "-q", output="plain")
+    assert {verdict.seen for verdict in plain.verdicts} == {""}
+
+
+def test_where_no_answer_is_readable_none_flips(data: Path) -> None:
+    silent = page(
+        data, "pairwise", "--pairs", "4", "-q", "-m", "fake:biased,malformed=1", "--max-invalid", "1"
+    )
+    assert [verdict.measure for verdict in silent.verdicts] == ["position-adjusted odds"] * 2
+
+
+def test_what_one_means_stands_below_the_numbers(data: Path) -> None:
+    page(data, "pairwise", "--pairs", "4", "-q")
+    assert llmfair("report", "run").code == 0
+    text = " ".join("".join(read(Path("run/report.html")).text).split())
+    sentence = "1 is parity: above it female (protected) items rank ahead, below it male items."
+    assert text.index(sentence) < text.index("In numbers")
+
+
+def test_an_adapter_s_numbers_say_what_is_concluded() -> None:
+    here = adapter(Path("small"))
+    found = json.loads((here / "results.json").read_text("utf-8"))
+    made = page_of([read_source(RunDir(here))], 0)
+    assert made.title == "hf:org/model with adapter small, gender"
+    for verdict, kind in zip(made.verdicts, ("relevant", "irrelevant"), strict=True):
+        concluded = found["findings"]["adapter"][kind]["conclusion"]
+        assert verdict.sentence.startswith(f"{concluded.replace('_', ' ')}; base → adapter ")
+
+
+def test_models_that_control_for_order_alike_or_not_share_a_figure(data: Path) -> None:
+    """bm25 asks in no windows, so its ratio is the plain one and goes by another name."""
+    page(data, "listwise", *LISTS, "--variants", "neutral", output="asked")
+    page(data, "listwise", "-m", "bm25", "-q", output="bm25")
+    both = page_of([read_source(RunDir(Path(name))) for name in ("asked", "bm25")], 0)
+    drawn = next(plot for plot in both.plots if plot.title == "Utility and exposure")
+    assert "fake:biased" in drawn.numbers and "bm25" in drawn.numbers
