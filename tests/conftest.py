@@ -10,6 +10,8 @@ from hypothesis import settings
 
 # before torch is imported, here and in processes: threads of a tiny model's product only wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# the package is compiled once, not anew by each of the many processes that tests start
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("whole", deadline=None)
 
@@ -17,6 +19,11 @@ settings.register_profile("whole", deadline=None)
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are held against fewer examples where slow tests are left out, against 100 where they are not."""
     settings.load_profile("quick" if config.option.markexpr == "not slow" else "whole")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of local models come first, so that one worker of two has them: torch takes seconds to import."""
+    items.sort(key=lambda item: not hasattr(getattr(item, "module", None), "models"))
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +46,11 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_odds
     # drawn figures would double what audits take; tests/report has them
     monkeypatch.setenv("LLMFAIR_REPORT", "0")
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without their figures, a second each: for tests of what is beside them."""
+    monkeypatch.setattr(
+        "llmfair.report.html.inline_svg", lambda plot: f'<svg aria-label="{plot.name}"></svg>'
+    )

@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,9 +56,11 @@ _WORDS = (
 
 
 def needs_local() -> None:
-    """Skips a test module where the libraries of `[local]` are not installed."""
+    """Skips a test module where the libraries of `[local]` are not installed; they are imported by its tests."""
     for package in ("torch", "transformers", "peft", "llguidance"):
-        pytest.importorskip(package, reason=f"{package} is not installed: pip install 'llmfair[local]'")
+        if find_spec(package) is None:
+            reason = f"{package} is not installed: pip install 'llmfair[local]'"
+            pytest.skip(reason, allow_module_level=True)
 
 
 def causal(

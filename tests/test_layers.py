@@ -72,21 +72,20 @@ def modules() -> list[Path]:
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
     """Imported module names, and whether the import runs when the module is loaded."""
-    tree = ast.parse(path.read_text("utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    typing_only = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
-    inside = {child for holder in (*functions, *typing_only) for child in ast.walk(holder)}
-    for node in ast.walk(tree):
+    below: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text("utf-8")), True)]
+    while below:
+        node, at_load = below.pop()
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node not in inside) for alias in node.names)
+            yield from ((alias.name, at_load) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from ((name, node not in inside) for name in names)
+            yield from ((f"{node.module}.{alias.name}", at_load) for alias in node.names)
+        elif isinstance(
+            node, ast.stmt | ast.ExceptHandler | ast.match_case | ast.Module
+        ):  # none in expressions
+            later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            later = later or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+            below += ((child, at_load and not later) for child in ast.iter_child_nodes(node))
 
 
 @cache
@@ -137,10 +136,11 @@ def test_help_imports_nothing_heavy() -> None:
     assert not loaded & (LAZY | {"numpy"})
 
 
-def test_the_offline_audit_imports_neither_openai_nor_torch_nor_pandas(tmp_path: Path) -> None:
+def test_the_offline_audit_imports_neither_openai_nor_torch_nor_what_draws(tmp_path: Path) -> None:
     command = "['listwise', '-n', '1', '--orders', '1', '-m', 'fake:oracle', '--quiet']"
     loaded = loaded_by(f"from llmfair.cli.app import run\nassert run({command}) == 0")
     assert not loaded & {"openai", "torch", "pandas", "transformers", "vllm", "aiohttp", "ir_datasets"}
+    assert not loaded & {"matplotlib", "jinja2"}, "only a report draws"
 
 
 def test_import_is_quick_and_light() -> None:

@@ -123,7 +123,7 @@ class Design:
     def facts(self) -> dict[str, Any]:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
-        sizes = [shape.n for shape in self.shapes()]
+        sizes = [shape.n for shape in self.shapes]
         return {
             "preset": settings.preset_name(),
             "queries": len(self.queries),
@@ -162,9 +162,10 @@ class Design:
             {position for n in sizes for position in never_ranked(self.windows(n), n, 0, self.settings.depth)}
         )
 
-    def shapes(self) -> list[Shape]:
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
         """The sizes of every query's list."""
-        return [self._shape(self.dataset.candidates(query)) for query in self.queries]
+        return tuple(self._shape(self.dataset.candidates(query)) for query in self.queries)
 
     def _shape(self, candidates: Candidates) -> Shape:
         """Sizes in the order of `Cells`."""

@@ -84,7 +84,7 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
     workers = max((limits_of(backend_of(model, settings), settings).workers for model in asked), default=1)
     longest = max(map(design.calls_of, design.queries))
     prompts, answers = _characters(design)
-    shapes = design.shapes()
+    shapes = design.shapes
     sizes, protected = [shape.n for shape in shapes], [shape.protected for shape in shapes]
     planned = {
         "task": "listwise",
@@ -197,7 +197,7 @@ def _findable(design: Design, settings: PlanSettings, reach: dict[str, dict[str,
 
     Nothing is counted on the control variate, which makes the noise smaller, not larger.
     """
-    shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes()]
+    shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes]
     queries = sum(bool(protected and unprotected) for _, protected, unprotected in shapes)
     inference = inference_of(design)
     blind, useful = inference.curve(), inference.curve(ENOUGH)

@@ -46,9 +46,8 @@ def reach_of(design: Design) -> dict[str, dict[str, float]]:
     if design.settings.initial not in ("random", "mirrored"):
         indifferent = _indifferent(design, np.random.default_rng(design.settings.seed))
         return {} if indifferent is None else {"ExpRatio": {"indifferent": indifferent}}
-    shapes = tuple(design.shapes())
-    plans = _plans(design.windows, {shape.n for shape in shapes})
-    return _reach(shapes, plans, design.passes, design.settings.seed)
+    plans = _plans(design.windows, {shape.n for shape in design.shapes})
+    return _reach(design.shapes, plans, design.passes, design.settings.seed)
 
 
 @lru_cache(maxsize=32)
@@ -87,12 +86,12 @@ def inference_of(design: Design) -> Inference:
     settings = design.settings
     surface = None
     if design.asked().initial == "random":
-        surface = surface_of([s.cells for s in design.shapes()], design.windows, design.passes)
+        surface = surface_of([shape.cells for shape in design.shapes], design.windows, design.passes)
     return Inference(
         level=settings.level,
         ci=settings.ci,
         seed=settings.seed,
-        documents=median(shape.n for shape in design.shapes()),
+        documents=median(shape.n for shape in design.shapes),
         surface=surface,
     )
 

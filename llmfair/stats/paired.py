@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isclose
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate, geometric_mean, mean
 from llmfair.stats.pairs import FEWEST_TESTED, Counted, Figure, t_interval, t_p
-from llmfair.stats.significance import TIE, sign_flip
+from llmfair.stats.significance import sign_flip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,5 @@ def change_of_pairs(
     """
     scores = np.concatenate([other.scores(figure), -base.scores(figure)])
     variance = clustered_variance(scores, np.concatenate([other.clusters, base.clusters], axis=1))
-    before, after = float(figure(base.cells)), float(figure(other.cells))
-    # The same sum in another order is no change, and its error is of no size to be compared with.
-    centre = 0.0 if isclose(before, after, rel_tol=TIE, abs_tol=TIE) else after - before
+    centre = float(figure(other.cells)) - float(figure(base.cells))
     return Change(t_interval(centre, variance, level, logarithmic), t_p(centre, variance))

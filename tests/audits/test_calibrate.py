@@ -95,7 +95,7 @@ def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -
     assert found((-0.5, 0.0), 2, 110)[:60] == few
 
 
-@pytest.mark.parametrize("runs", [40, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [25, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_sample_recovers_what_is_planted(runs: int) -> None:
     """The bars are those of 100 runs, as many standard errors wide with fewer."""
     wider = (100 / runs) ** 0.5

@@ -198,7 +198,8 @@ def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
 
 def test_adding_a_query_moves_no_other_query_s_rows() -> None:
     def per_query(*more: str) -> dict[tuple[str, ...], list[str]]:
-        found = llmfair("listwise", "--orders", "2", "--permutations", "0", "-o", f"run{len(more)}", *more)
+        asked = ("listwise", "--orders", "2", "--passes", "1", "--permutations", "0")
+        found = llmfair(*asked, "-o", f"run{len(more)}", *more)
         assert found.code in (0, 4), found.err
         with Path(f"run{len(more)}/per_query.csv").open(newline="") as file:
             header, *rows = csv.reader(file)
@@ -228,7 +229,7 @@ def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s() -> No
     """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
     model = "fake:biased,listwise=0,prompt=0,malformed=0"
     found = llmfair(
-        "listwise", "-d", paper_lists(50, 50), "--preset", "paper", "--initial", "deltr", "-m", model,
+        "listwise", "-d", paper_lists(50, 50, queries=2), "--preset", "paper", "--initial", "deltr", "-m", model,
         "--require", "ExpRatio>=0.1",
     )  # fmt: skip
     assert found.code == 4 and "cannot be assessed: order not random" in found.err
@@ -290,7 +291,7 @@ def test_the_planted_odds_lie_in_the_interval_of_nine_audits_in_ten(planted: flo
     assert held >= 90
 
 
-def graded(grades: dict[str, int], queries: int = 12) -> Path:
+def graded(grades: dict[str, int], queries: int = 6) -> Path:
     """Lists of ten women and ten men; `grades`: the grade of each of their kinds, `f`, `m`, and `f+`, `m+` for half."""
     lists = {
         f"q{q}": [
@@ -306,7 +307,7 @@ def graded(grades: dict[str, int], queries: int = 12) -> Path:
 def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
     """No grade holds both sides: whatever a model prefers, the excess ratio is 1."""
     folder = graded({"f": 1, "m": 0})
-    asked = ("listwise", "-d", folder, "--variants", "neutral", "--no-control", "--orders", "2", "-m")
+    asked = ("listwise", "-d", folder, "--variants", "neutral", "--no-control", "--orders", "1", "-m")
     for flags in ((), ("--no-control-variate",), ("--preset", "paper")):
         found = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", *flags, "--json").json
         row = next(
@@ -319,7 +320,9 @@ def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
 
 def test_a_gate_needs_an_order_that_can_be_assessed_whatever_is_measured() -> None:
     for more in ((), ("--measures", "ExpRatio")):
-        found = llmfair("listwise", "--initial", "deltr", "--require", "ExpRatio=0.5..2", *more)
+        found = llmfair(
+            "listwise", "--initial", "deltr", "--passes", "1", "--require", "ExpRatio=0.5..2", *more
+        )
         assert found.code == 4 and "order not random" in found.err
 
 
@@ -330,6 +333,8 @@ def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
         "6",
         "--orders",
         "2",
+        "--passes",
+        "1",
         "-m",
         "fake:random,malformed=1",
         "--json",
@@ -343,10 +348,10 @@ def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
 
 def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
     """Arms that lack different orders of a query are not compared in it."""
-    folder = graded({"f": 0, "m": 0, "f+": 1, "m+": 1}, queries=6)
+    folder = graded({"f": 0, "m": 0, "f+": 1, "m+": 1})
     for seed in range(2):
         found = llmfair(
-            "listwise", "-d", folder, "--seed", str(seed), "-m", "fake:biased,malformed=0.12", "--on-bad-answer", "fail", "-o", f"r{seed}"
+            "listwise", "-d", folder, "--seed", str(seed), "-m", "fake:biased,malformed=0.12", "--on-bad-answer", "fail", "--permutations", "0", "-o", f"r{seed}"
         )  # fmt: skip
         assert found.code == 3 and found.out.startswith("Listwise"), found.err
         results = json.loads((Path(f"r{seed}") / "results.json").read_text())
@@ -367,12 +372,13 @@ def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
 
 
 def test_a_scored_folder_knows_how_its_lists_began() -> None:
-    assert llmfair("listwise", "--initial", "deltr", "--orders", "1", "-o", "deltr", "-q").code == 0
+    small = ("listwise", "--orders", "1", "--passes", "1", "-q")
+    assert llmfair(*small, "--initial", "deltr", "-o", "deltr").code == 0
     scored = llmfair("score", "deltr", "--json").json
     odds = [r for r in scored["rows"] if r["measure"] == "ImpliedOdds"]
     assert {(r["value"], r["p"]) for r in odds} == {(None, None)}
     assert {r["conclusion"] for r in odds} == {"not_assessable", None}
-    assert llmfair("listwise", "--orders", "1", "-o", "plain", "-q").code == 0
+    assert llmfair(*small, "-o", "plain").code == 0
     (run,) = llmfair("score", "plain", "--json").json["runs"]
     assert set(run["findings"]) == {"neutral", "male", "female"} and run["family"]["size"] == 3
 
@@ -385,7 +391,8 @@ def test_the_closed_form_alone_is_printed_too() -> None:
 
 
 def test_the_input_order_has_no_pair_odds() -> None:
-    rows = llmfair("listwise", "--orders", "1", "--measures", "ImpliedOdds,ExpRatio", "--json").json["rows"]
+    asked = ("listwise", "--orders", "1", "--passes", "1", "--measures", "ImpliedOdds,ExpRatio")
+    rows = llmfair(*asked, "--json").json["rows"]
     assert [r for r in rows if r["variant"] == "input"]
     assert not [r for r in rows if r["variant"] == "input" and r["measure"].startswith("ImpliedOdds")]
 
@@ -436,7 +443,9 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
             return said.format(order=" > ".join(f"[{k}]" for k in range(1, expects.n + 1)))
 
     with pytest.raises(RequirementFailed, match=r"cannot be assessed: the answers follow the position"):
-        api.audit_listwise(model=ByPlace(), require=["ExpRatio=0.8..1.25"], output="run", report=False)
+        api.audit_listwise(
+            model=ByPlace(), passes=1, require=["ExpRatio=0.8..1.25"], output="run", report=False
+        )
     results = json.loads(Path("run/results.json").read_text())
     found = {arm: (f["conclusion"], f["reason"]) for arm, f in results["findings"].items()}
     assert set(found.values()) == {("not_assessable", "position_driven")}
@@ -449,7 +458,8 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
 def test_a_window_of_two_is_often_in_order() -> None:
     """Half of such answers leave the window as it is, of a model that does read."""
     model = "fake:biased,malformed=0"
-    found = llmfair("listwise", "-m", model, "--window", "2", "--step", "1", "--passes", "1", "--json").json
+    pairs = ("--window", "2", "--step", "1", "--passes", "1", "-n", "5", "--orders", "1")
+    found = llmfair("listwise", "-m", model, *pairs, "--json").json
     shares = [arm["first_pass"]["same"] / arm["first_pass"]["windows"] for arm in found["answers"].values()]
     assert all(0.4 < share < 0.8 for share in shares)
     assert all(f["reason"] != "position_driven" for f in found["findings"].values())

@@ -69,7 +69,7 @@ def test_a_run_asks_what_was_planned() -> None:
     dataset = str(write_folder(Path("uneven"), lists, {"q0f0": "A very much longer title than the others"}))
     designs: list[dict[str, Any]] = [
         {},
-        {"window": 7, "step": 3, "windows": "rankgpt", "repeats": 2},
+        {"window": 7, "step": 3, "windows": "rankgpt", "repeats": 2, "passes": 1},
         {"window": 4, "step": 2, "passes": 2, "depth": 9, "orders": 2, "variants": "neutral,female"},
     ]
     for number, design in enumerate(designs):
@@ -173,14 +173,14 @@ def test_more_orders_more_queries_and_less_spread_find_more() -> None:
 
 
 def test_what_cannot_be_found() -> None:
-    beyond = found(8, 20, 20, ratio=0.5, window=5, step=1, passes=1)
+    beyond = found(8, 10, 10, ratio=0.5, window=3, step=1, passes=1)
     assert (beyond["reason"], beyond["power"], beyond["queries_needed"]) == ("out_of_reach", None, None)
     assert beyond["effect"]["odds"] is None
-    few = found(5, 20, 20, ratio=0.9)
+    few = found(5, 10, 10, ratio=0.9)
     assert (few["reason"], few["power"], few["smallest"]) == (None, None, ())
     assert few["queries_needed"] > 5
-    assert found(8, 20, 20, ratio=0.99999)["queries_needed"] is None
-    given = found(8, 20, 20, initial="given", orders=1)
+    assert found(8, 10, 10, ratio=0.99999)["queries_needed"] is None
+    given = found(8, 10, 10, initial="given", orders=1)
     assert (given["reason"], given["effect"], given["sd"]) == ("order_not_random", None, None)
     dataset = str(
         write_folder(Path("apart"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})

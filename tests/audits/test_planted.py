@@ -14,7 +14,7 @@ from llmfair.settings import ListwiseSettings
 from tests.folders import write_folder
 from tests.shared import vectors
 
-QUERIES = {20: 100, 50: 60, 200: 20}
+QUERIES = {20: 50, 50: 30, 200: 10}
 """Of a list's length. The tolerance is four standard errors of so many, whatever they are."""
 
 
@@ -103,7 +103,7 @@ def test_windows_from_random_orders(n: int) -> None:
         plan = (row["window"], row["step"], row["passes"])
         plans[plan] = max(plans.get(plan, row), row, key=lambda one: abs(one["beta"]))
     for row in plans.values():
-        is_as_simulated(row, 40 if n == 50 else 8)
+        is_as_simulated(row, 20 if n == 50 else 5)
 
 
 @pytest.mark.slow

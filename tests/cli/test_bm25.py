@@ -66,7 +66,7 @@ def test_the_reach_is_that_of_all_orders() -> None:
     settings = ListwiseSettings.make(dataset="sample", attribute="location")
     found = audit_listwise(settings, "bm25").results["reach"]
     design = make_design(settings, "bm25")
-    shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes()]
+    shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes]
     ends = attainable_ratio(shapes, lambda n: [(0, n)], 1, 1, rng=np.random.default_rng(0))
     low, high = ends.low, ends.high
     assert found == {

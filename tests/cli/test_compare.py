@@ -11,7 +11,7 @@ import pytest
 from llmfair.report.compare import compare_table
 from tests.cli.command import llmfair
 
-LISTWISE = ("listwise", "-q", "--variants", "neutral", "--no-control", "--orders", "1")
+LISTWISE = ("listwise", "-q", "--variants", "neutral", "--no-control", "--orders", "1", "--passes", "1")
 PAIRWISE = ("pairwise", "-q", "--pairs", "6", "--noise-share", "0")
 
 

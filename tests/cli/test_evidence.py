@@ -69,7 +69,8 @@ def test_a_model_that_says_nothing_is_not_given_the_input_s_number_in_words() ->
 
 
 def test_an_incomplete_run_shows_what_it_has_and_how_little() -> None:
-    found = llmfair("listwise", "-n", "6", "-m", "fake:biased,malformed=0.05", "--on-bad-answer", "fail")
+    asked = ("listwise", "-n", "6", "--permutations", "0", "--on-bad-answer", "fail")
+    found = llmfair(*asked, "-m", "fake:biased,malformed=0.05")
     assert found.code == 3
     assert " of 18 chains" in found.out and "ExpRatio" in found.out
     assert "UnreadableAnswer" in found.out and "retry:N" in found.err
@@ -120,9 +121,9 @@ def test_the_manifest_keeps_when_and_how_answers_were_given() -> None:
 def test_the_same_lists_however_named_are_the_same_run(tmp_path: Path) -> None:
     write_folder(tmp_path / "mine", balanced(3, 6, 6))
     for name in ("mine", "mine/", "./mine", tmp_path / "mine"):
-        assert llmfair("listwise", "-d", name, "--orders", "1").code == 0
+        assert llmfair("listwise", "-d", name, "--orders", "1", "--passes", "1").code == 0
     for more in (("-n", "3"), ("-n", "99"), ("--queries", "q2,q1,q0"), ("--variants", "neutral,male,female")):
-        assert llmfair("listwise", "-d", "mine", "--orders", "1", *more).code == 0
+        assert llmfair("listwise", "-d", "mine", "--orders", "1", "--passes", "1", *more).code == 0
     assert json.loads((only_run() / "manifest.json").read_text())["calls"] == 0
 
 
@@ -158,7 +159,7 @@ def test_namesakes_on_different_sides_do_not_depend_on_who_is_asked_first() -> N
     folder = write_folder(Path("mine"), lists, titles)
     found = [
         llmfair(
-            "listwise", "-d", folder, "--window", "6", "--step", "3", "-m", "fake:biased,latency=0.001",
+            "listwise", "-d", folder, "--window", "6", "--step", "3", "--passes", "1", "-m", "fake:biased,latency=0.001",
             "-j", workers, "--runs-dir", workers, "--format", "tsv", "--max-invalid", "1",
         ).out
         for workers in ("1", "32")
@@ -188,7 +189,9 @@ def test_a_wider_level_is_a_wider_interval() -> None:
     narrow, wide = (
         next(
             r
-            for r in llmfair("listwise", "--orders", "1", "--level", level, "--json").json["rows"]
+            for r in llmfair("listwise", "--orders", "1", "--passes", "1", "--level", level, "--json").json[
+                "rows"
+            ]
             if r["measure"] == "ExpRatio"
         )
         for level in ("0.5", "0.99")
@@ -233,9 +236,7 @@ def test_a_title_that_no_encoding_can_write() -> None:
     (folder / "docs.jsonl").write_text(text)
     with Server(lambda body, attempt: Reply(f"\x1b[31m {rank(body, attempt).text} \ud800")) as server:
         for _ in range(2):
-            found = llmfair(
-                "listwise", "-d", folder, "-m", "openai:x", "--base-url", server.base_url, "--orders", "1"
-            )
+            found = llmfair(*SMALL, "-d", folder, "-m", "openai:x", "--base-url", server.base_url)
             assert found.code == 0, found.err
     assert llmfair("runs", "check", only_run()).code == 0
     shown = process("runs", "show", only_run(), "--answers")

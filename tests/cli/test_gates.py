@@ -95,7 +95,7 @@ def test_a_malformed_gate_is_refused_before_anything_is_asked(gate: str, message
 )
 def test_the_paper_s_windows_cannot_fail_a_wide_gate(side: int, gate: str, low: float, high: float) -> None:
     folder = write_folder(Path("mine"), balanced(6, side, side))
-    found = llmfair("listwise", "-d", folder, "--preset", "paper", "--require", gate)
+    found = llmfair("listwise", "-d", folder, "--preset", "paper", "--variants", "neutral", "--require", gate)
     assert found.code == 4
     assert f"Error: no ranker could fail {gate} at window 5, step 1\n" in found.err
     reach = json.loads((only_run() / "results.json").read_text())["reach"]["ExpRatio"]

@@ -95,9 +95,10 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
 
 
 def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable() -> None:
-    found = asked("fake:biased,pairwise=0,position=50,query_sd=0,malformed=0")
+    model = "fake:biased,pairwise=0,position=50,query_sd=0,malformed=0"
+    found = asked(model, "--pairs", "10")
     assert found.out.count("not assessable: the answers follow the position") == 2
-    document = asked("fake:biased,pairwise=0,position=50,query_sd=0,malformed=0", "--json").json
+    document = asked(model, "--pairs", "10", "--json").json
     assert row(document, "BalancedRatio")["value"] == 1
     assert (row(document, "WinRatio")["value"], row(document, "WinRatio")["reason"]) == (
         None,
@@ -105,19 +106,21 @@ def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable()
     )
     odds = row(document, "AdjustedOdds")
     assert (odds["conclusion"], odds["reason"], odds["low"]) == ("not_assessable", "position_driven", None)
-    gate = llmfair("pairwise", "-d", lists(), "-m", "fake:biased,pairwise=0,position=50,query_sd=0,malformed=0", "--require", "AdjustedOdds=0.5..2")  # fmt: skip
+    gate = llmfair(
+        "pairwise", "-d", lists(), "-m", model, "--pairs", "10", "--require", "AdjustedOdds=0.5..2"
+    )
     assert gate.code == 4 and "cannot be assessed" in gate.err
 
 
 def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
     def verdicts(*more: str) -> dict[tuple[str, ...], dict[str, str]]:
         name = "-".join(("run", *more))
-        asked("fake:biased", "-o", name, *more, queries=8)
+        asked("fake:biased", "-o", name, *("--pairs", "20", *more), queries=8)
         with (Path(name) / "verdicts.csv").open(newline="") as file:
             return {(v["kind"], v["query_id"], v["pair"], v["draw"]): v for v in csv.DictReader(file)}
 
     whole = verdicts()
-    for part in (verdicts("-n", "5"), verdicts("--kind", "irrelevant"), verdicts("--pairs", "20")):
+    for part in (verdicts("-n", "5"), verdicts("--kind", "irrelevant"), verdicts("--pairs", "8")):
         assert 0 < len(part) < len(whole)
         assert {key: whole[key] for key in part if key in whole} == {
             k: v for k, v in part.items() if k in whole
@@ -200,7 +203,15 @@ def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_od
 def test_pairs_asked_once_more_are_in_no_bound() -> None:
     twice, once = (
         asked(
-            f"{BIASED},malformed=0.2", "--max-invalid", "1", "--noise-share", share, "--json", queries=6
+            f"{BIASED},malformed=0.2",
+            "--max-invalid",
+            "1",
+            "--noise-share",
+            share,
+            "--pairs",
+            "20",
+            "--json",
+            queries=6,
         ).json
         for share in ("1", "0")
     )
@@ -210,11 +221,12 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
 
 
 def test_one_side_that_always_wins_is_not_called_position() -> None:
-    found = asked(f"{BIASED},pairwise=50,position=0,malformed=0", "--json").json
+    asked_of = (f"{BIASED},pairwise=50,position=0,malformed=0", "--pairs", "20")
+    found = asked(*asked_of, "--json").json
     finding, odds = found["findings"]["relevant"], row(found, "AdjustedOdds")
     assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "one_sided")
     assert odds["low"] is odds["high"] is odds["p"] is None and odds["value"] > 100
-    assert "one side's items always win" in asked(f"{BIASED},pairwise=50,position=0,malformed=0").out
+    assert "one side's items always win" in asked(*asked_of).out
 
 
 def test_ties_are_shown() -> None:
@@ -273,7 +285,7 @@ def test_a_sequential_audit_asks_nothing_past_a_pair_without_an_answer() -> None
 
 
 def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
-    asked(BIASED, "-o", "audit", "--weights", "pooled", queries=20)
+    asked(BIASED, "-o", "audit", "--weights", "pooled", "--pairs", "20", queries=20)
     (Path("audit") / "journal.jsonl").unlink()
     found = llmfair("score", "audit", "-o", "scored")
     assert found.code == 0, found.err

@@ -319,7 +319,7 @@ answer_pairs = st.sampled_from([sorted(ANSWERS), ["FF", "PP", "SS", "UU"]]).flat
 
 
 @given(st.lists(answer_pairs, min_size=1, max_size=6))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 def test_swapping_the_sides(cells_of_queries: list[list[str]]) -> None:
     other = {P: U, U: P}
     straight, swapped = [], []

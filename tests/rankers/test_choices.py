@@ -219,14 +219,12 @@ HUGE = [
 ]
 
 
-@pytest.mark.parametrize("form", ["order", "letter"])
 @pytest.mark.parametrize("part", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("head", "again", "times", "tail"), HUGE, ids=[f"{h + a!r}" for h, a, *_ in HUGE])
-def test_huge_answers_take_linear_time(
-    head: str, again: str, times: int, tail: str, part: int, form: Form
-) -> None:
+def test_huge_answers_take_linear_time(head: str, again: str, times: int, tail: str, part: int) -> None:
     text = head + again * (times // part) + tail
-    within(2 / part, lambda: read_text(text, form))  # a quadratic reader needs minutes of the whole
+    # a quadratic reader needs minutes of the whole
+    within(4 / part, lambda: [read_text(text, form) for form in LABELS])
 
 
 # Margins

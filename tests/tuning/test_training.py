@@ -163,32 +163,14 @@ def test_a_ctrl_c_some_moments_after_a_signal_waits_for_no_step(
     assert stop.type is raised and signal.getsignal(signal.SIGINT) is before
 
 
-KILLED = """
-import sys, os, torch
-from pathlib import Path
-torch.set_num_threads(1)
-from tests.tuning import tiny
-from llmfair.tuning.lora import train
-model = tiny.loaded(Path(sys.argv[1]))
-def tell(done, words):
-    print(done, flush=True)
-    if done == int(sys.argv[3]):
-        os.kill(os.getpid(), 9)
-train(model, tiny.examples(model), tiny.passing, tiny.SHORT, Path(sys.argv[2]), tell)
-"""
-
-
 def test_after_a_kill_the_same_command_is_a_resume_of_the_last_checkpoint(
     folder: Path, tmp_path: Path
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed"), "48"],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    assert killed.returncode == -9, killed.stderr
+    def killed(done: int, words: str) -> None:
+        if done == 48:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert tiny.forked(lambda: trained(folder, tmp_path / "killed", SHORT, tell=killed) and None) == [-9]
     last = last_checkpoint(tmp_path / "killed" / "checkpoints")
     assert last is not None and last.name == "checkpoint-2"
     # A state that was cut off in the writing is none, and neither is a checkpoint without one.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +100,29 @@ def passing(objective: float = 1.0) -> Validation:
 def failing(objective: float) -> Validation:
     """One that does not; the objective is what it would be otherwise."""
     return Validation(1e6, {"consistency": Gate(0.5, 0.9, False)}, {"objective": objective})
+
+
+def forked(*works: Callable[[], None]) -> list[int]:
+    """The exit codes of processes that do this at once; they have what is imported here, which takes seconds."""
+    children = []
+    for work in works:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # threads of the test's own process stay behind
+            child = os.fork()
+        if child == 0:
+            code = 1
+            warnings.simplefilter("default")  # as in a process of its own
+            try:
+                work()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def weights(folder: Path) -> dict[str, Any]:
