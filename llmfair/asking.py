@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from llmfair.adaptive import Adaptive
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.budgets import Budget, characters
-from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable
+from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.journal import SHARED, Journal, request_keys
 from llmfair.pacing import Bucket
 from llmfair.records import (
@@ -251,6 +251,12 @@ class Asker:
             progress.limit = int(self.slots.limit)
             try:
                 completion = await self.backend.complete(request)
+                if type(completion) is not Completion:
+                    kind = type(completion).__name__
+                    raise UsageError(
+                        f"the backend {self.backend.identity} answers with a {kind}, not a Completion.",
+                        "return llmfair.Completion(text, llmfair.Finish.STOP), as docs/extending.md shows",
+                    )
                 return completion
             finally:
                 progress.in_flight -= 1

@@ -237,14 +237,18 @@ def read_groups(
             continue
         if attribute not in declared:
             undeclared.add(attribute)
-            hint = nearest(attribute, declared) or f"; declare [{attribute}] in {declared_in}: {DECLARATION}"
+            if (number, attribute) == (1, "attribute"):
+                problems.add(path, number, "", "names the columns; leave that line out")
+                continue
+            declare = f"; declare [{attribute}] in {declared_in}: {DECLARATION}"
+            hint = nearest(attribute, declared) + declare
             problems.add(path, number, "attribute", f"'{attribute}' is not declared{hint}")
             continue
         groups = declared[attribute]
         if group and (groups is None or group in groups or group == UNKNOWN):
             yield number, doc_id, attribute, group
         else:
-            hint = nearest(group, groups or ())
+            hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}"
             problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
 
 

@@ -18,7 +18,7 @@ import pytest
 from llmfair.asking import Limits, Progress, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.dispatch import Program, dispatch
-from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
+from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable, UsageError
 from llmfair.journal import Journal
 from llmfair.records import (
     Chat,
@@ -200,6 +200,15 @@ def test_the_same_chat_in_flight_twice_is_asked_once(journal: Journal) -> None:
     backend = Scripted(latency=0.02)
     results = dict(dispatch([single("a", "x"), single("b", "x")], backend, journal, Sampling()))
     assert results == {"a": "X", "b": "X"} and backend.asked == {"x": 1}
+
+
+def test_a_backend_that_answers_with_no_completion_is_told_so(journal: Journal) -> None:
+    class Careless(Scripted):
+        async def complete(self, request: Request) -> Any:
+            return "[1] > [2]"
+
+    with pytest.raises(UsageError, match="scripted answers with a str, not a Completion"):
+        list(dispatch([single("a", "x"), single("b", "y")], Careless(), journal, Sampling()))
 
 
 def test_another_draw_is_another_question(journal: Journal) -> None:

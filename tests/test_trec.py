@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Side
-from llmfair.trec import Problems, RunFile, read_groups, read_qrels, read_run, trec_order
+from llmfair.trec import DECLARATION, Problems, RunFile, read_groups, read_qrels, read_run, trec_order
 
 RUN = b"""\
 q1 Q0 d1 1 0.5 mine
@@ -151,16 +151,21 @@ def test_qrels_may_be_packed_too() -> None:
 
 def test_groups_lines() -> None:
     Path("groups.tsv").write_text(
-        "d1\tgender\tfemale\n d2 \tgender\t@UNKNOWN\nd3\tgendr\tfemale\nd3\tgender\tfemal\nd3\tgender\t\n"
+        "d1\tgender\tfemale\n d2 \tgender\t@UNKNOWN\nd3\tgendr\tfemale\nd3\tgender\tfemal\nd3\tgender\twoman\n"
     )
     problems = Problems()
     found = list(read_groups(Path("groups.tsv"), problems, GENDER))
     assert found == [(1, "d1", "gender", "female"), (2, "d2", "gender", "@UNKNOWN")]
     assert problems.first == [
-        "groups.tsv:3: attribute: 'gendr' is not declared; did you mean 'gender'?",
+        f"groups.tsv:3: attribute: 'gendr' is not declared; did you mean 'gender'?; "
+        f"declare [gendr] in attributes.toml: {DECLARATION}",
         "groups.tsv:4: group: 'femal' is not a group of gender; did you mean 'female'?",
-        "groups.tsv:5: group: '' is not a group of gender",
+        "groups.tsv:5: group: 'woman' is not a group of gender; it has female, male, nonbinary",
     ]
+    Path("groups.tsv").write_text("doc_id\tattribute\tgroup\nd1\tgender\tfemale\n")
+    problems = Problems()
+    assert list(read_groups(Path("groups.tsv"), problems, GENDER)) == [(2, "d1", "gender", "female")]
+    assert problems.first == ["groups.tsv:1: names the columns; leave that line out"]
 
 
 @given(st.binary(max_size=300))

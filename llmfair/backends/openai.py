@@ -106,7 +106,7 @@ class OpenAI:
         # It sends nothing, and reading all certificates for that would take 0.1 s.
         unused = DefaultAsyncHttpxClient(verify=False)
         async with AsyncOpenAI(api_key=self._key(), base_url=self.base_url, http_client=unused) as client:
-            self._url = f"{client.base_url}chat/completions"
+            self._url = f"{str(client.base_url).rstrip('/')}/chat/completions"
             headers = self._headers(client)
         self._proxy = proxy_for(self.base_url)
         self._session = aiohttp.ClientSession(

@@ -217,6 +217,13 @@ def test_the_limit_is_renamed_once_for_the_run(first: str) -> None:
         assert first not in server.bodies[-1]
 
 
+@pytest.mark.parametrize("tail", ["", "/"])
+def test_a_base_url_without_a_path_reaches_the_server_and_the_way_out_is_said(tail: str) -> None:
+    with Server(lambda body, attempt: Reply("[1]")) as server:
+        error = ask(server.base_url.removesuffix("/v1") + tail)[0]
+    assert type(error) is BackendError and "answers 404" in str(error) and "often ends in /v1" in error.hint
+
+
 def test_a_server_that_knows_neither_limit_is_not_asked_for_ever() -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         param = next(name for name in body if name.startswith("max_"))
