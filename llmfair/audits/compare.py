@@ -7,7 +7,7 @@ form, are refused; other settings in which they differ are told.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ REFUSED = {
     "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
 }
 """Settings that must agree, what it means where they do not, and the way out."""
+BUDGETS = ("--max-calls", "--max-cost")
 
 
 def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, Any]:
@@ -69,9 +70,19 @@ def _opened(run: RunDir) -> Compared:
     if results["status"] != "complete":
         program, *words = manifest["invocations"][-1]["command"]
         typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
-        began = f"llmfair {shlex.join(words)}   " if typed else "the call that began it"
+        began = f"llmfair {shlex.join(_unlimited(words))}   " if typed else "the call that began it"
         raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
     return Compared("", run, manifest, results)
+
+
+def _unlimited(words: Sequence[str]) -> Iterator[str]:
+    """A command without what would end it early again, ask nothing, or set aside the answers that are there."""
+    rest = iter(words)
+    for word in rest:
+        if word in BUDGETS:
+            next(rest, None)
+        elif word.partition("=")[0] not in (*BUDGETS, "--dry-run", "--fresh"):
+            yield word
 
 
 def _named(runs: Sequence[Compared]) -> list[Compared]:

@@ -6,17 +6,20 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from llmfair import registry
 from llmfair.asking import Limits
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.datasets.base import Dataset, cache_folder
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Attribute, Sampling
 from llmfair.settings import AuditSettings, ListwiseSettings, seconds
+
+if TYPE_CHECKING:
+    from llmfair.backends.openai import OpenAI
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
@@ -69,6 +72,20 @@ def check_models(settings: AuditSettings) -> None:
     for model in settings.model:
         if not (is_ranker(model) and isinstance(settings, ListwiseSettings)):
             backend_of(model, settings)
+
+
+def unready(settings: AuditSettings) -> list[str]:
+    """Why servers could not be asked now, such as a key that is not set, in their backends' words; asks nothing."""
+    found = []
+    for model in settings.model:
+        backend = None if is_ranker(model) else backend_of(model, settings)
+        if backend is None or "batch" not in backend.capabilities:  # the servers that have a client
+            continue
+        try:
+            cast("OpenAI", backend).client().close()
+        except LlmfairError as error:
+            found.append(f"{model}: {error.message.removesuffix('.')}: {error.hint}")
+    return found
 
 
 def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Backend:

@@ -14,7 +14,7 @@ from llmfair.audits.known import shared_calls
 from llmfair.audits.lists import drawn_of
 from llmfair.audits.listwise import Listwise
 from llmfair.audits.making import make_design
-from llmfair.audits.models import backend_of, is_ranker, limits_of, subjects
+from llmfair.audits.models import backend_of, is_ranker, limits_of, subjects, unready
 from llmfair.audits.reach import inference_of, reach_of
 from llmfair.audits.running import folder_of
 from llmfair.probes import listwise_probes
@@ -112,6 +112,7 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
             Listwise(design, name, adapted) for name, adapted in subjects(settings) if name in asked
         ),
         "render": _render_flags(design),
+        "unready": unready(settings),
     }
     planned["other_windows"] = _other_windows(design, planned)
     if isinstance(settings, PlanSettings):

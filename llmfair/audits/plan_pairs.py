@@ -11,7 +11,7 @@ from statistics import harmonic_mean
 from typing import Any
 
 from llmfair.audits.known import shared_calls
-from llmfair.audits.models import backend_of, limits_of, subjects
+from llmfair.audits.models import backend_of, limits_of, subjects, unready
 from llmfair.audits.pairs import PairDesign
 from llmfair.audits.pairwise import Pairwise
 from llmfair.audits.plan import CHARACTERS_PER_TOKEN, cost_of, spent
@@ -103,6 +103,7 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
         "folder": str(folder.path),
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
         **shared_calls(replace(task, model=model, adapted=adapted) for model, adapted in asked),
+        "unready": unready(settings),
     }
     if isinstance(settings, PlanPairwiseSettings):
         planned |= spent(settings, planned)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache as once
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import llmfair
 from llmfair.asking import Progress
 from llmfair.audits.answers import require_readable
 from llmfair.audits.gates import require_met
 from llmfair.audits.models import adapter_doubts, label_of, limits_of, sampling_of
+from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
 from llmfair.batch import dispatch_batch
 from llmfair.datasets.base import cache_folder
@@ -209,7 +207,7 @@ def session(
             "schema": SCHEMA,
             "status": "running",
             "settings": dict(identity),
-            "versions": _versions(),
+            "versions": versions(),
             "journal_answers": len(journal),
             "journal_lines_skipped": journal.skipped,
             "invocations": [*earlier.get("invocations", []), invocation],
@@ -255,16 +253,6 @@ def warn(text: str) -> None:
     print(f"Warning: {text}", file=sys.stderr)
 
 
-def _versions() -> dict[str, str]:
-    packages = ("numpy", "scipy", "ir-measures", "aiohttp", "openai", "tantivy")
-    return {
-        "llmfair": llmfair.__version__,
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        **{package: version(package) for package in packages},
-    }
-
-
 def ask(
     programs: Iterable[Program],
     backend: Backend,
@@ -297,12 +285,13 @@ def ask(
     if answered.failures and answered.error is None:
         first = min(answered.failures, key=lambda failure: failure.probe_id)
         total = len(answered.failures) + len(answered.results)
-        again = "the same command asks them again"
+        again, cause = "the same command asks them again", first.message
+        if type(progress.bug).__name__ == first.failure:  # whose words alone may say little
+            again, cause = f"{again}, -v shows where it happens", f"{first.failure}: {first.message}."
         if all(failure.failure == "UnreadableAnswer" for failure in answered.failures):
             again = "--on-bad-answer repair counts such answers and goes on, retry:N asks again"
         answered.error = Incomplete(
-            f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: "
-            f"{first.message}",
+            f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: {cause}",
             f"failures.csv lists them; {again}",
         )
         answered.error.__cause__ = progress.bug

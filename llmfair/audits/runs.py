@@ -72,7 +72,8 @@ class Against:
 class Target:
     """One RUN: the columns that name it, its run files by variant, and the windows its lists were ranked by.
 
-    `answers`: how the model's answers ended, by variant, where a run folder says so.
+    `answers`: how the model's answers ended, by variant, where a run folder says so; `incomplete`: what is known of
+    a folder that is not through, of which the queries count that are ranked.
     """
 
     columns: Mapping[str, str]
@@ -83,6 +84,7 @@ class Target:
     seed: int = 0
     initial: str = "random"
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    incomplete: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class PairTarget:
     measures: str
     shown: str
     decided: Mapping[PairKind, Decision | None] | None
+    incomplete: Mapping[str, Any] | None
 
 
 def targets(runs: Sequence[Path], settings: ScoreSettings, watch: Watch) -> Iterator[Target | PairTarget]:
@@ -168,7 +171,8 @@ def _read(path: Path, watch: Watch) -> RunFile:
 def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     run = RunDir(path)
-    asked = run.read_manifest()["settings"]
+    manifest = run.read_manifest()
+    asked = manifest["settings"]
     if settings.mixed not in ("drop", asked["mixed"]):
         raise UsageError(
             f"{path} was audited with --mixed {asked['mixed']}, which its lists and sides follow.",
@@ -205,25 +209,29 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
     }
     files = {file.stem: _read(file, watch) for file in paths}
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
+    target = Target(
+        columns,
+        _variants(files),
+        against,
+        seed=asked["seed"],
+        answers=results["answers"],
+        incomplete=_incomplete(manifest, results),
+    )
     if results["design"]["window"] is None:
-        return Target(
-            columns, _variants(files), against, seed=asked["seed"], answers=results["answers"]
-        )  # it forgets the order it is given
+        return target  # it forgets the order it is given
 
     def windows(n: int) -> list[Window]:
         plan = PLANS[asked["windows"]](n, asked["window"], asked["step"], 0, asked["depth"])
         return sent(plan, n)
 
-    return Target(
-        columns,
-        _variants(files),
-        against,
-        windows,
-        asked["passes"],
-        asked["seed"],
-        asked["initial"],
-        results["answers"],
-    )
+    return replace(target, windows=windows, passes=asked["passes"], initial=asked["initial"])
+
+
+def _incomplete(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What is known of a run that is not through, or whose last command was not; None of a complete one."""
+    if manifest["status"] == results["status"] == "complete":
+        return None
+    return {"status": manifest["status"], "chains": results["chains"], "failures": results["failures"]}
 
 
 def _holds_pairs(path: Path) -> bool:
@@ -233,7 +241,8 @@ def _holds_pairs(path: Path) -> bool:
 def _pairs(path: Path, settings: ScoreSettings, watch: Watch) -> PairTarget:
     """The verdicts of a pairwise audit, from which all its figures follow."""
     run = RunDir(path)
-    asked, results = run.read_manifest()["settings"], run.read_results()
+    manifest, results = run.read_manifest(), run.read_results()
+    asked = manifest["settings"]
     if settings.attribute not in (None, results["attribute"]):
         raise UsageError(
             f"{path} asked about pairs by {results['attribute']}, not by {settings.attribute}.",
@@ -258,6 +267,7 @@ def _pairs(path: Path, settings: ScoreSettings, watch: Watch) -> PairTarget:
         ",".join(results["measures"]),
         ",".join(results["shown"]),
         decided or None,
+        _incomplete(manifest, results),
     )
 
 

@@ -1,15 +1,17 @@
 """Fairness and utility of rankings that exist: TREC runs, or run folders, those of pairs too. No model is asked.
 
 A run is measured as it stands, in the order trec_eval reads it. A query of the qrels that it lacks counts 0 in
-the measures of trec_eval, a query without judgement only where no judgement is needed. A document that neither
+the measures of trec_eval (of a run folder that is not through it does not count: it was not asked yet), a query
+without judgement only where no judgement is needed. A document that neither
 groups nor qrels name is unlisted: it keeps its rank, and is on no side.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -18,17 +20,19 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.answers import unassessed
+from llmfair.audits.exhibits import REPRODUCES
 from llmfair.audits.findings import Asked, findings_of, unassessable, with_family
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.reach import surface_of
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
 from llmfair.audits.score_gates import named_in_reasons, requirements_of, with_gated
 from llmfair.audits.score_pairs import score_pairs
-from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
+from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.versions import versions
 from llmfair.errors import RunConflict, UsageError
 from llmfair.metrics.base import Column, Judged, Measure, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.values import Value
+from llmfair.metrics.values import Quotient, Value
 from llmfair.probes import CONTROL
 from llmfair.records import Measurement, Side
 from llmfair.rundir import COLUMNS, ONE_OF_SEVERAL, SCHEMA, RunDir, csv_text, json_text, tidy
@@ -71,6 +75,9 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
         "measures": [str(measure) for measure in measures],
         "labels": {str(m): m.definition.label for m in measures if m.definition.of_all is True},
         "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
+        "settings": _named_data(runs, settings),
+        "versions": versions(),
+        "command": _command(runs, settings),
         "runs": [one.facts for one in found],
         "requirements": named_in_reasons(
             settings, [one.facts for one in found], [entry for one in found for entry in one.requirements]
@@ -81,6 +88,20 @@ def score(runs: Sequence[Path], settings: ScoreSettings, watch: Watch = lambda p
     if settings.output is not None:
         _write(settings.output, scored)
     return scored
+
+
+def _named_data(runs: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]:
+    """Where rankings and judgements came from, as the user named them."""
+    named = (settings.dataset, settings.qrels, settings.groups, settings.attributes)
+    data = zip(("dataset", "qrels", "groups", "attributes"), named, strict=True)
+    return {"runs": [str(run) for run in runs], **{name: str(value) for name, value in data if value}}
+
+
+def _command(runs: Sequence[Path], settings: ScoreSettings) -> str:
+    """The command line that measures the same again, wherever it writes."""
+    names = (item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
+    flags = settings.as_flags(names)
+    return " ".join(["llmfair score", *(shlex.quote(str(run)) for run in runs), *([flags] if flags else [])])
 
 
 @dataclass(frozen=True)
@@ -122,8 +143,12 @@ def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any
     columns: list[Column] = []
     rows: list[Measurement] = []
     findings: dict[str, dict[str, Any]] = {}
+    relevance: dict[str, float | None] = {}
+    variants: dict[str, dict[str, Any]] = {}
     for variant, files in target.variants.items():
-        found, lists = _measured(measures, variant, files, target.against)
+        found, lists = _measured(measures, variant, files, target)
+        longest = max(map(length, lists), default=0)
+        variants[variant] = _facts(files, target.against) | {"longest": longest}
         inference = Inference(
             level=settings.level,
             ci=settings.ci,
@@ -135,6 +160,7 @@ def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any
         rows += summarise(found, inference)
         if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
             findings |= findings_of(found, {}, inference, asked)
+            relevance |= _relevance(found, inference)
             answers = target.answers.get(variant)
             if variant in findings and answers and (reason := unassessed(answers)) is not None:
                 findings[variant] = unassessable(findings[variant]["measure"], reason)
@@ -144,22 +170,38 @@ def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any
         "task": "listwise",
         "measures": [str(measure) for measure in measures],
         "words": {side.value: word for side, word in target.against.attribute.words.items()},
-        "variants": {variant: _facts(files, target.against) for variant, files in target.variants.items()},
+        "variants": variants,
         "undefined": undefined_counts(columns),
         "findings": findings,
+        "relevance": relevance,
         "family": {"size": family, "contrasted": None},
+        **({"incomplete": dict(target.incomplete)} if target.incomplete else {}),
     }
     return facts, rows
 
 
+def _relevance(columns: Sequence[Column], inference: Inference) -> dict[str, float | None]:
+    """The exposure ratio that relevance alone gives the sides, by variant: what pair odds go beyond."""
+    found: dict[str, float | None] = {}
+    for column in columns:
+        if column.measure.aggregate == "implied-odds" and column.variant not in found:
+            ratios = [value.by for value in column.values.values() if isinstance(value, Quotient)]
+            estimate = aggregate("ratio-of-means", ratios, replace(inference, ci="linear-t"))
+            found[column.variant] = None if estimate is None else estimate.value
+    return found
+
+
 def _measured(
-    measures: Sequence[Measure], variant: str, files: Sequence[RunFile], against: Against
+    measures: Sequence[Measure], variant: str, files: Sequence[RunFile], target: Target
 ) -> tuple[list[Column], list[Cells]]:
     """Every measure of every query, one query at a time: a large run is never held as a whole.
 
     And the sizes of the lists.
     """
-    query_ids = {*against.judgements.qrels, *(query_id for file in files for query_id in file.rankings)}
+    against = target.against
+    query_ids = {query_id for file in files for query_id in file.rankings}
+    if target.incomplete is None:
+        query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
     lists = []
     for query_id in sorted(query_ids):

@@ -50,5 +50,6 @@ def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, 
         "undefined": undefined_counts(measured.columns),
         "findings": measured.findings,
         "family": {"size": measured.family, "contrasted": None},
+        **({"incomplete": dict(target.incomplete)} if target.incomplete else {}),
     }
     return facts, list(measured.rows)

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from llmfair.audits.listwise import audit_listwise
 from llmfair.audits.models import is_ranker
 from llmfair.audits.plan import plan_listwise
 from llmfair.audits.running import Watch
+from llmfair.audits.spending import Spending
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
 from llmfair.settings import ListwiseSettings, StudySettings
@@ -47,23 +48,18 @@ class Tried:
 def study_windows(study: StudySettings, watch_of: Callable[[str], Watch]) -> Iterator[Tried]:
     """Runs or continues the settings one after another; one that fails stops no other.
 
-    `watch_of(setting)` shows each. The budget of calls is the whole study's. Raises UsageError for wrong input:
+    `watch_of(setting)` shows each. The budget is the whole study's. Raises UsageError for wrong input:
     what is wrong with the first setting's other flags is wrong with all.
     """
-    model, left = _model(study), study.max_calls
+    model, spending = _model(study), Spending()
     for place, (name, asked) in enumerate(listwise_settings(study).items()):
-        if left is not None and left <= 0:
-            spent = f"the budget of {study.max_calls} calls is spent."
-            yield Tried(name, error=Incomplete(spent, "the same command continues"))
-            continue
-        tried = _try(name, replace(asked, max_calls=left), model, watch_of(name))
+        tried = _try(name, asked, model, watch_of(name), spending)
         if place == 0 and isinstance(tried.error, UsageError):
             raise tried.error
-        left = None if left is None else left - tried.calls
         yield tried
 
 
-def _try(name: str, asked: ListwiseSettings, model: str, watch: Watch) -> Tried:
+def _try(name: str, asked: ListwiseSettings, model: str, watch: Watch, spending: Spending) -> Tried:
     begun: list[tuple[Path, Progress]] = []
 
     def seeing(
@@ -74,7 +70,8 @@ def _try(name: str, asked: ListwiseSettings, model: str, watch: Watch) -> Tried:
 
     error: LlmfairError | None = None
     try:
-        audit_listwise(asked, model, seeing)
+        with spending.run(asked, model, seeing) as (left, noting):
+            audit_listwise(left, model, noting)
     except LlmfairError as failure:
         error = failure
     if not begun or not begun[0][0].is_dir():  # a run that ends before its first answer leaves no folder

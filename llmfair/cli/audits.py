@@ -18,6 +18,7 @@ from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
     from llmfair.asking import Progress
+    from llmfair.audits.spending import Spending
     from llmfair.report.tables import Table
     from llmfair.rundir import RunDir
 
@@ -39,13 +40,14 @@ class Kind:
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
     from llmfair.audits.models import subjects
+    from llmfair.audits.spending import Spending
 
     asked = subjects(settings)
     if settings.output is not None and len(asked) > 1:
         hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
         raise UsageError("--output names one folder, but several models are audited.", hint)
     if len(asked) == 1:
-        results, error, _ = _audit(kind, settings, *asked[0], style)
+        results, error, _ = _audit(kind, settings, *asked[0], style, Spending())
         if style == "json":
             console.print_json(results)
     else:
@@ -76,15 +78,17 @@ def _audit_all(
 ) -> LlmfairError | None:
     """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
     from llmfair.audits.models import check_models, label_of
+    from llmfair.audits.spending import Spending
 
     check_models(settings)  # nothing is spent while another model's name is wrong
     runs: list[dict[str, Any]] = []
     errors: list[LlmfairError] = []
     complete: list[RunDir] = []
+    spending = Spending()
     for model, adapted in asked:
         name = label_of(model, settings, adapted)
         try:
-            results, error, run = _audit(kind, settings, model, adapted, style)
+            results, error, run = _audit(kind, settings, model, adapted, style, spending, name)
             if results["status"] == "complete":
                 complete.append(run)
         except LlmfairError as failure:
@@ -118,11 +122,18 @@ def _compare(runs: Sequence[RunDir], style: str) -> dict[str, Any] | None:
 
 
 def _audit(
-    kind: Kind, settings: AuditSettings, model: str, adapted: bool, style: str
+    kind: Kind,
+    settings: AuditSettings,
+    model: str,
+    adapted: bool,
+    style: str,
+    spending: Spending,
+    spender: str = "this command",
 ) -> tuple[dict[str, Any], LlmfairError | None, RunDir]:
     """One model's audit, shown; returns its results, the error that left them incomplete or under a gate, its folder.
 
-    Raises the errors after which there are no results.
+    `spending`: what other runs of the command have used. `spender`: whose cost is told. Raises the errors after which
+    there are no results.
     """
     from llmfair.audits.models import label_of
     from llmfair.cli.app import Terminated
@@ -154,18 +165,19 @@ def _audit(
         if not seen["folder"].is_dir():
             return "Stopped before the first answer. The same command begins again."
         return (
-            f"Stopped at {seen['progress'].answered:,} of {seen['calls']:,} answers. "
+            f"Stopped at {answers_of(seen['folder'], seen['progress']):,} of {seen['calls']:,} answers. "
             f"The same command continues: {seen['folder']}"
         )
 
     def say_cost() -> None:
         made = RunDir(seen["folder"])
-        if made.manifest.is_file() and (told := cost_text(made.read_manifest(), seen["progress"])):
+        if made.manifest.is_file() and (told := cost_text(made.read_manifest(), seen["progress"], spender)):
             console.say(told)
 
     error: LlmfairError | None = None
     try:
-        kind.run(settings, model, watch, adapted)
+        with spending.run(settings, model, watch) as (asked, noting):
+            kind.run(asked, model, noting, adapted)
     except KeyboardInterrupt as stop:
         if "progress" not in seen:
             raise
@@ -178,7 +190,7 @@ def _audit(
         console.output.stopped = True
         raise typer.Exit(code) from None
     except LlmfairError as failure:
-        if failure.exit_code < Incomplete.exit_code:
+        if failure.exit_code < Incomplete.exit_code or not seen:
             raise
         error = failure
     if cached := seen["progress"].cached:
@@ -202,8 +214,17 @@ def _audit(
     return results, error, run
 
 
-def cost_text(manifest: Mapping[str, Any], progress: Progress | None = None) -> str:
-    """What a run has cost over all its commands, after what this one asked and cost; "" where no prices were known."""
+def answers_of(run: Path, progress: Progress) -> int:
+    """How many answers a run has: on disk, replayed or not; or as it counts them, a question it repeats twice."""
+    from llmfair.rundir import RunDir
+
+    return max(RunDir(run).answers(), progress.answered)
+
+
+def cost_text(
+    manifest: Mapping[str, Any], progress: Progress | None = None, spender: str = "this command"
+) -> str:
+    """What a run has cost over all its commands, after what `spender` asked and cost now; "" without prices."""
     from llmfair.report.method import cost_of
     from llmfair.report.tables import count
 
@@ -216,7 +237,7 @@ def cost_text(manifest: Mapping[str, Any], progress: Progress | None = None) -> 
         text += f", and {count(unknown, 'command')} killed or still running"
     if progress is None:
         return text
-    return f"this command: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
+    return f"{spender}: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
 
 
 def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:

@@ -24,10 +24,18 @@ Model = Annotated[
         autocompletion=complete.models,
     ),
 ]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url",
+        help="Any OpenAI-compatible server (default: OPENAI_BASE_URL).",
+        envvar=variable("base_url"),
+    ),
+]
 Ask = Annotated[bool, typer.Option("--ask", help="Ask the model one question.", envvar=variable("ask"))]
 
 
-def doctor(model: Model = None, ask: Ask = False, as_json: Json = False) -> None:
+def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_json: Json = False) -> None:
     """What this machine can run, and what to set or install for the rest."""
     import os
     import platform
@@ -36,9 +44,9 @@ def doctor(model: Model = None, ask: Ask = False, as_json: Json = False) -> None
     from llmfair import registry
     from llmfair.report.tables import Table
 
-    backends = {name: (status, note) for name, status, note in _backends()}
+    backends = {name: (status, note) for name, status, note in _backends(base_url)}
     for name in registry.names("backend"):
-        backends.setdefault(name, ("ready", "from another package"))
+        backends.setdefault(name, ("ready", "added, in this package or another"))
     facts = {
         "llmfair": llmfair.__version__,
         "python": platform.python_version(),
@@ -49,7 +57,7 @@ def doctor(model: Model = None, ask: Ask = False, as_json: Json = False) -> None
         "rankers": registry.names("ranker"),
         "datasets": registry.names("dataset"),
     }
-    seen = None if model is None else _look_at(model, ask)
+    seen = None if model is None else _look_at(model, base_url, ask)
     if as_json:
         console.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
         return
@@ -66,7 +74,7 @@ def doctor(model: Model = None, ask: Ask = False, as_json: Json = False) -> None
     console.print_table(Table(title, ("backend", "status", ""), rows, notes))
 
 
-def _backends() -> Iterator[tuple[str, str, str]]:
+def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
     """Name, status and note of each of our backends; nothing is imported that takes long."""
     import os
     from importlib.util import find_spec
@@ -76,11 +84,12 @@ def _backends() -> Iterator[tuple[str, str, str]]:
         "ready",
         "offline: fake:biased, fake:oracle, fake:random; fake:biased,pairwise=-1 plants log odds of -1",
     )
-    key, base_url = "OPENAI_API_KEY", os.environ.get("OPENAI_BASE_URL")
-    server = "the server of OPENAI_BASE_URL" if base_url else "api.openai.com"
+    key, elsewhere = "OPENAI_API_KEY", "--base-url" if base_url else "OPENAI_BASE_URL"
+    compatible = base_url or os.environ.get("OPENAI_BASE_URL")
+    server = f"the server of {elsewhere}" if compatible else "api.openai.com"
     if os.environ.get(key):
         yield "openai", "ready", f"{key} is set · {server}"
-    elif base_url:
+    elif compatible:
         yield "openai", "ready", f"{key} is not set; {server} may need none"
     else:
         yield "openai", "no", f"set {key}, or name any compatible server with --base-url"
@@ -125,7 +134,7 @@ def _versions(packages: tuple[str, ...]) -> str:
     return " · ".join(found)
 
 
-def _look_at(model: str, ask: bool) -> dict[str, Any]:
+def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
     import asyncio
 
@@ -135,7 +144,7 @@ def _look_at(model: str, ask: bool) -> dict[str, Any]:
     from llmfair.records import Request
     from llmfair.settings import PairwiseSettings
 
-    settings = PairwiseSettings.make(model=(model,), limit=1, pairs=1, noise_share=0.0)
+    settings = PairwiseSettings.make(model=(model,), base_url=base_url, limit=1, pairs=1, noise_share=0.0)
     backend = backend_of(model, settings)
     seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
     if ask:

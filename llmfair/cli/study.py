@@ -72,6 +72,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
     """Every setting's run, each with its progress shown."""
     from llmfair.audits.study import study_windows
     from llmfair.cli.app import Terminated
+    from llmfair.cli.audits import answers_of
     from llmfair.report.listwise import before_text
     from llmfair.rundir import RunDir
 
@@ -106,7 +107,10 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
         if style == "json":
             runs = [str(one.folder) for one in tried if one.folder]
             console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "runs": runs})
-        how_far = f" at {seen['progress'].answered:,} of {seen['calls']:,} answers" if "calls" in seen else ""
+        how_far = ""
+        if "calls" in seen:
+            answers = answers_of(seen["folder"], seen["progress"])
+            how_far = f" at {answers:,} of {seen['calls']:,} answers"
         console.say(f"Stopped in setting {seen['setting']}{how_far}. The same command continues.")
         if "folder" in seen:
             _say_cost(seen["setting"], seen["folder"], seen["progress"])
@@ -126,8 +130,8 @@ def _say_cost(setting: str, folder: Path, progress: Progress) -> None:
     from llmfair.rundir import RunDir
 
     run = RunDir(folder)
-    if run.manifest.is_file() and (told := cost_text(run.read_manifest(), progress)):
-        console.say(f"{setting}: {told}")
+    if run.manifest.is_file() and (told := cost_text(run.read_manifest(), progress, setting)):
+        console.say(told)
 
 
 def _report(settings: StudySettings) -> Path | None:
@@ -168,3 +172,5 @@ def _dry_run(settings: StudySettings, style: str) -> None:
         console.print_json(planned)
     else:
         console.print_table(plan_table(planned))
+        for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
+            console.say(line)

@@ -31,6 +31,7 @@ from llmfair.report.tables import (
     plural,
     reasons,
     the_same,
+    uncut_notes,
 )
 
 SHOWN_LEFT_OUT = 3
@@ -170,11 +171,13 @@ def before_text(planned: Mapping[str, Any]) -> str:
 
 
 def _precision_note(results: Mapping[str, Any]) -> list[str]:
-    reach = results["reach"].get("P@20")
-    if reach is None or "P@20" not in results["shown"]:
-        return []
+    reach, longest = results["reach"].get("P@20"), results["design"]["candidates"][1]
+    uncut = uncut_notes(results["shown"], longest)
+    if reach is None or "P@20" not in results["shown"] or longest <= 20:
+        return uncut
     return [
-        f"P@20: a perfect ranker reads {reach['high']:.2f} in this setting, on average over random orders"
+        *uncut,
+        f"P@20: a perfect ranker reads {reach['high']:.2f} in this setting, on average over random orders",
     ]
 
 

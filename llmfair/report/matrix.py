@@ -12,10 +12,10 @@ from llmfair.report.groups import Group, groups_of, results_of
 from llmfair.report.listwise import listwise_table
 from llmfair.report.matrix_plots import DRAWN, group_plots
 from llmfair.report.method import LIMITS, SIMULATED, WORDS, Method, cost_of, formulas_of, lopsided
-from llmfair.report.page import Page, missing_of, missing_settings
+from llmfair.report.page import Page, missing_settings
 from llmfair.report.pairwise import pairwise_table
-from llmfair.report.score import score_table
-from llmfair.report.source import Source, unfinished
+from llmfair.report.score import lacking, score_table
+from llmfair.report.source import Source, missing_of, unfinished
 from llmfair.report.study import study_table
 from llmfair.report.tables import Table, capitalised, cell, columns_of, count, few_queries, filled, headings
 
@@ -113,6 +113,8 @@ def missing_runs(sources: Sequence[Source]) -> list[str]:
             said += [f"{source.name}: {line}" for line in missing_of(source.manifest, source.results)[:-1]]
         elif source.results["task"] == "study windows":
             said += [f"{source.name}: {line}" for line in missing_settings(source.results)]
+        elif source.results["task"] == "score":
+            said += [f"{source.name}: {line}" for line in lacking(source.results)]
     return said
 
 

@@ -70,7 +70,10 @@ SIMULATED = (
 
 @dataclass(frozen=True)
 class Method:
-    """`words` in paragraphs, `formulas` as (name, label, what it is), `facts` as (name, value), the rest as it is."""
+    """What stands under Method; `again`: what the command does once more.
+
+    `words` in paragraphs, `formulas` as (name, label, what it is), `facts` as (name, value), the rest as it is.
+    """
 
     words: Sequence[str]
     formulas: Sequence[tuple[str, str, str]]
@@ -78,6 +81,7 @@ class Method:
     prompt: str
     command: str
     limits: Sequence[str]
+    again: str = "asks"
 
 
 def method_of(results: Mapping[str, Any], manifest: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Method:
@@ -96,6 +100,7 @@ def method_of(results: Mapping[str, Any], manifest: Mapping[str, Any], exhibits:
         prompt=manifest.get("prompt", {}).get("text", ""),
         command=exhibits.get("command") or "",
         limits=limits,
+        again="measures" if task == "score" else "asks",
     )
 
 
@@ -138,10 +143,11 @@ def _facts(
     manifest: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> list[tuple[str, Any]]:
-    words, versions = results.get("words", {}), manifest.get("versions", {})
+    words, versions = results.get("words", {}), manifest.get("versions", results.get("versions", {}))
     sides = f"{words.get('protected')} (protected), {words.get('unprotected')}" if words else ""
     facts: list[tuple[str, Any]] = [
         ("run", results.get("run")),
+        *(_measured(results) if results["task"] == "score" else ()),
         ("data set", results.get("dataset")),
         ("attribute", f"{results['attribute']}: {sides}" if results.get("attribute") else ""),
         ("model", results.get("model")),
@@ -171,3 +177,19 @@ def _facts(
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
     return facts
+
+
+def _measured(results: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Of rankings that exist: which ones, and what they were measured against, as the user named them."""
+    named, runs = results.get("settings", {}), results["runs"]
+    whom = (
+        f"{run['attribute']}: {run['words']['protected']} (protected), {run['words']['unprotected']}"
+        for run in runs
+    )
+    return [
+        ("runs", ", ".join(named.get("runs", ()))),
+        ("data set", "" if "qrels" in named else ", ".join(dict.fromkeys(run["dataset"] for run in runs))),
+        *((name, named.get(name, "")) for name in ("qrels", "groups", "attributes")),
+        ("attribute", ", ".join(dict.fromkeys(whom))),
+        ("model", ", ".join(dict.fromkeys(run["model"] for run in runs))),
+    ]

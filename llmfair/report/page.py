@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.report.figures import (
-    NAMES,
     cells_of,
     listwise_plots,
     pairwise_plots,
@@ -24,7 +23,8 @@ from llmfair.report.listwise import listwise_table
 from llmfair.report.method import Method, method_of
 from llmfair.report.pairwise import pairwise_table
 from llmfair.report.plots.base import Plot
-from llmfair.report.score import score_table
+from llmfair.report.score import lacking, score_table
+from llmfair.report.source import missing_of
 from llmfair.report.study import study_table
 from llmfair.report.tables import Table, capitalised, cell, count
 
@@ -106,9 +106,11 @@ def score_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
     datasets, attributes = (
         " and ".join(dict.fromkeys(run[name] for run in results["runs"])) for name in ("dataset", "attribute")
     )
+    exhibits = {**exhibits, "command": results.get("command")}
     return _plain_page(
         results, table, score_plots(results, exhibits["measures"]), exhibits,
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", results["runs"][0]["words"],
+        lacking(results),
     )  # fmt: skip
 
 
@@ -144,20 +146,6 @@ def _plain_page(
         warnings=_warnings(results), verdicts=(), tables=[table], plots=list(plots), furthest=None,
         evidence=(), method=method_of(results, {}, exhibits), rows=results["rows"],
     )  # fmt: skip
-
-
-def missing_of(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
-    """What a half-finished run lacks, in sentences; none for a complete one."""
-    said = []
-    for arm, chains in results["chains"].items():
-        if chains["ranked"] < chains["asked"]:
-            lacking = chains["asked"] - chains["ranked"]
-            said.append(f"{NAMES.get(arm, arm)}: {lacking:,} of {chains['asked']:,} have no answer yet")
-    if results["failures"]:
-        said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()))
-    if manifest.get("status") != "complete" and not said:
-        said.append("the last command on this run did not come to its end; figures are of the one before")
-    return [*said, "the command that began the run completes it"] if said else []
 
 
 def _warnings(results: Mapping[str, Any]) -> list[str]:

@@ -72,6 +72,7 @@ def _lines(planned: Mapping[str, Any]) -> list[str]:
         *_reach_lines(planned),
         *_findable_lines(planned),
         *folder_lines(planned),
+        *planned["unready"],
         f"first prompt: llmfair prompts render listwise {planned['render']}",
     ]
 

@@ -88,6 +88,7 @@ def _lines(planned: Mapping[str, Any]) -> list[str]:
         *_pairs_lines(planned),
         *_findable_lines(planned),
         *folder_lines(planned),
+        *planned["unready"],
     ]
 
 

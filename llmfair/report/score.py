@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.report.findings import conclusion
+from llmfair.report.findings import conclusion, relevance_note
 from llmfair.report.pairwise import own_figures_note, pair_conclusion
+from llmfair.report.source import missing_of
 from llmfair.report.tables import (
     Table,
     cell,
@@ -16,6 +17,7 @@ from llmfair.report.tables import (
     filled,
     headings,
     reasons,
+    uncut_notes,
 )
 from llmfair.rundir import ONE_OF_SEVERAL
 
@@ -42,9 +44,16 @@ def score_table(results: Mapping[str, Any]) -> Table:
         notes.append(
             "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
         )
+    relevance = {
+        ("RelevanceRatio", name): {"value": run.get("relevance", {}).get(variant)}
+        for run, variant, name in named
+    }
+    notes += relevance_note([name for *_, name in named], relevance)
     if sum(len(run["variants"]) for run in results["runs"]) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
+    longest = max(run["variants"][variant].get("longest", 0) for run, variant, _ in named)
+    notes += uncut_notes(results["measures"], longest)
     few = [
         f"{name}: {said}" if uneven else said
         for (*_, name), queries in zip(named, ranked, strict=True)
@@ -78,14 +87,22 @@ def _named(results: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str, str
 
 
 def score_warnings(results: Mapping[str, Any]) -> list[str]:
-    """Where runs and judgements do not meet, counted; and where a measure has no value."""
-    warnings = [
+    """Runs that are not through; where runs and judgements do not meet, counted; where a measure has no value."""
+    warnings = [f"Not complete: {line}" for line in lacking(results)]
+    warnings += [
         f"{name}: {warning}" for run, variant, name in _named(results) for warning in _warnings(run, variant)
     ]
     for run in results["runs"]:
         if run["task"] == "pairwise":
             warnings += own_figures_note(run["undefined"])
     return warnings
+
+
+def lacking(results: Mapping[str, Any]) -> list[str]:
+    """What run folders lack that are not through, a sentence each."""
+    halves = {run["run"]: run["incomplete"] for run in results["runs"] if "incomplete" in run}
+    several = len(results["runs"]) > 1
+    return [f"{name}: " * several + "; ".join(missing_of(half, half)) for name, half in halves.items()]
 
 
 def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
@@ -107,7 +124,12 @@ def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
             )
     for what, meaning in (
         ("unjudged", "of the run without judgement, left out of utility"),
-        ("not_ranked", "of the qrels not in the run: 0 in the measures of trec_eval"),
+        (
+            "not_ranked",
+            "of the qrels not ranked yet, left out"
+            if "incomplete" in run
+            else "of the qrels not in the run: 0 in the measures of trec_eval",
+        ),
     ):
         if facts[what]["queries"]:
             first = ", ".join(facts[what]["first"]) + ", …" * (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.errors import UsageError
+from llmfair.report.figures import NAMES
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
 
 TRAINING = "split.json"
@@ -79,6 +80,20 @@ def unfinished(source: Source) -> str:
     summary, planned = source.run.summary(), source.manifest.get("planned_calls")
     answers = f"{summary['answers']:,}" + (f" of {planned:,}" if planned else "") + " answers are on disk"
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
+
+
+def missing_of(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    """What a half-finished run lacks, in sentences; none for a complete one."""
+    said = []
+    for arm, chains in results["chains"].items():
+        if chains["ranked"] < chains["asked"]:
+            lacking = chains["asked"] - chains["ranked"]
+            said.append(f"{NAMES.get(arm, arm)}: {lacking:,} of {chains['asked']:,} have no answer yet")
+    if results["failures"]:
+        said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()))
+    if manifest.get("status") != "complete" and not said:
+        said.append("the last command on this run did not come to its end; figures are of the one before")
+    return [*said, "the command that began the run completes it"] if said else []
 
 
 def _trained(folder: Path) -> str:

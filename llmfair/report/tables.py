@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,8 @@ from llmfair.report.reasons import in_words
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
+OF_A_SET = re.compile(r"(?:P|R|Success|overlap)(?:\(.*\))?@(\d+)")
+"""Measures that ask which items stand above the cutoff, not in which order."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,16 @@ def few_queries(queries: int) -> list[str]:
     if queries < FEWEST_QUERIES:
         return [f"{few}: no intervals, which need {FEWEST_QUERIES}"]
     return [f"{few}: read the intervals with care"]
+
+
+def uncut_notes(measures: Iterable[str], longest: int) -> list[str]:
+    """That a cutoff cuts nothing off, so that the order of lists cannot show; `longest`: items of the longest list."""
+    cut = ((measure, OF_A_SET.fullmatch(measure)) for measure in measures)
+    return [
+        f"{measure}: no list is longer than {found[1]}, so every order has the same"
+        for measure, found in cut
+        if found and 0 < longest <= int(found[1])
+    ]
 
 
 def calls_of(results: Mapping[str, Any]) -> str:

@@ -87,6 +87,7 @@ def test_a_run_by_hand() -> None:
             "unlisted": {"documents": 1, "queries": 1},
             "unjudged": {"queries": 1, "first": ["3"]},
             "not_ranked": {"queries": 1, "first": ["4"]},
+            "longest": 4,
         }
     }
     assert run["undefined"]["ExpRatio"] == {"my": {"not_ranked": 1}}

@@ -11,6 +11,7 @@ from llmfair.audits.making import make_design
 from llmfair.audits.running import no_watch
 from llmfair.audits.study import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
 from llmfair.errors import Incomplete, RunConflict, UsageError
+from llmfair.rundir import RunDir
 from llmfair.settings import ListwiseSettings, StudySettings
 
 SMALL: dict[str, Any] = {"limit": 2, "orders": 1, "settings": "10/5,20/10"}
@@ -123,6 +124,21 @@ def test_the_budget_is_that_of_the_whole_study() -> None:
     plenty = tried()
     assert [run.error for run in plenty] == [None, None]
     assert sum(run.calls for run in (*stopped, *plenty)) == study_calls(plenty)
+
+
+def test_money_is_the_whole_study_s_too() -> None:
+    prices: dict[str, Any] = {"price_in": 1.0, "price_out": 1.0}
+    first, second = map(cost_of, tried(**prices, runs_dir=Path("whole")))
+    stopped = tried(**prices, max_cost=first + second / 2)
+    assert stopped[0].error is None and isinstance(stopped[1].error, Incomplete)
+    assert "was spent before." in stopped[1].error.message
+    assert sum(map(cost_of, stopped)) <= first + second / 2
+
+
+def cost_of(one: Tried) -> float:
+    assert one.folder is not None
+    cost: float = RunDir(one.folder).read_manifest()["invocations"][-1]["cost"]
+    return cost
 
 
 def study_calls(runs: list[Tried]) -> int:

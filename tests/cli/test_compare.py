@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from math import exp
 from pathlib import Path
 
@@ -139,7 +140,7 @@ def test_runs_that_did_not_ask_the_same(
     assert error.startswith("Error: one and two ") and sentence in error and hint in way_out
 
 
-def test_other_refusals() -> None:
+def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     one = run(*LISTWISE, output="one")
     found = llmfair("compare", one)
     assert found.code == 2 and "two runs or more" in found.err
@@ -152,10 +153,13 @@ def test_other_refusals() -> None:
     assert found.code == 2 and "AdjustedOdds is a measure of pairs" in found.err
     found = llmfair("compare", one, two, "--measures", "KL@20")
     assert found.code == 2 and "KL@20 has no values that can be paired" in found.err and "P@20" in found.err
-    assert llmfair("listwise", "-q", "--max-calls", "5", "-o", "broken").code == 3
+    budget = ("--max-calls=5", "--max-cost", "3", "--price-in", "1", "--price-out", "1")
+    monkeypatch.setattr(sys, "argv", ["llmfair", "listwise", "-q", *budget, "--fresh", "-o", "broken"])
+    assert llmfair(*sys.argv[1:]).code == 3
     found = llmfair("compare", one, "broken", "--json")
     assert found.code == 2 and found.json["error"]["message"] == "broken is incomplete."
-    assert "completes it" in found.json["error"]["hint"]
+    told = "llmfair listwise -q --price-in 1 --price-out 1 -o broken    completes it"
+    assert found.json["error"]["hint"] == told
     manifest = json.loads(Path("one/manifest.json").read_text())
     manifest["settings"]["attribute"]["protected"] = ["male"]
     Path("two").mkdir()

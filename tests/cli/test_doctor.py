@@ -46,6 +46,20 @@ def test_a_model_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPa
         assert len(server.requests) == 1
 
 
+def test_a_server_can_be_named() -> None:
+    with Server(lambda body, attempt: Reply("[1] > [2]")) as server:
+        at = ("--base-url", server.base_url, "--json")
+        asked = llmfair("doctor", "-m", "openai:any", *at, "--ask")
+        assert asked.code == 0, asked.err
+        assert asked.json["model"]["answers"] == "'[1] > [2]'" and len(server.requests) == 1
+        assert "constrain" in llmfair("doctor", "-m", "openai:any", *at).json["model"]["can"]
+        row = llmfair("doctor", *at).json["backends"]["openai"]
+    assert row == {
+        "status": "ready",
+        "note": "OPENAI_API_KEY is not set; the server of --base-url may need none",
+    }
+
+
 def test_a_local_model_says_where_it_runs_and_why(tmp_path: Path) -> None:
     models.needs_local()
     folder = models.causal(tmp_path / "model", dtype="bfloat16")

@@ -246,6 +246,60 @@ def test_a_budget_stops_cleanly_and_the_same_command_goes_on() -> None:
         assert (whole / name).read_bytes() == (only_run(Path("undisturbed")) / name).read_bytes()
 
 
+def test_a_budget_of_calls_is_one_for_all_models_of_a_command() -> None:
+    """Of 36 calls a model; a ranker asks nothing, so it needs no budget."""
+    models = ("-m", "fake:biased", "-m", "fake:oracle", "-m", "bm25", "--json")
+    for most, asked in ((20, [20]), (40, [16, 24]), (36, [0, 12])):
+        stopped = llmfair(*SMALL, *models, "--max-calls", str(most))
+        assert stopped.code == (0 if asked == [0, 12] else 3), stopped.err
+        assert sorted(last("calls", "fake")) == asked and last("calls", "bm25") == [0]
+        if most == 20:
+            alone, unasked, ranked = stopped.json["runs"]
+            assert alone["status"] == "incomplete" and ranked["status"] == "complete"
+            assert (unasked["model"], unasked["exit_code"]) == ("fake:oracle", 3)
+            assert unasked["error"]["message"] == "the budget of 20 calls is spent."
+            assert unasked["error"]["hint"] == "the same command continues"
+        if most == 40:
+            told = "the budget of 24 calls is spent. Of the command's 40 calls 16 were used before."
+            assert told in stopped.err
+
+
+def test_a_budget_of_money_is_one_for_all_models_of_a_command() -> None:
+    models = ("-m", "fake:biased", "-m", "fake:oracle", "--price-in", "1", "--price-out", "1")
+    assert llmfair(*SMALL, *models, "--runs-dir", "whole").code == 0
+    first, second = last("cost", "fake-biased", "whole"), last("cost", "fake-oracle", "whole")
+    most = first[0] + second[0] / 2
+    stopped = llmfair(*SMALL, *models, "--max-cost", f"{most}")
+    assert stopped.code == 3 and "of the command's budget" in stopped.err.lower()
+    assert last("cost", "fake-biased") == first and 0 < last("cost", "fake-oracle")[0] < second[0]
+    assert sum(last("cost", "fake")) <= most
+
+
+def last(what: str, model: str, runs: str = "runs") -> list[float]:
+    """What the last command of each run of these models asked or spent."""
+    manifests = [json.loads(path.read_text()) for path in Path(runs).glob(f"*{model}*/manifest.json")]
+    return [manifest["invocations"][-1][what] for manifest in manifests]
+
+
+def test_a_run_stopped_before_its_answers_were_replayed_says_how_many_it_has() -> None:
+    """Every chain has begun; then one after another goes on, and those that the budget does not reach are not seen."""
+    for workers, most in (("12", "20"), ("1", "3")):
+        stopped = llmfair(*SMALL, "-j", workers, "--max-calls", most)
+    answers = len((only_run() / "journal.jsonl").read_text().splitlines()) - 1
+    assert stopped.code == 3 and f"Stopped at {answers} of 36 answers." in stopped.err
+    assert answers == 23
+
+
+def test_a_dry_run_says_which_key_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "openai:x: api.openai.com needs a key: set OPENAI_API_KEY\n"
+    for command in (SMALL, ("pairwise", "-n", "2"), ("study", "windows", "-n", "2", "--settings", "20/10")):
+        found = llmfair(*command, "-m", "openai:x", "--dry-run")
+        assert found.code == 0 and (found.out + found.err).count(told) == 1, found
+    assert told not in llmfair(*SMALL, "--dry-run").out
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert told not in llmfair(*SMALL, "-m", "openai:x", "--dry-run").out
+
+
 def test_fresh_sets_the_journal_aside() -> None:
     assert llmfair(*SMALL).code == llmfair(*SMALL, "--fresh").code == 0
     assert (only_run() / "journal.1.jsonl").is_file()

@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from llmfair.audits.versions import versions
 from tests.cli.command import llmfair, only_run
+from tests.folders import write_folder
+from tests.report.reading import read
 
 SCORE = ("score", "my.run", "--qrels", "qrels.txt", "--groups", "groups.tsv")
 RUN = "".join(f"q{q} Q0 {side}{q} {rank} {score} mine\n" for q in range(6) for rank, score, side in ((1, 2, "f"), (2, 1, "m")))  # fmt: skip
@@ -288,3 +292,108 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
     assert len(found["runs"][0]["variants"]) == 4 * 3 == len({row["variant"] for row in found["rows"]})
     one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
     assert " female " in one and " female.o1.r0 " in one
+
+
+# Run folders
+
+
+FAILING = ("fake:biased,malformed=0.15", "--on-bad-answer", "fail", "--max-invalid", "1")
+HALF = (
+    "listwise",
+    "-n",
+    "6",
+    "--orders",
+    "1",
+    "--passes",
+    "1",
+    "--variants",
+    "neutral,female",
+    "--no-control",
+)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_of_a_run_that_is_not_through_only_what_it_ranked_counts() -> None:
+    assert llmfair(*HALF, "-m", *FAILING, "-o", "half", "-q").code == 3
+    found = llmfair("score", "half", "-o", "out")
+    said = (
+        "Not complete: neutral: 2 of 6 have no answer yet; female: 2 of 6 have no answer yet; failed: UnreadableAnswer 4; "
+        "the command that began the run completes it"
+    )
+    assert said in found.out and "queries of the qrels not ranked yet, left out" in found.out
+    assert "0 in the measures" not in found.out
+    own, ours = (
+        {
+            row["variant"]: (row["value"], row["n"])
+            for row in json.loads(Path(folder, "results.json").read_text())["rows"]
+            if row["measure"] == "P@20" and row["variant"] in ("neutral", "female")
+        }
+        for folder in ("half", "out")
+    )
+    assert ours == own and {n for _, n in own.values()} == {4}
+    assert f"Warning: {said}" in llmfair("score", "half", "--json").err
+    assert llmfair("report", "out").err == f"{said}\n"
+    assert said.removeprefix("Not complete: ") in "".join(read(Path("out/report.html")).text)
+    many = llmfair("report", "out", "half", "-o", "many.html").err
+    assert "Not complete: out: neutral: 2 of 6 have no answer yet" in many
+    # a run file is what it is: what it lacks was not found
+    file = ("half/rankings/neutral.run", "--qrels", "half/qrels.txt", "--groups", "half/groups.tsv")
+    assert "0 in the measures of trec_eval" in llmfair("score", *file).out
+
+
+def test_pairs_that_are_not_through_are_told() -> None:
+    asked = ("pairwise", "--kind", "relevant", "--pairs", "2", "--max-calls", "20", "-q", "-o", "half")
+    assert llmfair(*asked).code == 3
+    assert "Not complete: relevant: " in llmfair("score", "half").out
+
+
+def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
+    kinds = (("f", "female", 6), ("m", "male", 2))
+    lists = {
+        f"q{q}": [
+            (f"q{q}{side}{i}", group, int(i < relevant)) for side, group, relevant in kinds for i in range(8)
+        ]
+        for q in range(6)
+    }
+    audited = llmfair(
+        "listwise", "-d", write_folder(Path("lists"), lists), "-o", "run", "-m", "fake:biased", "-q"
+    )
+    (line,) = (line for line in audited.out.splitlines() if "relevance alone gives ExpRatio" in line)
+    assert line in llmfair("score", "run").out.splitlines()
+    assert line.strip() in llmfair("score", "run", "--format", "md").out
+    assert "relevance alone" not in llmfair("score", "run", "--measures", "P@20,ExpRatio").out
+    one = ("run/rankings/female.run", "-d", "lists")
+    assert "relevance alone gives ExpRatio female 1." in llmfair("score", *one).out
+
+
+def test_a_cutoff_that_cuts_nothing_off_is_said() -> None:
+    said = "P@{0}: no list is longer than {0}, so every order has the same"
+    cut = llmfair(*SCORE, "--measures", "P@1,P@2,nDCG@2,P(rel=2)@20,overlap@2").out
+    assert said.format(2) in cut and "P(rel=2)@20: no list is longer than 20" in cut
+    assert "overlap@2: no list" in cut and "nDCG@2: no list" not in cut and said.format(1) not in cut
+    Path("long.run").write_text(RUN + "q0 Q0 f1 3 0 mine\n")
+    assert "no list is longer" not in llmfair("score", "long.run", *SCORE[1:], "--measures", "P@2").out
+    asked = ("listwise", "-n", "5", "--candidates", "12", "--variants", "neutral", "--orders", "1", "-q")
+    assert said.format(20) in llmfair(*asked, "-o", "short").out
+    assert said.format(20) in llmfair("score", "short").out
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_measured_against_what_is_on_the_page_with_the_command() -> None:
+    Path("a b.run").write_text(RUN)
+    asked = ("score", "my.run", "a b.run", *SCORE[2:], "--measures", "P@1,ExpRatio", "--level", "0.9")
+    found = llmfair(*asked, "-o", "out", "--json").json
+    assert found["settings"] == {
+        "runs": ["my.run", "a b.run"],
+        "qrels": "qrels.txt",
+        "groups": "groups.tsv",
+    }
+    assert found["versions"] == versions() and found["versions"]["llmfair"]
+    assert llmfair(*shlex.split(found["command"])[1:], "--json").json == found
+    assert llmfair("report", "out").code == 0
+    text = [part.strip() for part in read(Path("out/report.html")).text]
+    settings = [part for part in text[text.index("Settings") :] if part]
+    facts = {"runs": "my.run, a b.run", "qrels": "qrels.txt", "groups": "groups.tsv", "model": "mine"}
+    assert {name: settings[settings.index(name) + 1] for name in facts} == facts
+    assert found["command"] in text and "The command that measures the same again" in text
+    assert any(part.startswith(f"llmfair {found['versions']['llmfair']}, python ") for part in text)

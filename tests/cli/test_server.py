@@ -62,6 +62,18 @@ def test_what_a_run_costs_is_summed_over_its_commands() -> None:
     assert manifest["invocations"][0]["cost"] == 15 * 7
 
 
+def test_what_each_of_several_models_has_cost_is_told_under_its_name() -> None:
+    """Answers of 15 tokens at a price of 10,000 a million, 6 of each model; the command has 8 calls."""
+    with Server(rank) as server:
+        asked = ("listwise", "-n", "1", "--orders", "1", "--variants", "neutral", "--no-control", *at(server))
+        priced = (*asked, "-m", "openai:other", "--passes", "2", "--price-in", "1e4", "--price-out", "1e4")
+        found = llmfair(*priced, "--max-calls", "8")
+        assert found.code == 3 and len(server.requests) == 8
+    assert "openai:any: 6 calls, cost 0.9000; the run in all: 6 calls, cost 0.9000\n" in found.err
+    assert "openai:other: 2 calls, cost 0.3000; the run in all: 2 calls, cost 0.3000\n" in found.err
+    assert "this command" not in found.err
+
+
 def test_a_server_that_only_fails_gives_no_ranking() -> None:
     with Server(
         lambda body, attempt: Reply(status=500, body={"error": {"message": "try again in 3s"}})

@@ -78,8 +78,34 @@ EDGES = """(() => {
   const last = document.querySelector('.box tbody tr:last-child').getBoundingClientRect();
   return [box.left + 2, box.right - 3, last.bottom - 3] })()"""
 """Where the first table begins and ends, at the height of its last row's lower edge."""
+OVERPRINTING = """[...document.querySelectorAll('th, td')].filter(one => {
+  const box = one.getBoundingClientRect(), text = document.createRange();
+  text.selectNodeContents(one);
+  return one.checkVisibility() && one.closest('.box') &&
+    [...text.getClientRects()].some(line => line.left < box.left - 1 || line.right > box.right + 1)
+}).map(one => one.textContent)"""
+"""Cells whose text runs out of them, into the next."""
+BROKEN = r"""(() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll('th, td')) {
+    const style = getComputedStyle(cell), text = cell.firstChild;
+    const room = cell.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    if (!text || text.nodeType != Node.TEXT_NODE) continue;
+    for (const word of text.data.matchAll(/[^\s\/?-]+/g)) {
+      const letters = document.createRange();
+      letters.setStart(text, word.index);
+      letters.setEnd(text, word.index + word[0].length);
+      const lines = [...letters.getClientRects()];
+      // lines of one word, side by side, are as wide as the word
+      if (new Set(lines.map(line => Math.round(line.top))).size > 1 &&
+        Math.max(room, 120) > lines.reduce((sum, line) => sum + line.width, 0))
+        broken.push(word[0]);
+    }
+  }
+  return broken })()"""
+"""Words broken that a column of 120 px would hold."""
 PAGES = ["listwise", "pairwise", "adapter", "several"]
-SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, GEOMETRY)
+SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, OVERPRINTING, BROKEN, GEOMETRY)
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +136,12 @@ def test_it_fits_every_screen_and_says_nothing_to_anyone(folder: Path, name: str
     views = [View(1280), View(1280, dark=True), View(360), View(360, dark=True)]
     seen = visit(page(folder, name), views, SCRIPTS)
     for view, one in zip(views, seen, strict=True):
-        _, overflow, smallest, cut, colliding, _ = one.found
+        _, overflow, smallest, cut, colliding, overprinting, broken, _ = one.found
         assert (one.requests, one.console) == ([], []), view
         assert overflow <= 0, view
         assert smallest >= 12, view
         assert (cut, colliding) == ([], []), view
+        assert (overprinting, broken) == ([], []), view
     assert seen[0].found[-1] == seen[1].found[-1] and seen[2].found[-1] == seen[3].found[-1]
     assert seen[0].png != seen[1].png
 
@@ -124,6 +151,15 @@ def test_wide_tables_scroll_in_their_boxes_under_whole_headings(folder: Path) ->
     (several,) = visit(page(folder, "several"), [View(360)], [TITLES])
     assert pairs.found[-1] and all(wide and lines == [1] * 6 for wide, lines in pairs.found[-1])
     assert several.found[-1] == 0
+
+
+def test_a_name_that_a_column_holds_is_not_broken(folder: Path) -> None:
+    named = folder / "named.html"
+    named.write_text(
+        page(folder, "several").read_text("utf-8").replace(">fake:biased<", ">fake:random<"), "utf-8"
+    )
+    (seen,) = visit(named, [View(360)], [BROKEN])
+    assert named.read_text("utf-8").count(">fake:random<") and seen.found == [[]]
 
 
 @pytest.mark.parametrize("dark", [False, True])
