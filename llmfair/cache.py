@@ -7,7 +7,6 @@ here, and a cache that cannot be used is said once and left alone.
 
 from __future__ import annotations
 
-import json
 import queue
 import sqlite3
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 
 from llmfair.errors import LlmfairError
 from llmfair.journal import completion_of
+from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Finish
 
 FILE = "answers.sqlite"
@@ -220,13 +220,13 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _value(completion: Completion) -> str:
-    return json.dumps({item.name: getattr(completion, item.name) for item in fields(completion)})
+    return encode({item.name: getattr(completion, item.name) for item in fields(completion)}).decode()
 
 
 def _completion(value: Any) -> Completion | None:
     """The answer a row holds; None for a row that was damaged, so that it is asked again."""
     try:
-        found = completion_of(json.loads(value))
+        found = completion_of(decode(value))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return found if found.finish is Finish.STOP and isinstance(found.text, str) else None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.errors import LlmfairError, RunConflict
+from llmfair.jsonbytes import decode, encode
 from llmfair.records import (
     Chat,
     Completion,
@@ -35,10 +36,6 @@ SHARED = "cache"
 """The source of an answer that another run was given."""
 _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-_encode_sorted = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, separators=(",", ":"), sort_keys=True
-).encode
 _COMPLETION_FIELDS = (
     "prompt_tokens",
     "completion_tokens",
@@ -71,15 +68,20 @@ def request_keys(
     """`request_key` for chats of one shape and draw: what they have in common is encoded once."""
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
     shape = _shape(expects) if sampling.constrain or sampling.margins else type(expects).__name__
-    before = _encode([FORMAT, identity, sampling.adapter])[:-1]
-    after = _encode_sorted([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]
+    before = _canonical([FORMAT, identity, sampling.adapter])[:-1]
+    after = _canonical([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]
 
     def key(chat: Chat) -> str:
-        told = _encode_sorted(dict(chat.about)) if about else "null"
-        canonical = f"{before},{chat.said},{after},{told}]"
-        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        told = _canonical(dict(chat.about)) if about else b"null"
+        return hashlib.sha256(b"%b,%b,%b,%b]" % (before, chat.said, after, told)).hexdigest()[:32]
 
     return key
+
+
+def _canonical(value: Any) -> bytes:
+    """Sorted, by the standard library: what a key is made of may never change."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _shape(expects: Expects) -> list[Any]:
@@ -111,7 +113,7 @@ class Journal:
         if self._size:
             self._load(identity)
         else:
-            self._write(_encode({"journal": FORMAT, "run": run, "identity": identity}))
+            self._write(encode({"journal": FORMAT, "run": run, "identity": identity}))
 
     def __len__(self) -> int:
         """The number of answers on disk."""
@@ -124,7 +126,7 @@ class Journal:
             return None
         with open(self._file, "rb", closefd=False) as file:
             file.seek(offset)
-            return completion_of(json.loads(file.readline()))
+            return completion_of(decode(file.readline()))
 
     def put(self, request: Request, completion: Completion, attempts: int, source: str = "backend") -> None:
         """Files an answer; when this returns a kill of the process no longer loses it."""
@@ -139,9 +141,9 @@ class Journal:
             **{name: getattr(completion, name) for name in _COMPLETION_FIELDS},
             "source": source,
             "attempts": attempts,
-            "at": _now(),
+            "at": datetime.now(UTC),
         }
-        self._offsets[request.key] = self._write(f'{_encode(row)[:-1]},"chat":{chat.said}}}')
+        self._offsets[request.key] = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
         self.shared += source == SHARED
 
     def put_failure(self, failure: Failure) -> None:
@@ -150,17 +152,16 @@ class Journal:
             "failure": failure.failure,
             "message": failure.message,
             "probe": failure.probe_id,
-            "at": _now(),
+            "at": datetime.now(UTC),
         }
-        self._write(_encode(row))
+        self._write(encode(row))
 
     def close(self) -> None:
         os.fsync(self._file)
         os.close(self._file)
         self._file = -1  # the number may soon belong to another file
 
-    def _write(self, row: str) -> int:
-        line = row.encode("utf-8", "backslashreplace")  # a lone surrogate becomes \\udXXX, as JSON writes it
+    def _write(self, line: bytes) -> int:
         offset = self._size
         view = memoryview(line + b"\n")
         try:
@@ -217,6 +218,10 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
     """The completion a journal row holds."""
     fields: dict[str, Any] = {name: row.get(name) for name in _COMPLETION_FIELDS}
     fields["seconds"] = fields["seconds"] or 0.0
+    if fields["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        fields["logprobs"] = {
+            label: value for label, value in fields["logprobs"].items() if value is not None
+        }
     return Completion(row["text"], Finish(row["finish"]), **fields)
 
 
@@ -233,7 +238,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 def _parse(line: bytes) -> dict[str, Any] | None:
     """One row, or None for a line that a crash tore or somebody damaged."""
     try:
-        row = json.loads(line)
+        row = decode(line)
     except ValueError:
         return None
     if not isinstance(row, dict):
@@ -243,7 +248,3 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     ):
         return None
     return row if "key" in row or "failure" in row else None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from string import Formatter
 from typing import Any, cast, get_args
@@ -34,12 +34,11 @@ _RESERVED = {"variant", _ALL_PASSAGES} | _PATTERNS
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of a conversation; with `each`, one for every passage."""
+class Block:
+    """Messages that follow each other; with `each`, all of them for every passage."""
 
-    role: Role
-    text: Template
     each: bool
+    turns: tuple[tuple[Role, Template], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Prompt:
     sha256: str
     text: str
     placeholders: Mapping[str, str]
-    turns: Mapping[str, tuple[Turn, ...]]
+    variants: Mapping[str, tuple[Block, ...]]
     passage: Template
 
     def render(
@@ -63,16 +62,15 @@ class Prompt:
     ) -> tuple[Message, ...]:
         """The conversation with every placeholder filled; a passage's own values come before `values`.
 
-        Turns with `each` are repeated together for every passage. Raises UsageError for an unknown variant or
-        a placeholder without a value.
+        Turns with `each` that follow each other are repeated together for every passage. Raises UsageError for an
+        unknown variant or a placeholder without a value.
         """
         messages: list[Message] = []
         shared = _Values(values, self.passage, passages)
         try:
-            for each, block in groupby(self._conversation(variant), key=attrgetter("each")):
-                turns = list(block)
-                for filled in ({**shared, **passage} for passage in passages) if each else (shared,):
-                    messages += [Message(turn.role, turn.text.format_map(filled)) for turn in turns]
+            for block in self._conversation(variant):
+                for filled in [{**shared, **passage} for passage in passages] if block.each else [shared]:
+                    messages += [Message(role, text.format_map(filled)) for role, text in block.turns]
         except KeyError as missing:
             raise UsageError(
                 f"prompt {self.file}: placeholder '{missing.args[0]}' has no value.",
@@ -82,7 +80,7 @@ class Prompt:
 
     def expect(self, offered: Collection[str], needed: Collection[str] = (), variant: str = "") -> None:
         """Raises UsageError unless the variant exists, uses only offered placeholders and all needed ones."""
-        used = {name for turn in self._conversation(variant) for name in _names(turn.text)}
+        used = _names_in(self._conversation(variant))
         if _ALL_PASSAGES in used:
             used = used - {_ALL_PASSAGES} | _names(self.passage)
         where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
@@ -96,13 +94,13 @@ class Prompt:
                 f"{where}: placeholder '{name}' is missing.", f"write {{{name}}} where it belongs"
             )
 
-    def _conversation(self, variant: str) -> tuple[Turn, ...]:
-        if variant not in self.turns:
+    def _conversation(self, variant: str) -> tuple[Block, ...]:
+        if variant not in self.variants:
             raise UsageError(
-                f"prompt {self.file}: no variant '{variant}'.{did_you_mean(variant, self.turns)}",
-                f"it has: {', '.join(name or 'no variants' for name in self.turns)}",
+                f"prompt {self.file}: no variant '{variant}'.{did_you_mean(variant, self.variants)}",
+                f"it has: {', '.join(name or 'no variants' for name in self.variants)}",
             )
-        return self.turns[variant]
+        return self.variants[variant]
 
 
 class _Values(dict[str, object]):
@@ -160,14 +158,13 @@ def _read(path: Path, shown: str) -> Prompt:
         raise UsageError(f"prompt {shown} is not TOML: {error}.", "see https://toml.io") from None
     _only_known(table, _KEYS, shown, "key")
     placeholders = _texts(table, "placeholders", shown)
-    variants = _texts(table, "variants", shown)
+    wordings = _texts(table, "variants", shown)
     for name in sorted(_RESERVED & placeholders.keys()):
         raise UsageError(f"prompt {shown}: '{name}' cannot be a placeholder.", "it names a text of the file")
     texts = {key: _parse(table, key, shown) for key in sorted(_PATTERNS & table.keys())}
-    turns = {
-        name: tuple(_turns(table, {**texts, "variant": _parse(variants, name, shown)}, shown))
-        for name in variants
-    } or {"": tuple(_turns(table, texts, shown))}
+    variants = {
+        name: _blocks(table, {**texts, "variant": _parse(wordings, name, shown)}, shown) for name in wordings
+    } or {"": _blocks(table, texts, shown)}
     prompt = Prompt(
         id=_take(table, "id", str, shown),
         source=_take(table, "source", str, shown).strip(),
@@ -175,11 +172,10 @@ def _read(path: Path, shown: str) -> Prompt:
         sha256=hashlib.sha256(content).hexdigest(),
         text=text,
         placeholders=placeholders,
-        turns=turns,
+        variants=variants,
         passage=texts.get("passage", ""),
     )
-    templates = [prompt.passage, *(turn.text for conversation in turns.values() for turn in conversation)]
-    used = {name for template in templates for name in _names(template)} - {_ALL_PASSAGES}
+    used = _names(prompt.passage).union(*map(_names_in, variants.values())) - {_ALL_PASSAGES}
     for name in sorted(used - placeholders.keys()):
         raise UsageError(
             f"prompt {shown}: placeholder '{name}' is not declared.{did_you_mean(name, placeholders)}",
@@ -193,8 +189,16 @@ def _read(path: Path, shown: str) -> Prompt:
     return prompt
 
 
-def _turns(table: Mapping[str, Any], texts: Mapping[str, Template], shown: str) -> Iterator[Turn]:
-    """The turns with the file's own texts put in."""
+def _blocks(table: Mapping[str, Any], texts: Mapping[str, Template], shown: str) -> tuple[Block, ...]:
+    """The turns with the file's own texts put in, by whether they are repeated for every passage."""
+    grouped = groupby(_turns(table, texts, shown), key=itemgetter(0))
+    return tuple(Block(each, tuple((role, text) for _, role, text in turns)) for each, turns in grouped)
+
+
+def _turns(
+    table: Mapping[str, Any], texts: Mapping[str, Template], shown: str
+) -> Iterator[tuple[bool, Role, Template]]:
+    """Each turn of the file: whether it is one for every passage, its role and its text."""
     entries = _take(table, "turns", list, shown)
     if not entries:
         raise UsageError(f"prompt {shown}: 'turns' is empty.", "write one [[turns]] for each message")
@@ -219,7 +223,7 @@ def _turns(table: Mapping[str, Any], texts: Mapping[str, Template], shown: str) 
                 f"prompt {where}: {{{_ALL_PASSAGES}}} cannot be filled here.",
                 "it needs the file's `passage` pattern and a turn without `each`",
             )
-        yield Turn(cast(Role, role), text, each)
+        yield each, cast(Role, role), text
 
 
 def _parse(table: Mapping[str, Any], key: str, shown: str) -> Template:
@@ -254,6 +258,11 @@ def _escaped(literal: str) -> Template:
 def _names(template: Template) -> frozenset[str]:
     """The placeholders of a template."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+
+
+def _names_in(conversation: Sequence[Block]) -> frozenset[str]:
+    """The placeholders of a conversation."""
+    return frozenset().union(*(_names(text) for block in conversation for _, text in block.turns))
 
 
 def _texts(table: Mapping[str, Any], key: str, shown: str) -> dict[str, str]:

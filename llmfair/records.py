@@ -1,6 +1,6 @@
 """The nouns of llmfair: what is asked, what comes back, and what is measured.
 
-Every record is frozen and slotted, every identifier is a `str`, and nothing here imports anything of ours.
+Every record is frozen and slotted, every identifier is a `str`, and of ours nothing is imported here but JSON.
 A record that crosses a boundary (journal, run folder, CSV) is written by that boundary's module.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
-from json.encoder import encode_basestring
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from llmfair.jsonbytes import encode
 
 T = TypeVar("T")
 
@@ -135,10 +136,6 @@ class Message(NamedTuple):
     content: str
 
 
-quoted = lru_cache(maxsize=4096)(encode_basestring)
-"""A text as a JSON string; remembered, since key, request and journal need it and many turns recur."""
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
     """The answer is free text."""
@@ -176,12 +173,9 @@ class Chat:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def said(self) -> str:
-        """The messages as JSON, `[[role, text], …]`; made once, since key and journal need them, and in pieces, since
-        the encoder takes three times as long for as many small objects.
-        """
-        pairs = [f'["{role}",{quoted(content)}]' for role, content in self.messages]
-        return f"[{','.join(pairs)}]"
+    def said(self) -> bytes:
+        """The messages as JSON, `[[role, text], …]`; made once, since key and journal need them."""
+        return encode([[role, content] for role, content in self.messages])
 
 
 @dataclass(frozen=True, slots=True)

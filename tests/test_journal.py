@@ -143,7 +143,7 @@ def test_a_key_is_the_hash_of_canonical_json(text: str, sampling: Sampling, abou
         dict(chat.about) if about else None,
     ]
     canonical = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
     assert request_key('a "name"', chat, sampling, about) == digest[:32]
 
 

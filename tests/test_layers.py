@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
-BASICS = {"records", "errors", "registry"}
+BASICS = {"records", "errors", "registry", "jsonbytes"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch", "asking",
@@ -20,7 +20,8 @@ AUDITS_MAY = {
 }  # fmt: skip
 ASKING_MAY = {"journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "records": set(),
+    "jsonbytes": set(),
+    "records": {"jsonbytes"},
     "errors": set(),
     "registry": {"errors"},
     "report": {"rundir", "trec", "stats", "metrics.base"},

@@ -6,7 +6,6 @@ of single requests, so that both roads give equal answers.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.chat_completions import error_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
+from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Request
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ class Batches:
 
     def read(self, line: bytes, request: Request) -> Completion:
         """The answer in a line; raises what `complete` does where there is none, Transient if it was never asked."""
-        row = json.loads(line)
+        row = decode(line)
         response, error = row.get("response"), row.get("error")
         if not isinstance(response, dict):
             code = error.get("code") if isinstance(error, dict) else None
             raise Transient(f"{self.backend.server} did not answer it ({code or 'no reason given'})")
-        status, reply = response.get("status_code") or 200, json.dumps(response.get("body")).encode()
+        status, reply = response.get("status_code") or 200, encode(response.get("body"))
         if self.backend.takes_other_limit(status, reply):
             raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
         return self.backend.read(status, {}, reply, request)
@@ -220,7 +220,7 @@ def split(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]
 def key_of(line: bytes) -> str | None:
     """The key a line was sent under; None for one that does not say."""
     try:
-        key = json.loads(line)["custom_id"]
+        key = decode(line)["custom_id"]
     except (ValueError, LookupError, TypeError):
         return None
     return key if isinstance(key, str) else None

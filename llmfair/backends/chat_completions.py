@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmfair.backends.grammar import permutation_grammar
 from llmfair.errors import UsageError
-from llmfair.records import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text, quoted
+from llmfair.jsonbytes import decode, encode
+from llmfair.records import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text
 
 FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 _LENGTH = {"length", "max_tokens"}
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def encode_body(
@@ -40,11 +39,8 @@ def encode_body(
     if sampling.constrain:
         body["structured_outputs"] = structured(expects)
     body.update(sampling.extra)
-    body.pop("messages", None)
-    # Pieced together: the encoder takes three times as long for as many small objects.
-    said = [f'{{"role":"{role}","content":{quoted(content)}}}' for role, content in messages]
-    text = f'{_encode(body)[:-1]},"messages":[{",".join(said)}]}}'
-    return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8; JSON writes \ud800
+    body["messages"] = [{"role": role, "content": content} for role, content in messages]
+    return encode(body)
 
 
 def structured(expects: Expects) -> dict[str, Any]:
@@ -113,7 +109,7 @@ def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
 def error_of(reply: bytes) -> Mapping[str, Any]:
     """The plain fields of a refusal's `error`, or of the whole where they stand on top; {} if not JSON."""
     try:
-        document = json.loads(reply)
+        document = decode(reply)
     except (ValueError, RecursionError):
         return {}
     error = document.get("error", document) if isinstance(document, dict) else {}

@@ -7,7 +7,6 @@ fields of the error, never by words in a message.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -21,6 +20,7 @@ from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_s
 from llmfair.backends.chat_completions import encode_body, error_of, read_completion
 from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
+from llmfair.jsonbytes import decode
 from llmfair.records import (
     Completion,
     Finish,
@@ -235,7 +235,7 @@ class OpenAI:
     def _read(self, reply: bytes, request: Request, seconds: float) -> Completion:
         """The answer in a reply. Raises Transient when there is none, Rejected when it breaks off twice."""
         try:
-            document = json.loads(reply)
+            document = decode(reply)
             if document["choices"][0].get("finish_reason") not in _BROKEN_OFF:
                 completion = read_completion(document, request.chat.expects, seconds)
                 if request.sampling.margins and completion.logprobs is None and completion.text:

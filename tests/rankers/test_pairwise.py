@@ -275,4 +275,4 @@ def test_the_prompt_says_where_its_words_come_from() -> None:
     prompt = load_prompt("pairwise")
     assert "3.3.1" in prompt.source
     forms: tuple[Form, ...] = ("order", "letter")
-    assert tuple(prompt.turns) == forms
+    assert tuple(prompt.variants) == forms

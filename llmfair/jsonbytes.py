@@ -1,0 +1,29 @@
+"""JSON as bytes in UTF-8, fast: by orjson, and what that refuses by `json`, which takes all that there is."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+
+def encode(value: Any) -> bytes:
+    """One line without spaces. A moment is written as ISO 8601, a number that is not finite as null.
+
+    Raises TypeError for what JSON has no form for.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:  # half of a surrogate pair, an integer of more than 64 bits
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=datetime.isoformat)
+        return text.encode("utf-8", "backslashreplace")  # JSON writes \ud800 for half a pair
+
+
+def decode(text: bytes | str) -> Any:
+    """What the JSON says. Raises ValueError for text that is none, RecursionError for a very deep one."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all
+        return json.loads(text)
