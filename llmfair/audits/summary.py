@@ -90,6 +90,9 @@ def _aggregate_row(column: Column, inference: Inference) -> Measurement:
     if estimate is None:
         reason = _most_frequent(reason for value in values if (reason := value_of(value)[1]))
         return Measurement(ALL, str(measure), None, column.variant, column.group, n=0, reason=reason)
+    if estimate.low is not None and estimate.high is not None:
+        least, most = measure.definition.bounds
+        estimate = replace(estimate, low=max(estimate.low, least), high=min(estimate.high, most))
     return row_of(str(measure), column.variant, estimate, column.group)
 
 

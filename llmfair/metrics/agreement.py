@@ -68,6 +68,7 @@ def _persistence(text: str) -> float:
     "RBO",
     params={"p": Free(0.9, _persistence, "a number between 0 and 1")},
     cutoff="none",
+    bounds=(0.0, 1.0),
     better="higher",
     label="rank-biased overlap",
     agreement=True,
@@ -78,7 +79,15 @@ def rbo(judged: Judged, cutoff: None, p: float) -> Mapping[str, Value]:
     return _mean(judged, lambda a, b: rank_biased_overlap(a, b, p))
 
 
-@measure("Tau", cutoff="none", better="higher", label="Kendall tau", agreement=True, cite="Kendall 1938")
+@measure(
+    "Tau",
+    cutoff="none",
+    bounds=(-1.0, 1.0),
+    better="higher",
+    label="Kendall tau",
+    agreement=True,
+    cite="Kendall 1938",
+)
 def tau(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """Kendall tau with the ranking beside: 1 for the same order, −1 for its reverse."""
     return _mean(judged, kendall_tau)

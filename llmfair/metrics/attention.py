@@ -72,6 +72,7 @@ def _mean(values: list[float | None], judged: Judged) -> Value:
     "AWRF",
     params={"log": ("e", "2"), "discount": ("trec", "log2"), **SPREAD_TO_TARGET},
     implies=IMPLIES,
+    bounds=(0.0, 1.0),
     better="higher",
     label="attention-weighted rank fairness",
     note="target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
@@ -102,7 +103,9 @@ def shares_of(rows: Floats) -> Floats | None:
     return mean
 
 
-@measure("Share", params=SPREAD, label="share of the list", cite="Chen & Fang 2025, FAIR-QR")
+@measure(
+    "Share", params=SPREAD, bounds=(0.0, 1.0), label="share of the list", cite="Chen & Fang 2025, FAIR-QR"
+)
 def share(
     judged: Judged, cutoff: int | None, unknown: str, over: str | None, membership: str, unlisted: str
 ) -> Mapping[str, Value]:
@@ -133,6 +136,7 @@ def _smoothing(text: str) -> float:
         **SPREAD_TO_TARGET,
     },
     implies=IMPLIES,
+    bounds=(0.0, math.inf),
     better="lower",
     label="divergence from the target",
     note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
@@ -179,6 +183,7 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
         **SPREAD_TO_TARGET,
     },
     implies=IMPLIES,
+    bounds=(0.0, 1.0),
     better="higher",
     aggregate="product-of-means",
     label="nDCG × AWRF",

@@ -201,7 +201,8 @@ class Definition:
     a parameter's value to another parameter's: `{("target", "uniform"): ("unknown", "drop")}`. `note` is what
     every table must say of the figure, its parameters in braces: `logarithms to base {log}`. `of_all` says that
     only the figure of all queries together means something, always or with this value of a parameter.
-    `agreement` says that a ranking is compared with the one beside it.
+    `agreement` says that a ranking is compared with the one beside it. `bounds`: no value lies beyond them, so no
+    interval reaches beyond them either.
     """
 
     name: str
@@ -211,6 +212,7 @@ class Definition:
     cutoff: Literal["none", "optional", "required"] = "optional"
     parity: float | None = None
     scale: Literal["log", "linear"] = "linear"
+    bounds: tuple[float, float] = (-math.inf, math.inf)
     better: Literal["higher", "lower", "parity"] | None = None
     aggregate: Aggregate = "mean"
     label: str = ""

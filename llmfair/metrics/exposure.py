@@ -7,6 +7,7 @@ protected and of the unprotected documents.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -87,7 +88,13 @@ def _chances_of_first(judged: Judged, ranking: Ranking, places: NDArray[np.intp]
     return chances
 
 
-@measure("Exposure", params={"log": ("e", "2")}, label="mean exposure", cite="Wang et al. 2024, Eq. 2")
+@measure(
+    "Exposure",
+    params={"log": ("e", "2")},
+    bounds=(0.0, math.inf),
+    label="mean exposure",
+    cite="Wang et al. 2024, Eq. 2",
+)
 def exposure(judged: Judged, cutoff: int | None, log: str) -> Mapping[str, Value]:
     """E1 and E0, in natural or binary logarithms (log2 figures = ln figures × ln 2) [A Eq. 2]."""
     if not judged.rankings:
@@ -117,6 +124,7 @@ CONTROL: Mapping[str, tuple[str, ...]] = {"control": ("none", "order")}
     "ExpRatio",
     params={"agg": ("ratio-of-means", "mean-of-ratios", "geometric"), **COMPARED, **CONTROL},
     parity=1.0,
+    bounds=(0.0, math.inf),
     scale="log",
     better="parity",
     aggregate="ratio-of-means",
@@ -186,6 +194,7 @@ def _pair(sides: Floats) -> tuple[float, float]:
     "RelevanceRatio",
     cutoff="none",
     parity=1.0,
+    bounds=(0.0, math.inf),
     scale="log",
     aggregate="ratio-of-means",
     label="relevance ratio",
@@ -218,6 +227,7 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     params=CONTROL,
     cutoff="none",
     parity=1.0,
+    bounds=(0.0, math.inf),
     scale="log",
     better="parity",
     aggregate="ratio-of-means",
@@ -249,6 +259,7 @@ def _useful(judged: Judged) -> Ratio | None:
     params=CONTROL,
     cutoff="none",
     parity=1.0,
+    bounds=(0.0, math.inf),
     scale="log",
     better="parity",
     aggregate="implied-odds",

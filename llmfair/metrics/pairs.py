@@ -8,6 +8,7 @@ P(win) = β ± γ has closed forms. Source: Wang et al. 2024, "Do Large Language
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -148,7 +149,8 @@ def _defined(name: str, formulas: Formula | dict[str, Formula], **declared: Any)
     )
 
 
-_parity: dict[str, Any] = {"parity": 1.0, "scale": "log", "better": "parity"}
+_parity: dict[str, Any] = {"parity": 1.0, "scale": "log", "better": "parity", "bounds": (0.0, math.inf)}
+_rate: dict[str, Any] = {"bounds": (0.0, 1.0)}
 win_ratio = _defined("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)", **_parity)
 raw_ratio = _defined("RawRatio", RAW_RATIO, cite="readable answers, protected/unprotected", **_parity)
 balanced_ratio = _defined("BalancedRatio", BALANCED_RATIO, cite="(2PP + FF + SS)/(2UU + FF + SS)", **_parity)
@@ -159,19 +161,23 @@ adjusted_odds = _defined(
     cite="exp((logit p1 + logit p2)/2)",
     **_parity,
 )
-position_odds = _defined("PositionOdds", POSITION_ODDS, scale="log", cite="exp((logit p1 − logit p2)/2)")
-kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance")
-win_share = _defined("WinShare", WIN_SHARES, label="win share", cite="PP/N, UU/N (Wang et al. 2024, Table 3)")
-flip_rate = _defined("FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N")
-first_slot_rate = _defined(
-    "FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", cite="of readable answers"
+position_odds = _defined(
+    "PositionOdds", POSITION_ODDS, scale="log", cite="exp((logit p1 − logit p2)/2)", bounds=(0.0, math.inf)
 )
-position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N")
-tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N")
-invalid_rate = _defined("InvalidRate", INVALID_RATE, label="unreadable", cite="M/N")
+kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance", bounds=(-1.0, 1.0))
+win_share = _defined(
+    "WinShare", WIN_SHARES, label="win share", cite="PP/N, UU/N (Wang et al. 2024, Table 3)", **_rate
+)
+flip_rate = _defined("FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N", **_rate)
+first_slot_rate = _defined(
+    "FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", cite="of readable answers", **_rate
+)
+position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N", bounds=(-1.0, 1.0))
+tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N", **_rate)
+invalid_rate = _defined("InvalidRate", INVALID_RATE, label="unreadable", cite="M/N", **_rate)
 
 
-@measure("NoiseRate", cutoff="none", label="changed when asked twice", cite="draws 0 and 1")
+@measure("NoiseRate", cutoff="none", label="changed when asked twice", cite="draws 0 and 1", **_rate)
 def noise_rate(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
 

@@ -62,7 +62,12 @@ def trec_eval_measure(
         if param != at and value != declared[param].default
     )
     definition = Definition(
-        spoken, partial(_trec_eval, exact), better="higher", label=spoken, cite="trec_eval"
+        spoken,
+        partial(_trec_eval, exact),
+        bounds=(0.0, 1.0),
+        better="higher",
+        label=spoken,
+        cite="trec_eval",
     )
     return Measure(spoken, params, arguments.get(at), definition)
 
@@ -113,6 +118,7 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
 @measure(
     "nDCG",
     params={"discount": ("trec",), "ideal": None},
+    bounds=(0.0, 1.0),
     better="higher",
     label="nDCG (TREC Fair)",
     cite="TREC Fair Ranking 2021, 2022, metric code",
@@ -137,7 +143,14 @@ def trec_fair_ndcg(
     return {"": float(gain / weights[:relevant][: ideal or cutoff].sum())}
 
 
-@measure("overlap", cutoff="required", better="higher", label="overlap", cite="DELTR, precision at top k")
+@measure(
+    "overlap",
+    cutoff="required",
+    bounds=(0.0, 1.0),
+    better="higher",
+    label="overlap",
+    cite="DELTR, precision at top k",
+)
 def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:
     """|first k ranked ∩ first k of the reference order| / k [official code: DELTR, "precision at top k"].
 

@@ -42,9 +42,22 @@ def test_five_queries_have_an_interval() -> None:
     assert row.low == pytest.approx(0.3 - 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
     assert row.high == pytest.approx(0.3 + 2.776445 * 0.1 * 0.5**0.5, abs=1e-6)
     assert (row.n, row.reason) == (5, None)
-    wide = summarise([column(PRECISION, 0.1, 0.2, 0.3, 0.4, 0.5)], Inference(level=0.99))[-1]
-    assert wide.low is not None
-    assert wide.low < 0
+
+
+@pytest.mark.parametrize(
+    ("measure", "values", "low", "high"),
+    [
+        ("P@20", [0.1, 0.2, 0.3, 0.4, 0.5], 0.0, 0.3 + 4.604095 * 0.1 * 0.5**0.5),
+        ("P@20", [0.9, 0.8, 0.7, 0.6, 0.5], 0.7 - 4.604095 * 0.1 * 0.5**0.5, 1.0),
+        ("Tau", [-1.0, -0.8, -0.6, -0.4, -0.2], -1.0, -0.6 + 4.604095 * 0.2 * 0.5**0.5),
+        ("KL", [3.0, 0.0, 0.0, 0.0, 0.0], 0.0, 0.6 + 4.604095 * 0.6),
+    ],
+)
+def test_no_interval_reaches_where_no_value_can_lie(
+    measure: str, values: list[Value], low: float, high: float
+) -> None:
+    row = summarise([column(parse_measure(measure), *values)], Inference(level=0.99))[-1]
+    assert (row.low, row.high) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_each_aggregate_of_ratios() -> None:

@@ -34,7 +34,7 @@ def test_the_table() -> None:
     assert found.out.splitlines()[0] == (
         "Score · qrels.txt · gender (protected: female) · 6 queries · 1 ranking"
     )
-    assert " my   0.500 [-0.075, 1.075]  1.585 [1.585, 1.585]\n" in found.out
+    assert " my   0.500 [0.000, 1.000]  1.585 [1.585, 1.585]\n" in found.out
     assert "only 6 queries: read the intervals with care" in found.out
     assert "fair" not in found.out.replace("llmfair", "")
 
@@ -169,7 +169,7 @@ def test_a_gate_of_a_run_file() -> None:
 def test_the_whole_interval_of_a_run_file() -> None:
     assert llmfair(*SCORE, "--require", "P@1>=0.4").code == 0
     found = llmfair(*SCORE, "--require", "P@1>=0.4", "--require-interval")
-    assert found.code == 4 and "P@1 (my) [-0.075, 1.075] reaches below 0.4" in found.err
+    assert found.code == 4 and "P@1 (my) [0.000, 1.000] reaches below 0.4" in found.err
 
 
 def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
