@@ -5,8 +5,10 @@ bodies, each a process of its own. Wall time beside the critical path (the longe
 chain's, CPU per request (user and system, the client's process, journal included; also divided by how much longer a
 fixed loop takes than on a quiet core), peak memory.
 
-`--full`: 88,788 listwise requests in 453 chains and 100,000 pairwise ones, with faults; what the server answered is
-compared with the journal. `--quota`: a server that allows 300 requests a minute and says so only by refusing.
+`--cpu`: CPU a request of 44 × 60 alone, in turns with the bare chain and with chains on the openai package, medians
+of five. `--full`: 88,788 listwise requests in 453 chains and 100,000 pairwise ones, with faults; what the server
+answered is compared with the journal. `--quota`: a server that allows 300 requests a minute and says so only by
+refusing.
 """
 
 from __future__ import annotations
@@ -185,7 +187,32 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     return {"wall": time.perf_counter() - started, "cpu": _cpu() - before, "peak": _peak()}
 
 
-ROLES = {"client": client, "bare": bare}
+def package(shape: Shape, port: int) -> dict[str, float]:
+    """The same chains on the openai package, as its own documentation asks one question after the other."""
+    from openai import AsyncOpenAI
+
+    chats = next(programs(replace(shape, chains=1))).start().send(None)
+    messages: Any = [message._asdict() for message in chats[0].messages]
+
+    async def run() -> None:
+        async with AsyncOpenAI(
+            api_key="none", base_url=f"http://127.0.0.1:{port}/v1", max_retries=0
+        ) as connection:
+
+            async def chain(number: int) -> None:
+                for window in range(shape.length):
+                    await connection.chat.completions.create(
+                        model="loopback", messages=messages, temperature=0, user=f"{number}-{window}"
+                    )
+
+            await asyncio.gather(*(chain(number) for number in range(shape.chains)))
+
+    before, started = _cpu(), time.perf_counter()
+    asyncio.run(run())
+    return {"wall": time.perf_counter() - started, "cpu": _cpu() - before, "peak": _peak()}
+
+
+ROLES = {"client": client, "bare": bare, "package": package}
 
 
 def _pace() -> float:
@@ -246,6 +273,20 @@ def compare(shape: Shape, plain: Shape | None = None) -> float:
     return ratio
 
 
+def cpu(shape: Shape, runs: int = 5) -> None:
+    """CPU milliseconds a request of every role, in turns, so that what slows the machine slows them alike."""
+    found: dict[str, list[float]] = {role: [] for role in ROLES}
+    for _ in range(runs):
+        for role in ROLES:
+            found[role].append(1000 * run(role, shape)[0]["cpu"] / shape.requests)
+    here, bare, package = (statistics.median(found[role]) for role in ("client", "bare", "package"))
+    print(
+        f"{shape.name:30} CPU ms a request: {here:.3f} here, {bare:.3f} bare ({here / bare:.2f} times that), "
+        f"{package:.3f} on the openai package (1/{package / here:.1f} of that); medians of {runs}",
+        flush=True,
+    )
+
+
 def quota(shape: Shape) -> None:
     """How much of a quota is used, and how many requests are refused, after the first minute."""
     found, counted = run("client", shape)
@@ -269,9 +310,13 @@ def main() -> None:
         print(json.dumps(found | {"pace": (before + _pace()) / 2}))
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dispatch", description=__doc__)
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--quota", action="store_true")
     given = parser.parse_args()
+    if given.cpu:
+        cpu(B)
+        return
     if given.quota:
         cases: dict[str, dict[str, Any]] = {
             "300 a minute, Retry-After": {},
