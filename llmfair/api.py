@@ -7,7 +7,6 @@ command line's alone. Functions raise the errors of `llmfair.errors` instead of 
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 import warnings
@@ -15,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+from llmfair.arguments import make_settings, plain, takes
 from llmfair.config import typed
-from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError, did_you_mean
+from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
 from llmfair.settings import (
     AuditSettings,
     CalibratePairwiseSettings,
     CalibrateSettings,
-    CommandSettings,
     FinetuneSettings,
     ListwiseSettings,
     PairwiseSettings,
@@ -41,38 +40,7 @@ if TYPE_CHECKING:
     from llmfair.backends.base import Backend
     from llmfair.rundir import RunDir
 
-F = TypeVar("F", bound=Callable[..., Any])
-S = TypeVar("S", bound=CommandSettings)
 Name = str | Path
-COMMAND_LINE = {
-    "dry_run": "llmfair.plan_listwise and plan_pairwise count what would be asked",
-    "format": "str(result), result.results and result.to_frame() are its forms",
-    "open": "llmfair.write_report returns the file that a browser opens",
-    "per_query": "result.per_query has every query's figures",
-    "merge": "llmfair finetune-lora --merge writes a merged model",
-}
-"""Settings of the command line alone, and what stands here for them."""
-HELP = "help() of the function lists its settings"
-
-
-def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
-    """Documents a function's settings in its signature and docstring, where help() and editors find them."""
-
-    def documented(call: F) -> F:
-        own = inspect.signature(call)
-        named = [item for item in own.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        here = [item for item in fields(settings) if item.name not in {*own.parameters, *COMMAND_LINE}]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        others = [
-            inspect.Parameter(item.name, keyword, default=default_of(item), annotation=item.type)
-            for item in here
-        ]
-        call.__signature__ = own.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
-        lines = "\n".join(f"        {item.name}: {item.metadata['meaning']}" for item in here)
-        call.__doc__ = f"{call.__doc__}\n    Settings (`preset` names a bundle of them):\n{lines}\n"
-        return call
-
-    return documented
 
 
 @takes(ListwiseSettings)
@@ -128,7 +96,7 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
     from llmfair.audits.score_gates import require_all
     from llmfair.rundir import COLUMNS, RunDir
 
-    made = _made(ScoreSettings, settings, preset)
+    made = make_settings(ScoreSettings, settings, preset)
     scored = measured([Path(run) for run in runs], made)
     if made.output is not None and made.report:
         _report(RunDir(made.output))
@@ -142,7 +110,7 @@ def plan_listwise(dataset: Name = "sample", *, preset: str | None = None, **sett
     """What `audit_listwise` with these settings would ask, reach, cost and find; nothing is asked."""
     from llmfair.audits.plan import plan_listwise as plan
 
-    planned = plan(_made(PlanSettings, {"dataset": dataset, **settings}, preset))
+    planned = plan(make_settings(PlanSettings, {"dataset": dataset, **settings}, preset))
     return Result("plan listwise", {"schema": 1, **planned})
 
 
@@ -151,7 +119,7 @@ def plan_pairwise(dataset: Name = "sample", *, preset: str | None = None, **sett
     """What `audit_pairwise` with these settings would ask, cost and find; nothing is asked."""
     from llmfair.audits.plan_pairs import plan_pairwise as plan
 
-    planned = plan(_made(PlanPairwiseSettings, {"dataset": dataset, **settings}, preset))
+    planned = plan(make_settings(PlanPairwiseSettings, {"dataset": dataset, **settings}, preset))
     return Result("plan pairwise", {"schema": 1, **planned})
 
 
@@ -160,7 +128,7 @@ def calibrate_listwise(dataset: Name = "sample", *, preset: str | None = None, *
     """Simulated listwise audits of your own lists: recovery, coverage, false alarms; no model is asked."""
     from llmfair.audits.calibrate import calibrate
 
-    found = calibrate(_made(CalibrateSettings, {"dataset": dataset, **settings}, preset))
+    found = calibrate(make_settings(CalibrateSettings, {"dataset": dataset, **settings}, preset))
     return Result("calibrate listwise", found)
 
 
@@ -169,7 +137,7 @@ def calibrate_pairwise(dataset: Name = "sample", *, preset: str | None = None, *
     """Simulated pairwise audits of your own pairs: recovery, coverage, false alarms; no model is asked."""
     from llmfair.audits.calibrate_pairs import calibrate_pairwise as calibrate
 
-    found = calibrate(_made(CalibratePairwiseSettings, {"dataset": dataset, **settings}, preset))
+    found = calibrate(make_settings(CalibratePairwiseSettings, {"dataset": dataset, **settings}, preset))
     return Result("calibrate pairwise", found)
 
 
@@ -192,7 +160,7 @@ def study_windows(
     from llmfair.audits.study import study_windows as tried_of
     from llmfair.rundir import RunDir
 
-    made = _made(StudySettings, {"dataset": dataset, "settings": settings, **others}, preset)
+    made = make_settings(StudySettings, {"dataset": dataset, "settings": settings, **others}, preset)
     if made.output is not None:
         make_folder(made.output)
 
@@ -214,7 +182,7 @@ def compare(*runs: Name | Result, measures: Any = None, runs_dir: Name = "runs")
     """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
     from llmfair.audits.compare import compare as compared_of
 
-    wanted = None if measures is None else typed("measures", _plain(measures), str)
+    wanted = None if measures is None else typed("measures", plain(measures), str)
     return Result("compare", compared_of([_found(run, runs_dir) for run in runs], wanted))
 
 
@@ -278,7 +246,7 @@ def finetune_lora(
     from llmfair.report.finetune import missed_on_test, model_card
     from llmfair.tuning.finetune import finetune
 
-    made = _made(FinetuneSettings, {"dataset": dataset, **settings}, preset)
+    made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(made, model_card, Shown() if progress else None)
     if done.results["status"] == "rejected":
         raise _readable(RequirementFailed(done.results["training"]["why"], REJECTED), done.folder.path)
@@ -294,7 +262,7 @@ def parse_model(spec: str, **settings: Any) -> Backend:
     """
     from llmfair.audits.models import backend_of
 
-    return backend_of(spec, _made(PairwiseSettings, settings))
+    return backend_of(spec, make_settings(PairwiseSettings, settings))
 
 
 def schema() -> dict[str, Any]:
@@ -303,35 +271,6 @@ def schema() -> dict[str, Any]:
 
     found: dict[str, Any] = json.loads((data_folder() / "results.schema.json").read_text("utf-8"))
     return found
-
-
-def _made(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
-    """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    hints = get_type_hints(settings)
-    known = [item.name for item in fields(settings) if item.name not in COMMAND_LINE]
-    for name in given:
-        if name in COMMAND_LINE and name in hints:
-            raise UsageError(f"'{name}' is for the command line.", COMMAND_LINE[name])
-        if name not in known:
-            raise UsageError(f"no setting '{name}'.{did_you_mean(name, known)}", HELP)
-    return settings.make(preset, **{name: _value(name, given[name], hints[name]) for name in given})
-
-
-def _value(name: str, value: Any, hint: Any) -> Any:
-    """A keyword argument as its setting takes it."""
-    if value is None and type(None) in getattr(hint, "__args__", ()):
-        return None
-    found = typed(name, _plain(value), hint, HELP)
-    if isinstance(found, list):
-        return tuple(found)
-    return Path(found) if Path in (hint, *getattr(hint, "__args__", ())) else found
-
-
-def _plain(value: Any) -> Any:
-    """A path as a text, any sequence as a list."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _audit(
@@ -353,7 +292,7 @@ def _audit(
         if not hasattr(model, "identity"):  # a name says too little to share answers with other runs
             given = {"no_cache": True, **given}
         model = backend.spec
-    made = _made(settings, {"model": model, **given}, preset)
+    made = make_settings(settings, {"model": model, **given}, preset)
     asked = subjects(made)
     if len(asked) > 1:
         raise UsageError(

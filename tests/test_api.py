@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import llmfair
-from llmfair import api, registry
+from llmfair import registry
+from llmfair.arguments import COMMAND_LINE
 from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
 from llmfair.metrics.base import Judged
@@ -127,7 +128,7 @@ def test_settings_are_documented_with_their_defaults(name: str) -> None:
     call = getattr(llmfair, name)
     shown = inspect.signature(call).parameters
     for item in fields(FUNCTIONS[name]):
-        if item.name in api.COMMAND_LINE:
+        if item.name in COMMAND_LINE:
             assert item.name not in shown
         elif item.name not in ("model", "dataset"):
             assert shown[item.name].default == default_of(item), item.name

@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": {"trec"},
+    "arguments": {"config", "settings"},
     "result": {"report", "rundir", "audits", "cli", "metrics.base"},
     "rundir": {"trec"},
     **{
