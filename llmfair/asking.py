@@ -148,7 +148,6 @@ class Asker:
 
     def hopeless(self, error: BackendError) -> bool:
         """Whether a failure of one request means that no other will fare better."""
-        self.in_a_row += 1
         if isinstance(error, Unavailable) and not self.answers:
             return True
         if self.answers and not isinstance(error, Unavailable):
@@ -179,6 +178,7 @@ class Asker:
             future.set_result(completion)
             return completion
         except BaseException as error:
+            self.in_a_row += isinstance(error, BackendError)  # once, however many programs wait for it
             future.set_exception(error)
             future.exception()  # a twin need not exist to hear of it
             raise
@@ -272,8 +272,8 @@ class Asker:
         used = self.progress.prompt_tokens + self.progress.completion_tokens
         if allowance.tokens is not None and used:
             rates.append(allowance.tokens * self.progress.answered / used)
-        if rates:
-            adaptive.told(min(rates))
+        if rates:  # slower than this, its refusals say how long to wait, and everybody sees it
+            adaptive.told(max(min(rates), 1 / LONGEST_WAIT))
 
     def _failed(self, failure: RateLimited | Transient, sent: float) -> None:
         """What a passing failure says to requests that were not part of it."""

@@ -227,7 +227,7 @@ def _completion(value: Any) -> Completion | None:
     """The answer a row holds; None for a row that was damaged, so that it is asked again."""
     try:
         found = completion_of(decode(value))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return found if found.finish is Finish.STOP and isinstance(found.text, str) else None
 

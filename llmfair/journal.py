@@ -239,12 +239,15 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     """One row, or None for a line that a crash tore or somebody damaged."""
     try:
         row = decode(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict):
         return None
     if "key" in row and not (
-        isinstance(row.get("text"), str) and row.get("finish") in Finish.__members__.values()
+        isinstance(row["key"], str)
+        and isinstance(row.get("text"), str)
+        and row.get("finish") in Finish.__members__.values()
+        and isinstance(row.get("logprobs"), dict | None)
     ):
         return None
     return row if "key" in row or "failure" in row else None

@@ -10,9 +10,10 @@ import orjson
 
 
 def encode(value: Any) -> bytes:
-    """One line without spaces. A moment is written as ISO 8601, a number that is not finite as null.
+    """One line without spaces; a moment is written as ISO 8601.
 
-    Raises TypeError for what JSON has no form for.
+    A number that is not finite has no form in JSON: it is null, or what `json` makes of it. Raises TypeError for
+    whatever else has none, and what `json` raises for a value that holds itself or is very deep.
     """
     try:
         return orjson.dumps(value)
@@ -22,7 +23,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(text: bytes | str) -> Any:
-    """What the JSON says. Raises ValueError for text that is none, RecursionError for a very deep one."""
+    """What the JSON says, an integer of more than 64 bits as the nearest float.
+
+    Raises ValueError for text that is none, RecursionError for a very deep one.
+    """
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all

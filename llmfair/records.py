@@ -1,7 +1,8 @@
 """The nouns of llmfair: what is asked, what comes back, and what is measured.
 
-Every record is frozen and slotted, every identifier is a `str`, and of ours nothing is imported here but JSON.
-A record that crosses a boundary (journal, run folder, CSV) is written by that boundary's module.
+Every record is frozen, and slotted but for the one that remembers its JSON; every identifier is a `str`, and of ours
+nothing is imported here but JSON. A record that crosses a boundary (journal, run folder, CSV) is written by that
+boundary's module.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking import Limits, Progress, chat_sampling
+from llmfair.asking import Asker, Limits, Progress, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
+from llmfair.backends.headers import Allowance
 from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable, UsageError
 from llmfair.journal import Journal
@@ -329,6 +330,27 @@ def test_five_rejections_before_any_success_stop_the_run(journal: Journal) -> No
             )
         )
     assert 5 <= sum(backend.asked.values()) <= 7
+
+
+def test_one_rejected_request_is_one_rejection_however_many_programs_wait_for_it(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: Rejected("no") if text == "bad" else text, latency=0.01)
+    programs = [single(f"b{i}", "bad") for i in range(8)] + [single(f"p{i}", f"t{i}") for i in range(20)]
+    found = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=8)))
+    assert sum(isinstance(result, Failure) for result in found.values()) == 8
+    assert len(found) == 28
+
+
+def test_a_server_that_tells_of_next_to_nothing_left_is_asked_once_a_minute_at_least(
+    journal: Journal,
+) -> None:
+    """A longer pause is its refusals' to say: those are shown, and count towards --max-wait."""
+    backend = Scripted()
+    backend.capabilities = frozenset({"adaptive"})
+    backend.allowance = Allowance(1e-6, None)  # type: ignore[attr-defined]
+    asker = Asker(backend, journal, None, Sampling(), Limits(workers=2), Progress())
+    assert asker.adaptive is not None
+    asker._heed_allowance(asker.adaptive)
+    assert [bucket.rate for bucket in asker.slots.requests] == [1 / 60]
 
 
 def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -> None:

@@ -58,7 +58,18 @@ def test_a_torn_last_line_is_skipped_and_the_next_row_starts_its_own(tmp_path: P
     again.close()
 
 
-@pytest.mark.parametrize("damage", [b"{not json", b"\xff\xfe", b"[]", b'{"key": "x", "text": null}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"{not json",
+        b"\xff\xfe",
+        b"[]",
+        b"[" * 3000,
+        b'{"key": "x", "text": null}',
+        b'{"key": ["x"], "text": "a", "finish": "stop"}',
+        b'{"key": "x", "text": "a", "finish": "stop", "logprobs": [1]}',
+    ],
+)
 def test_a_damaged_line_in_the_middle_costs_one_answer(tmp_path: Path, damage: bytes) -> None:
     path = written(tmp_path / "journal.jsonl", ["a", "b", "c"])
     lines = path.read_bytes().splitlines()

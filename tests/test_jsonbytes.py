@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from llmfair.jsonbytes import decode, encode
 
-TEXTS = st.text(st.characters(codec=None))  # halves of surrogate pairs, too
+# Two halves side by side are one character once they are written, so a half stands alone.
+TEXTS = st.text() | st.sampled_from(["\ud800", "a\udfff b"])
 VALUES = st.recursive(
     st.none()
     | st.booleans()

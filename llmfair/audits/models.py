@@ -147,7 +147,7 @@ def sampling_of(settings: AuditSettings) -> Sampling:
     for assignment in settings.extra:
         key, value = _assignment("--extra", assignment)
         try:
-            extra[key] = json.loads(value)
+            extra[key] = _json(value)
         except ValueError:
             raise UsageError(f"--extra {assignment}: the value is not JSON.", "for example top_k=5") from None
     if template := template_args(settings.template_arg):
@@ -183,9 +183,16 @@ def _assignment(flag: str, text: str, example: str = "enable_thinking=false") ->
 def _plain(value: str) -> Any:
     """`false`, `3` as JSON has them; any other text as it stands."""
     try:
-        return json.loads(value)
+        return _json(value)
     except ValueError:
         return value
+
+
+def _json(text: str) -> Any:
+    """What the JSON says. Raises ValueError for none, and for NaN and ∞, which have no form in a request."""
+    value = json.loads(text)
+    json.dumps(value, allow_nan=False)
+    return value
 
 
 def limits_of(backend: Backend, settings: AuditSettings) -> Limits:

@@ -67,30 +67,45 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
         label = token["token"].strip()
         if label in labels:
             found[label] = found.get(label, 0.0) + math.exp(token["logprob"])
-    return {label: math.log(share) for label, share in found.items() if share > 0}
+    return {label: math.log(share) for label, share in found.items() if 0 < share < math.inf}
 
 
 def read_completion(document: Mapping[str, Any], expects: Expects, seconds: float = 0.0) -> Completion:
-    """The first choice of a chat completion. Raises LookupError, TypeError or AttributeError without one."""
+    """The first choice of a chat completion; what is beside it counts where it is what it should be.
+
+    Raises LookupError, TypeError, AttributeError or OverflowError without one.
+    """
     choice = document["choices"][0]
     message = choice["message"]
     labels = expects.labels if isinstance(expects, Labels) else ()
     text: str = message.get("content") or ""
-    refusal = message.get("refusal") or ""
-    usage = document.get("usage") or {}
+    refusal = _text(message.get("refusal")) or ""
+    usage = _table(document.get("usage"))
     return Completion(
         text=text or refusal,
         finish=Finish.REFUSED if refusal else finish_of(choice.get("finish_reason"), text, expects),
-        prompt_tokens=usage.get("prompt_tokens"),
-        completion_tokens=usage.get("completion_tokens"),
-        reasoning_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
-        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-        reasoning=message.get("reasoning") or message.get("reasoning_content"),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+        reasoning_tokens=_count(_table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cached_tokens=_count(_table(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning=_text(message.get("reasoning")) or _text(message.get("reasoning_content")),
         logprobs=label_logprobs(choice, labels),
-        model=document.get("model"),
-        fingerprint=document.get("system_fingerprint"),
+        model=_text(document.get("model")),
+        fingerprint=_text(document.get("system_fingerprint")),
         seconds=seconds,
     )
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None
 
 
 def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:

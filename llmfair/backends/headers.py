@@ -13,6 +13,7 @@ _REMAINING, _RESET = "x-ratelimit-remaining-", "x-ratelimit-reset-"
 _PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
 _PARTS, _SPAN = re.compile(_PART), re.compile(f"(?:{_PART})+")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = _SECONDS["d"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,13 @@ def _rate(headers: Mapping[str, str], unit: str) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """`6m0s`, `120ms` or `7.5` as seconds; None for anything else."""
+    """`6m0s`, `120ms` or `7.5` as seconds; None for anything else, such as a moment in seconds since 1970."""
+    seconds = math.nan
     if _SPAN.fullmatch(text):
-        return sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))
     with suppress(ValueError):
         seconds = float(text)
-        return seconds if 0 <= seconds < math.inf else None
-    return None
+    return seconds if 0 <= seconds <= _LONGEST else None
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

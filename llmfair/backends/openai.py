@@ -12,6 +12,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -244,7 +245,7 @@ class OpenAI:
                         "compare the answers' text with --answers text",
                     )
                 return completion
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
             raise Transient(f"{self.server} answers without a completion") from None
         if request.key in self._broken_off:
             raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")
@@ -308,10 +309,28 @@ def server_of(base_url: str, source: str) -> str:
     if "@" in base_url:
         raise UsageError(f"{source} holds credentials.", f"leave them out and set {KEY_VARIABLE}")
     match = _BASE_URL.fullmatch(base_url)
-    if match is None or (port := int(match["port"] or _PORTS[match["scheme"]])) > 65535:
+    if (
+        match is None
+        or (port := int(match["port"] or _PORTS[match["scheme"]])) > 65535
+        or not _names_a_host(match["host"])
+    ):
         raise UsageError(f"{source} is not the address of a server.", "for example http://127.0.0.1:8000/v1")
     host = match["host"].lower()
     return host if host == OPENAI_HOST else f"{host}:{port}"
+
+
+def _names_a_host(host: str) -> bool:
+    """Whether a name has labels of a length that can be looked up, and an address is one."""
+    try:
+        if host.startswith("["):
+            IPv6Address(host[1:-1])
+        elif host.replace(".", "").isdecimal():
+            IPv4Address(host)
+        else:
+            host.encode("idna")
+    except ValueError:
+        return False
+    return True
 
 
 def proxy_for(base_url: str) -> str | None:
@@ -324,6 +343,10 @@ def proxy_for(base_url: str) -> str | None:
     proxy = getproxies().get(parts.scheme)
     if not proxy or proxy_bypass(parts.hostname or ""):
         return None
-    if urlsplit(proxy).scheme not in _PORTS:
+    try:
+        scheme = urlsplit(proxy).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in _PORTS:
         raise UsageError(f"{parts.scheme}_proxy names no HTTP proxy.", "for example http://127.0.0.1:3128")
     return proxy

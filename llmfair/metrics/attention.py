@@ -183,7 +183,7 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
         **SPREAD_TO_TARGET,
     },
     implies=IMPLIES,
-    bounds=(0.0, 1.0),
+    bounds=(0.0, math.inf),  # above 1 where `ideal` is less than the cutoff
     better="higher",
     aggregate="product-of-means",
     label="nDCG × AWRF",

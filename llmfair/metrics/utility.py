@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Collection, Mapping
 from functools import cache, partial
 from typing import Any
@@ -50,6 +51,8 @@ def trec_eval_measure(
         value = arguments[param] = _literal(text, declared[param].dtype)
         if not declared[param].validate(value) or (param == "cutoff" and value < 1):
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
+        if isinstance(value, dict) and not all(_is_gain(gain) for gain in value.values()):
+            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", "gains are whole numbers from 0")
     if at in declared and declared[at].required and at not in arguments:
         raise UsageError(f"{spoken} needs a {at}.", f"write {spoken}@k")
     exact = type(named)(**arguments)
@@ -70,6 +73,11 @@ def trec_eval_measure(
         cite="trec_eval",
     )
     return Measure(spoken, params, arguments.get(at), definition)
+
+
+def _is_gain(value: Any) -> bool:
+    """Whether trec_eval can count with it: a negative one crashes it."""
+    return isinstance(value, int) and value >= 0
 
 
 def _literal(text: str, kind: type) -> Any:
@@ -118,7 +126,7 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
 @measure(
     "nDCG",
     params={"discount": ("trec",), "ideal": None},
-    bounds=(0.0, 1.0),
+    bounds=(0.0, math.inf),  # above 1 where `ideal` is less than the cutoff
     better="higher",
     label="nDCG (TREC Fair)",
     cite="TREC Fair Ranking 2021, 2022, metric code",

@@ -46,6 +46,8 @@ def test_any_retry_after_is_read_or_ignored(value: str) -> None:
         (None, ("1000", "120ms"), Allowance(None, 1000 / 0.12)),
         (("9", "1h2m3.5s"), None, Allowance(9 / 3723.5, None)),
         (("10", "soon"), None, Allowance(None, None)),
+        (("29", "1760000000"), ("29", "1760000000.5s"), Allowance(None, None)),  # a moment, not a span
+        (("29", "9" * 400 + "s"), ("29", "9" * 400), Allowance(None, None)),
         (("10", "0s"), None, Allowance(None, None)),
         (("-1", "5s"), ("nan", "5s"), Allowance(None, None)),
         (None, None, None),

@@ -347,6 +347,40 @@ def test_a_server_that_reports_nothing() -> None:
     assert replace(answer, seconds=0) == Completion("[1]", Finish.STOP)
 
 
+ODD: list[tuple[str, Any]] = [
+    ("usage", [1]),
+    ("usage", {"prompt_tokens": "3", "completion_tokens": True}),
+    ("usage", {"prompt_tokens": float("nan"), "completion_tokens": -1}),
+    ("usage", {"prompt_tokens_details": [1], "completion_tokens_details": "none"}),
+    ("model", {"a": 1}),
+    ("system_fingerprint", 7),
+    ("choices", [{"message": {"content": "[1]", "refusal": True, "reasoning": {"a": 1}}}]),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), ODD)
+def test_an_odd_field_beside_an_answer_is_as_good_as_none(field: str, value: Any) -> None:
+    document = {"choices": [{"message": {"content": "[1]"}}], field: value}
+    assert read_completion(document, Permutation(1)) == Completion("[1]", Finish.STOP)
+
+
+@pytest.mark.parametrize("logprob", [float("inf"), float("nan"), float("-inf")])
+def test_a_logprob_that_is_no_number_is_that_of_a_label_not_sent(logprob: float) -> None:
+    tokens = [{"token": "A", "logprob": logprob}, {"token": "B", "logprob": -1.0}]
+    choice = {"message": {"content": "B"}, "logprobs": {"content": [{"top_logprobs": tokens}]}}
+    found = read_completion({"choices": [choice]}, Labels(("A", "B")))
+    assert found.logprobs is not None and [*found.logprobs] == ["B"]
+
+
+def test_a_logprob_beyond_any_number_is_no_answer() -> None:
+    tokens = [{"token": "A", "logprob": 800.0}]
+    choice = {"message": {"content": "A"}, "logprobs": {"content": [{"top_logprobs": tokens}]}}
+    with Server(lambda body, n: Reply(body={"choices": [choice]})) as server:
+        request = replace(REQUEST, chat=replace(REQUEST.chat, expects=Labels(("A", "B"))))
+        error = ask(server.base_url, request)[0]
+    assert isinstance(error, Transient) and "without a completion" in error.cause
+
+
 @given(st.none() | st.text(), st.none() | st.sampled_from(["stop", "length", "content_filter", "tool_calls"]))
 def test_any_answer_has_an_end(text: str | None, reason: str | None) -> None:
     document = {"choices": [{"message": {"content": text}, "finish_reason": reason}]}
@@ -542,6 +576,9 @@ def test_a_custom_authorization_replaces_the_key_and_is_as_secret(monkeypatch: p
         "http:///canary-pass",
         "http://canary pass/v1",
         "http://[canary-pass]/v1",
+        "http://[::::::]/v1",
+        "http://1.2.3.999/v1",
+        f"http://{'canary' * 12}/v1",
     ],
 )
 def test_unusable_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -569,10 +606,11 @@ def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proxy_for("http://h/v1") == "http://127.0.0.1:3128"
     assert proxy_for("https://h/v1") is None
     assert proxy_for("http://localhost/v1") is None
-    monkeypatch.setenv("http_proxy", "socks5://user:canary-pass@127.0.0.1:1080")
-    with pytest.raises(UsageError) as caught:
-        proxy_for("http://h/v1")
-    assert "canary" not in str(caught.value)
+    for unusable in ("socks5://user:canary-pass@127.0.0.1:1080", "http://[canary"):
+        monkeypatch.setenv("http_proxy", unusable)
+        with pytest.raises(UsageError) as caught:
+            proxy_for("http://h/v1")
+        assert "canary" not in str(caught.value)
 
 
 def test_a_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

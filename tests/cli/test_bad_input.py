@@ -90,6 +90,7 @@ CASES: list[tuple[str, Case, int, str]] = [
     ("unknown choice", lambda: (*SMALL, "--read", "loose"), 2, "'loose' is not one of"),
     ("two models, one folder", lambda: (*SMALL, "-m", "fake:oracle", "-m", "fake:random", "-o", "x"), 2, "several models"),
     ("bad extra", lambda: (*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9", "--extra", "a=b"), 2, "not JSON"),
+    ("extra that is no number", lambda: (*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9", "--extra", "a=1e999"), 2, "not JSON"),
     ("broken folder", broken_folder, 2, "docs.jsonl:1: not a JSON object"),
     ("unequal sides", folder_without_mirror, 2, "needs equal numbers of both sides"),
     ("no run", lambda: ("runs", "show", "nothing"), 2, "no run 'nothing'"),

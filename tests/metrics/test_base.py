@@ -111,6 +111,8 @@ def test_canonical_names_round_trip(
         ("nDCG(ideal=500)@20", "needs discount=trec"),
         ("nDCG(discount=trec,ideal=0)@20", "ideal cannot be '0'"),
         ("nDCG(discount=trec,gains={1:2})@20", "no parameter 'gains'"),
+        ("nDCG(gains={1:-3,0:1})@20", "gains cannot be"),
+        ("nDCG(gains={1:None})@20", "gains cannot be"),
         ("nDCG(dcg='exp-log2')@20", "not computed by pytrec_eval"),
         ("ERR@20", "no measure 'ERR'"),
         ("NumRet", "no measure 'NumRet'"),
