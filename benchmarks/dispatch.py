@@ -85,11 +85,11 @@ QUOTA = Shape("quota 300/min", 60, 20 + 10 * 24, 20, 10, 5, 0.05, quota=300)
 
 def client(shape: Shape, port: int) -> dict[str, float]:
     """Asks all there is of a shape, as an audit does."""
-    from llmfair.asking import Limits, Progress
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.openai import openai
     from llmfair.dispatch import dispatch
     from llmfair.journal import Journal
+    from llmfair.limits import Limits, Progress
     from llmfair.records import Failure, Sampling
 
     backend = openai("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))

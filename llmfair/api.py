@@ -35,9 +35,9 @@ from llmfair.settings import (
 )
 
 if TYPE_CHECKING:
-    from llmfair.asking import Progress
     from llmfair.audits.running import Watch
     from llmfair.backends.base import Backend
+    from llmfair.limits import Progress
     from llmfair.rundir import RunDir
 
 Name = str | Path

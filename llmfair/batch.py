@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from llmfair.asking import Limits, Progress, chat_sampling
+from llmfair.asking import chat_sampling
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import ENDED, Batches, split
 from llmfair.backends.openai import OpenAI
@@ -25,6 +25,7 @@ from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.journal import SHARED, Journal, request_key
 from llmfair.ledger import Ledger, Sent
+from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ def dispatch_batch(
         if not len(journal):
             raise
         cause = Incomplete(error.message, error.hint)
-    ready = []
+    ready, new = list[Program](), set[str]()
     for program in asking.programs:
-        missing = asking.unanswered(program)
+        known, missing = asking.questions(program)
         why = next((asking.failed[one.key] for one in missing if one.key in asking.failed), None)
         if why is not None:
             failure = Failure(program.probe_id, type(why).__name__, why.message)
@@ -70,8 +71,9 @@ def dispatch_batch(
             yield program.probe_id, failure
         elif not missing:
             ready.append(program)
+            new |= known & asking.collected
     yield from dispatch(ready, NoBackend(backend.identity), journal, sampling, limits, progress)
-    progress.replayed -= asking.collected
+    progress.replayed -= len(new)
     if cause is not None:
         raise cause
 
@@ -99,7 +101,7 @@ class _Asking:
         self.ledger = Ledger(journal.path.parent)
         self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
         self.failed: dict[str, LlmfairError] = {}
-        self.collected = 0
+        self.collected: set[str] = set()
         self.budget = Budget(price_in=limits.price_in, price_out=limits.price_out)
         self.server = Batches(backend, limits.retries)
 
@@ -131,19 +133,21 @@ class _Asking:
 
     # Questions
 
-    def unanswered(self, program: Program) -> list[Request]:
-        """The questions of a program's first step that lacks an answer; none when it runs to its end."""
+    def questions(self, program: Program) -> tuple[set[str], list[Request]]:
+        """The keys of what a program is given, and what its first step that lacks an answer asks: [] at its end."""
+        given: set[str] = set()
         steps = program.start()
         answers: list[Completion] | None = None
         while True:
             try:
                 chats = next(steps) if answers is None else steps.send(answers)
             except Exception:  # its end, or what dispatch tells when it runs the program again
-                return []
+                return given, []
             requests = [self._request(chat, program.probe_id) for chat in chats]
             known = [(request, self._known(request)) for request in requests]
             if missing := [request for request, answer in known if answer is None]:
-                return missing
+                return given, missing
+            given.update(request.key for request in requests)
             answers = [answer for _, answer in known if answer is not None]
 
     def _request(self, chat: Chat, probe_id: str) -> Request:
@@ -156,14 +160,15 @@ class _Asking:
         if known is None and self.cache is not None and (known := self.cache.get(request.key)) is not None:
             self.journal.put(request, known, attempts=0, source=SHARED)
             self.progress.cached += 1
-            self.collected += 1
+            self.collected.add(request.key)
         return known
 
     def _pending(self) -> Iterator[Request]:
         """All questions without an answer, each once, in the order of the programs."""
         seen = set()
         for program in self.programs:
-            for request in self.unanswered(program):
+            _, missing = self.questions(program)
+            for request in missing:
                 if request.key not in seen:
                     seen.add(request.key)
                     yield request
@@ -185,7 +190,12 @@ class _Asking:
 
     def _send(self, lines: list[tuple[str, bytes]]) -> None:
         path = self.ledger.write(lines)
-        one = self.ledger.add(path, lines, self.server.upload(path))
+        try:
+            input_file_id = self.server.upload(path)
+        except BaseException:
+            path.unlink()  # it is not noted, so no other run would use it
+            raise
+        one = self.ledger.add(path, lines, input_file_id)
         self.rounds.update(key for key, _ in lines)
         self._create(one)
 
@@ -250,7 +260,6 @@ class _Asking:
                 errors.append(error)
             else:
                 found += completion is not None
-        self.collected += found
         self.progress.cost = self.budget.spent if self.budget.priced else None
         self.ledger.close(one, found)
         self.progress.tell(f"{one.batch_id}: {found:,} of {one.lines:,} answers collected.")
@@ -272,6 +281,7 @@ class _Asking:
             cause = failure.cause if isinstance(failure, Transient) else "the rate is limited"
             raise Unavailable(f"no answer in {MOST_ROUNDS} batches, the last time: {cause}.") from None
         self.journal.put(request, completion, self.rounds[request.key], "batch")
+        self.collected.add(request.key)
         if self.cache is not None:
             self.cache.put(request.key, completion)
         self.budget.settle(0.0, request, completion)

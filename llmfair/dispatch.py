@@ -14,10 +14,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmfair.asking import Asker, Limits, Progress, Stopped
+from llmfair.asking import Asker, Stopped
 from llmfair.backends.base import Backend
 from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
 from llmfair.journal import Journal
+from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Failure, Sampling, Steps
 from llmfair.turns import Turns
 

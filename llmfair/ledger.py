@@ -7,7 +7,9 @@ would not find.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 from llmfair.backends.batch import key_of
@@ -16,6 +18,7 @@ from llmfair.trec import write_whole
 
 FILE = "batches.json"
 SCHEMA = 1
+_LINES = re.compile(r"batch-(\d+)\.jsonl")
 
 
 @dataclass
@@ -51,8 +54,10 @@ class Ledger:
         return [one for one in self.sent if one.answers is None]
 
     def write(self, lines: list[tuple[str, bytes]]) -> Path:
-        """The next file of lines on disk, not yet noted."""
-        path = self.folder / f"batch-{len(self.sent) + 1}.jsonl"
+        """The next file of lines on disk, not yet noted; no name is used twice, whatever somebody took off the list."""
+        numbers = (int(found[1]) for one in self.sent if (found := _LINES.fullmatch(one.file)))
+        names = (self.folder / f"batch-{number}.jsonl" for number in count(max(numbers, default=0) + 1))
+        path = next(path for path in names if not path.exists())
         path.write_bytes(b"".join(line for _, line in lines))
         return path
 

@@ -41,13 +41,18 @@ def never(key: str, times: int) -> bool:
     return False
 
 
+def as_json(row: dict[str, Any]) -> bytes:
+    return json.dumps(row).encode()
+
+
 class BatchServer(Server):
     """`expire(key, times)`: whether a question expires that was submitted so many times; 1 is the first.
 
     A batch is in progress for `looks` looks. `refuse(lines)` gives the error of a batch that fails as a whole.
     `on(event)` hears of `upload`, `create`, `created`, `look` and `content`, each before its reply; where it returns
     False the connection is cut, and what was asked for is not done. `spoil`: bodies to be sent in the place of an
-    event's first replies, to what was done all the same. `expired_as`: how a batch ends in which something expired.
+    event's first replies, to what was done all the same. `write(row)` makes a line of an output or error file.
+    `expired_as`: how a batch ends in which something expired.
     """
 
     expired_as = "expired"
@@ -60,11 +65,13 @@ class BatchServer(Server):
         refuse: Callable[[list[dict[str, Any]]], dict[str, Any] | None] = lambda lines: None,
         on: Callable[[str], bool | None] = lambda event: None,
         spoil: Mapping[str, Sequence[bytes]] = NOTHING,
+        write: Callable[[dict[str, Any]], bytes] = as_json,
         looks: int = 2,
         log: Path | None = None,
     ) -> None:
         super().__init__(respond, log=log)
         self.expire, self.refuse, self.on, self.looks = expire, refuse, on, looks
+        self.write = write
         self.spoil = {event: list(bodies) for event, bodies in spoil.items()}
         self.files: dict[str, bytes] = {}
         self.batches: list[Made] = []
@@ -159,8 +166,7 @@ class BatchServer(Server):
             (answers if reply.status == 200 else errors).append(row)
         for rows, name in ((answers, "output_file_id"), (errors, "error_file_id")):
             if rows:
-                text = "".join(json.dumps(row) + "\n" for row in reversed(rows))
-                setattr(batch, name, self._store(text.encode()))
+                setattr(batch, name, self._store(b"".join(self.write(row) + b"\n" for row in reversed(rows))))
 
     async def _look(self, request: web.Request) -> web.Response:
         self._hears("look")

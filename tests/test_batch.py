@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmfair.asking import Limits, Progress
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batch import MOST_LINES, split
 from llmfair.backends.openai import OpenAI
 from llmfair.batch import dispatch_batch
 from llmfair.dispatch import Program
-from llmfair.errors import BackendError, Incomplete, LlmfairError, Rejected, RunConflict, Unavailable
+from llmfair.errors import (
+    BackendError,
+    Incomplete,
+    LlmfairError,
+    MissingKey,
+    Rejected,
+    RunConflict,
+    Unavailable,
+)
 from llmfair.journal import Journal
 from llmfair.ledger import FILE, read_sent
-from llmfair.records import Chat, Completion, Failure, Message, Permutation, Sampling, Steps
-from tests.batch_server import BatchServer
+from llmfair.limits import Limits, Progress
+from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
+from tests.batch_server import BatchServer, as_json
 from tests.pace import within
 from tests.servers import Reply, rank
 
@@ -165,7 +174,7 @@ def test_a_server_that_is_not_there_is_told_soon() -> None:
         assert isinstance(ended, Unavailable) and "no connection to 127.0.0.1:1" in ended.message
 
     within(3.0, ask)
-    assert not read_sent(Path("run"))
+    assert not read_sent(Path("run")) and not list(Path("run").glob("batch-*"))
 
 
 def test_a_cancelled_batch_keeps_what_it_answered() -> None:
@@ -302,6 +311,120 @@ def test_lines_that_cannot_be_read_are_questions_without_an_answer(monkeypatch: 
         results, ended = Run(server.base_url).ask(*(program(name, [chat(name)]) for name in "abc"))
         assert ended is None and len(results) == 3
         assert [len(made.lines) for made in server.batches] == [3, 1]
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
+    gone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a lost batch's hint says; neither a batch that is open nor a file that is there lends its name."""
+    monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 3)
+    programs = [program(name, [chat(name)]) for name in "abcdef"]
+    with BatchServer(looks=1, on=lambda event: event != "look") as server:
+        run = Run(server.base_url, max_wait=0.0, retries=0)
+        run.ask(*programs)
+        assert len(server.batches) == 2
+        books = json.loads(Path("run", FILE).read_text())
+        books["batches"] = [one for one in books["batches"] if one["batch_id"] != f"batch_{gone}"]
+        Path("run", FILE).write_text(json.dumps(books))
+        server.on = lambda event: None
+        results, ended = run.ask(*programs)
+        assert ended is None and len(results) == 6
+        assert sorted(server.submitted.values()) == [1, 1, 1, 2, 2, 2], "the other batch is not paid again"
+        assert [one.file for one in read_sent(Path("run"))] == [f"batch-{3 - gone}.jsonl", "batch-3.jsonl"]
+        assert [path.name for path in Path("run").glob("batch-*")] == [f"batch-{gone}.jsonl"]
+
+
+def status_as_text(row: dict[str, Any]) -> bytes:
+    return as_json(row | {"response": row["response"] | {"status_code": "200"}})
+
+
+def status_as_table(row: dict[str, Any]) -> bytes:
+    return as_json(row | {"response": row["response"] | {"status_code": {"is": 200}, "body": [7]}})
+
+
+def very_deep(row: dict[str, Any]) -> bytes:
+    return as_json(row)[:-1] + b', "more": ' + b"[" * 3000 + b"]" * 3000 + b"}"
+
+
+def large_logprob(row: dict[str, Any]) -> bytes:
+    tokens = [{"token": "A", "top_logprobs": [{"token": "A", "logprob": 800.0}]}]
+    row["response"]["body"]["choices"][0]["logprobs"] = {"content": tokens}
+    return as_json(row)
+
+
+def torn(row: dict[str, Any]) -> bytes:
+    return as_json(row)[:-1]
+
+
+@pytest.mark.parametrize("others", ["", "abc"])
+@pytest.mark.parametrize("spoil", [status_as_text, status_as_table, very_deep, large_logprob, torn])
+def test_an_odd_line_costs_its_question_only(spoil: Callable[[dict[str, Any]], bytes], others: str) -> None:
+    """Even where it is all there is in its file."""
+    left = [1]
+    odd = Chat((Message("user", "[1] odd\n[2] other"),), Labels(("A", "B")))
+
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        return Reply("A") if "odd" in body["messages"][0]["content"] else rank(body, attempt)
+
+    def write(row: dict[str, Any]) -> bytes:
+        is_odd = row["response"]["body"]["choices"][0]["message"]["content"] == "A"
+        if is_odd and left[0]:
+            left[0] -= 1
+            return spoil(row)
+        return as_json(row)
+
+    with BatchServer(respond, write=write) as server:
+        run = Run(server.base_url, retries=0)
+        results, ended = run.ask(program("odd", [odd]), *(program(name, [chat(name)]) for name in others))
+        assert ended is None and results["odd"] == ["A"] and len(results) == 1 + len(others)
+        assert [len(made.lines) for made in server.batches] == [1 + len(others), 1]
+
+
+def test_a_question_whose_line_is_always_odd_fails_alone() -> None:
+    odd = set[str]()
+
+    def write(row: dict[str, Any]) -> bytes:
+        odd.update([] if odd else [row["custom_id"]])
+        return status_as_text(row) if row["custom_id"] in odd else as_json(row)
+
+    with BatchServer(write=write) as server:
+        results, ended = Run(server.base_url).ask(*(program(name, [chat(name)]) for name in "abc"))
+        assert ended is None and len(results) == 3
+        (failure,) = [result for result in results.values() if isinstance(result, Failure)]
+        assert failure.message.startswith("no answer in 3 batches")
+        assert "answers it with something else" in failure.message
+        assert [len(made.lines) for made in server.batches] == [3, 1, 1]
+
+
+def test_the_key_is_wanted_where_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    results, ended = Run("https://api.openai.com/v1").ask(program("none"))
+    assert ended is None and results == {"none": []}
+    _, ended = Run("https://api.openai.com/v1").ask(program("a", [chat("a")]))
+    assert isinstance(ended, MissingKey)
+    assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
+
+
+def test_answers_of_a_program_that_fails_were_not_replayed() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        busy = "busy" in body["messages"][0]["content"]
+        return Reply(status=500, body={"error": {"message": "busy"}}) if busy else rank(body, attempt)
+
+    with BatchServer(respond) as server:
+        run = Run(server.base_url)
+        fine = program("fine", [chat("one")])
+        results, ended = run.ask(
+            program("a", [chat("one"), chat("busy")]), program("b", [chat("two"), chat("busy")]), fine
+        )
+        assert ended is None and [name for name in results if isinstance(results[name], Failure)] == [
+            "a",
+            "b",
+        ]
+        progress = run.progress
+        assert (progress.calls, progress.answered, progress.replayed) == (5, 1, 0)
+        run.ask(fine, program("c", [chat("two"), chat("three")]))
+        assert (run.progress.calls, run.progress.answered, run.progress.replayed) == (1, 3, 2)
 
 
 def test_no_request_is_tried_again_by_the_package_itself() -> None:

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from llmfair import cache as module
-from llmfair.asking import Limits, Progress
 from llmfair.cache import FILE, Cache, clear, count, facts
 from llmfair.dispatch import Program, dispatch
 from llmfair.errors import LlmfairError
 from llmfair.journal import Journal, read_rows
+from llmfair.limits import Limits, Progress
 from llmfair.records import Completion, Finish, Sampling, Steps
 from tests.pace import within
 from tests.test_dispatch import Scripted, chain, chat, single

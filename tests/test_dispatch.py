@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking import Asker, Limits, Progress, chat_sampling
+from llmfair.asking import Asker, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable, UsageError
 from llmfair.journal import Journal
+from llmfair.limits import Limits, Progress
 from llmfair.records import (
     Chat,
     Completion,

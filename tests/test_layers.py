@@ -16,9 +16,19 @@ BASICS = {"records", "errors", "registry", "jsonbytes"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "scaleout", "dispatch", "asking",
-    "journal", "cache", "batch", "ledger", "metrics", "stats", "rundir", "trec",
+    "journal", "cache", "batch", "ledger", "limits", "metrics", "stats", "rundir", "trec",
 }  # fmt: skip
-ASKING_MAY = {"journal", "cache", "backends.base", "adaptive", "budgets", "pacing", "retries", "slots"}
+ASKING_MAY = {
+    "journal",
+    "cache",
+    "backends.base",
+    "adaptive",
+    "budgets",
+    "limits",
+    "pacing",
+    "retries",
+    "slots",
+}
 MAY_IMPORT: dict[str, set[str]] = {
     "jsonbytes": set(),
     "records": {"jsonbytes"},
@@ -29,9 +39,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audits": AUDITS_MAY,
     "scaleout": {"dispatch"},
     "cache": {"journal"},
-    "batch": {"dispatch", "asking", "journal", "cache", "ledger", "budgets", "backends"},
+    "batch": {"dispatch", "asking", "limits", "journal", "cache", "ledger", "budgets", "backends"},
     "ledger": {"backends.batch", "trec"},
-    "dispatch": {"asking", "journal", "cache", "backends.base", "turns"},
+    "dispatch": {"asking", "limits", "journal", "cache", "backends.base", "turns"},
     "asking": ASKING_MAY,
     "adaptive": {"pacing", "slots"},
     "slots": {"pacing"},
@@ -57,6 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "config",
             "pacing",
             "budgets",
+            "limits",
             "turns",
             "control_tokens",
         )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.dispatch import Program, dispatch
 from llmfair.journal import Journal
+from llmfair.limits import Limits
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 from tests.virtual import Clock, virtual_time
 

@@ -10,7 +10,6 @@ from functools import cache as once
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llmfair.asking import Progress
 from llmfair.audits.answers import require_readable
 from llmfair.audits.gates import require_met
 from llmfair.audits.models import adapter_doubts, label_of, limits_of, sampling_of
@@ -23,6 +22,7 @@ from llmfair.errors import Incomplete, LlmfairError, RunConflict
 from llmfair.journal import Journal
 from llmfair.ledger import FILE as BATCHES
 from llmfair.ledger import refuse_open
+from llmfair.limits import Progress
 from llmfair.records import Failure, Measurement, Probe
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
 from llmfair.settings import AuditSettings

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmfair.asking import Progress
 from llmfair.audits.models import is_ranker
 from llmfair.audits.running import Watch
 from llmfair.errors import Incomplete
+from llmfair.limits import Progress
 from llmfair.settings import AuditSettings
 
 S = TypeVar("S", bound=AuditSettings)

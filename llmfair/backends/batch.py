@@ -20,6 +20,7 @@ from llmfair.records import Completion, Request
 
 if TYPE_CHECKING:
     from openai import APIStatusError
+    from openai import OpenAI as Client
     from openai.types import Batch, FileObject
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ MOST_BYTES = 200 * 10**6
 ENDED = {"completed", "failed", "expired", "cancelled"}
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 RETRIES_BEFORE_SUCCESS = 3
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a line raises that is torn, very deep, or of some other form."""
 SETTLE_SECONDS = 5.0
 """How long a batch may take to show in the list of all, after its creation was asked for."""
 
@@ -42,11 +45,19 @@ class Batches:
 
     def __init__(self, backend: OpenAI, retries: int) -> None:
         self.backend, self.retries = backend, retries
-        self._client = backend.client()
+        self._made: Client | None = None
         self._answered = False
 
+    @property
+    def _client(self) -> Client:
+        """Made on first use, since a run that has all its answers needs no key. Raises MissingKey."""
+        if self._made is None:
+            self._made = self.backend.client()
+        return self._made
+
     def close(self) -> None:
-        self._client.close()
+        if self._made is not None:
+            self._made.close()
 
     def line(self, request: Request) -> bytes:
         """A request as a line of a file; its answer comes back under the request's key."""
@@ -98,16 +109,22 @@ class Batches:
         return found
 
     def read(self, line: bytes, request: Request) -> Completion:
-        """The answer in a line; raises what `complete` does where there is none, Transient if it was never asked."""
-        row = decode(line)
-        response, error = row.get("response"), row.get("error")
-        if not isinstance(response, dict):
-            code = error.get("code") if isinstance(error, dict) else None
-            raise Transient(f"{self.backend.server} did not answer it ({code or 'no reason given'})")
-        status, reply = response.get("status_code") or 200, encode(response.get("body"))
-        if self.backend.takes_other_limit(status, reply):
-            raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
-        return self.backend.read(status, {}, reply, request)
+        """The answer in a line; raises what `complete` does where there is none.
+
+        Transient if it was never asked, or the line cannot be read: the others of its batch are paid for, too.
+        """
+        try:
+            row = decode(line)
+            response, error = row.get("response"), row.get("error")
+            if not isinstance(response, dict):
+                code = error.get("code") if isinstance(error, dict) else None
+                raise Transient(f"{self.backend.server} did not answer it ({code or 'no reason given'})")
+            status, reply = response.get("status_code") or 200, encode(response.get("body"))
+            if self.backend.takes_other_limit(status, reply):
+                raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
+            return self.backend.read(status, {}, reply, request)
+        except UNREADABLE:
+            raise Transient(f"{self.backend.server} answers it with something else") from None
 
     def refusal(self, batch: Batch) -> Rejected:
         """Why a batch failed as a whole: the error of its first line."""
@@ -130,7 +147,7 @@ class Batches:
         def read(attempt: int) -> dict[str, bytes]:
             content = self._client.files.content(file_id).content
             found = {key: line for line in content.split(b"\n") if (key := key_of(line))}
-            if content.strip() and not found:
+            if content.strip() and b'"custom_id"' not in content:
                 raise ValueError(file_id)
             return found
 
@@ -221,6 +238,6 @@ def key_of(line: bytes) -> str | None:
     """The key a line was sent under; None for one that does not say."""
     try:
         key = decode(line)["custom_id"]
-    except (ValueError, LookupError, TypeError):
+    except UNREADABLE:
         return None
     return key if isinstance(key, str) else None

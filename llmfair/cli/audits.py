@@ -17,8 +17,8 @@ from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
-    from llmfair.asking import Progress
     from llmfair.audits.spending import Spending
+    from llmfair.limits import Progress
     from llmfair.report.tables import Table
     from llmfair.rundir import RunDir
 

@@ -17,9 +17,9 @@ from llmfair.errors import UsageError
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
-    from llmfair.asking import Progress
     from llmfair.audits.running import Watch
     from llmfair.audits.study import Tried
+    from llmfair.limits import Progress
     from llmfair.rundir import RunDir
 
 study = typer.Typer(name="study", help="The same model under several settings.", no_args_is_help=True)

@@ -97,6 +97,20 @@ def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
         assert_as_one_by_one(server, "a/run")
 
 
+def test_a_run_that_has_all_answers_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with BatchServer() as server:
+        first = batch(server)
+        elsewhere = [
+            "https://api.openai.com/v1" if word == server.base_url else word
+            for word in command(server, "a/run", "--batch")
+        ]
+    again = llmfair(*elsewhere)
+    assert (again.code, again.out) == (0, first.out), again.err
+    more = llmfair(*elsewhere, "--fresh")
+    assert more.code == 1 and "needs a key" in more.err
+
+
 def test_what_expired_is_submitted_once_more() -> None:
     def expire(key: str, times: int) -> bool:
         return times == 1 and int(key, 16) % 10 == 0

@@ -1,0 +1,54 @@
+"""How hard a backend may be asked, and what has happened so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How hard the backend may be asked, and what that may cost.
+
+    `workers` requests at most are in flight; `adaptive` looks for how many a server takes, where the backend is one.
+    `rpm`, `tpm`: requests and tokens a minute. Times in seconds. `max_calls`, `max_cost` and the prices, per million
+    tokens, are of this invocation.
+    """
+
+    workers: int = 64
+    retries: int = 8
+    max_wait: float = 1800.0
+    max_calls: int | None = None
+    adaptive: bool = True
+    rpm: float | None = None
+    tpm: float | None = None
+    max_cost: float | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+
+
+@dataclass
+class Progress:
+    """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
+
+    `finished`: programs. `limit`: places in flight at the moment. `cost`: of this invocation, None without prices.
+    `tell` says a sentence that a person who waits for hours should see.
+    """
+
+    finished: int = 0
+    calls: int = 0
+    answered: int = 0
+    replayed: int = 0
+    cached: int = 0
+    retries: int = 0
+    in_flight: int = 0
+    limit: int = 0
+    unreadable: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    waiting_until: float = 0.0
+    bug: Exception | None = None
+    models: set[str] = field(default_factory=set)
+    fingerprints: set[str] = field(default_factory=set)
+    tell: Callable[[str], None] = lambda text: None
