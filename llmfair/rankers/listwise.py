@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.prompts import Prompt
@@ -173,14 +173,23 @@ def retries_of(on_bad_answer: str) -> int:
     )
 
 
+class _Item(NamedTuple):
+    """A candidate as a question shows it, and what is noted about it."""
+
+    doc_id: str
+    title: str
+    side: str | None
+    relevance: int
+
+
 class _Questions:
     """The chats of one probe. What its windows share is made once: a run asks 100,000 of them."""
 
     def __init__(self, ranker: ListwiseRanker, probe: Probe) -> None:
-        query, documents = probe.candidates.query, probe.candidates.documents
+        query = probe.candidates.query
         side = _side_named_by(probe.variant, ranker.attribute)
-        self.ranker, self.documents = ranker, documents
-        self.titles: dict[int, str] = {}
+        self.ranker, self.candidates = ranker, probe.candidates
+        self.items: dict[int, _Item] = {}
         self.draw = probe.draw
         self.wording = "neutral" if side is None else "sensitive"
         self.values = {"query": clean(query.text)}
@@ -192,32 +201,33 @@ class _Questions:
             "variant": probe.variant,
             "names": side and side.value,
         }
-        self.doc_ids = [document.doc_id for document in documents]
-        sides = [ranker.attribute.side(document) for document in documents]
-        self.sides = [side and side.value for side in sides]
-        self.relevance = [probe.candidates.relevance.get(doc_id, 0) for doc_id in self.doc_ids]
 
     def chat(self, shown: Sequence[int], pass_number: int, start: int, end: int) -> Chat:
         """The question about the candidates `shown`, by their index in the probe."""
-        passages = [{"k": k, "title": self._title(index)} for k, index in enumerate(shown, start=1)]
+        items = [self.items.get(index) or self._item(index) for index in shown]
+        passages = [{"k": k, "title": item.title} for k, item in enumerate(items, start=1)]
         messages = self.ranker.prompt.render({**self.values, "n": len(shown)}, self.wording, passages)
         about = {
             **self.about,
-            "doc_ids": [self.doc_ids[index] for index in shown],
-            "sides": [self.sides[index] for index in shown],
-            "relevance": [self.relevance[index] for index in shown],
+            "doc_ids": [item.doc_id for item in items],
+            "sides": [item.side for item in items],
+            "relevance": [item.relevance for item in items],
             "pass": pass_number,
             "window": [start, end],
         }
         return Chat(messages, Permutation(len(shown)), self.draw, about)
 
-    def _title(self, index: int) -> str:
-        """What is shown of a candidate; made when it is first shown, so that the first question need not wait."""
-        if (known := self.titles.get(index)) is None:
-            ranker = self.ranker
-            known = passage(self.documents[index], ranker.input, ranker.words)
-            self.titles[index] = known
-        return known
+    def _item(self, index: int) -> _Item:
+        """A candidate when it is first shown: so the first question need not wait for all."""
+        ranker, document = self.ranker, self.candidates.documents[index]
+        side = ranker.attribute.side(document)
+        self.items[index] = item = _Item(
+            document.doc_id,
+            passage(document, ranker.input, ranker.words),
+            side and side.value,
+            self.candidates.relevance.get(document.doc_id, 0),
+        )
+        return item
 
 
 @dataclass(frozen=True, slots=True)
