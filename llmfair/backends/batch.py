@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.chat_completions import error_of
+from llmfair.backends.chat_completions import UNREADABLE, error_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
 from llmfair.jsonbytes import decode, encode
@@ -30,8 +30,6 @@ MOST_BYTES = 200 * 10**6
 ENDED = {"completed", "failed", "expired", "cancelled"}
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 RETRIES_BEFORE_SUCCESS = 3
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading a line raises that is torn, very deep, or of some other form."""
 SETTLE_SECONDS = 5.0
 """How long a batch may take to show in the list of all, after its creation was asked for."""
 

@@ -8,17 +8,14 @@ fields of the error, never by words in a message.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import time
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
+from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST, proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
-from llmfair.backends.chat_completions import encode_body, error_of, read_completion
+from llmfair.backends.chat_completions import UNREADABLE, encode_body, error_of, read_completion
 from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.jsonbytes import decode
@@ -34,19 +31,12 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai import OpenAI as Client
 
-OPENAI_HOST = "api.openai.com"
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
-KEY_VARIABLE = "OPENAI_API_KEY"
 NO_KEY = "none"  # what servers that need no key are sent
 CONNECT_SECONDS = 10.0
 LONGEST_QUOTE = 300
 FOLD_HINT = "if its chat template has no system role, add --system fold"
 
-# Credentials, a query (keys are passed that way, too) and a fragment have no place here.
-_BASE_URL = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[\w-]+(\.[\w-]+)*)(:(?P<port>\d{1,5}))?(/[^\s?#]*)?"
-)
-_PORTS = {"http": 80, "https": 443}
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
 _RETRIED = {408, 409, 425, *range(500, 600)}
@@ -245,7 +235,7 @@ class OpenAI:
                         "compare the answers' text with --answers text",
                     )
                 return completion
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
+        except UNREADABLE:
             raise Transient(f"{self.server} answers without a completion") from None
         if request.key in self._broken_off:
             raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")
@@ -299,54 +289,3 @@ class OpenAI:
         for secret in self._secrets:
             words = words.replace(secret, "***")
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
-
-
-def server_of(base_url: str, source: str) -> str:
-    """`host:port` of a base URL, or api.openai.com.
-
-    Raises UsageError that names the URL's `source` and never repeats the URL, which may hold credentials.
-    """
-    if "@" in base_url:
-        raise UsageError(f"{source} holds credentials.", f"leave them out and set {KEY_VARIABLE}")
-    match = _BASE_URL.fullmatch(base_url)
-    if (
-        match is None
-        or (port := int(match["port"] or _PORTS[match["scheme"]])) > 65535
-        or not _names_a_host(match["host"])
-    ):
-        raise UsageError(f"{source} is not the address of a server.", "for example http://127.0.0.1:8000/v1")
-    host = match["host"].lower()
-    return host if host == OPENAI_HOST else f"{host}:{port}"
-
-
-def _names_a_host(host: str) -> bool:
-    """Whether a name has labels of a length that can be looked up, and an address is one."""
-    try:
-        if host.startswith("["):
-            IPv6Address(host[1:-1])
-        elif host.replace(".", "").isdecimal():
-            IPv4Address(host)
-        else:
-            host.encode("idna")
-    except ValueError:
-        return False
-    return True
-
-
-def proxy_for(base_url: str) -> str | None:
-    """The proxy that the environment names for a URL. Raises UsageError for one that is not HTTP.
-
-    Looked up once: aiohttp's `trust_env` does it for each request, in a thread, and refuses to send our
-    Authorization header where a ~/.netrc has a line for the host.
-    """
-    parts = urlsplit(base_url)
-    proxy = getproxies().get(parts.scheme)
-    if not proxy or proxy_bypass(parts.hostname or ""):
-        return None
-    try:
-        scheme = urlsplit(proxy).scheme
-    except ValueError:
-        scheme = ""
-    if scheme not in _PORTS:
-        raise UsageError(f"{parts.scheme}_proxy names no HTTP proxy.", "for example http://127.0.0.1:3128")
-    return proxy

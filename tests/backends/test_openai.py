@@ -21,9 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
+from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import encode_body, error_of, finish_of, read_completion
-from llmfair.backends.openai import OpenAI, proxy_for, server_of
+from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.records import (
     Chat,
