@@ -13,12 +13,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the package is compiled once, not anew by each of the many processes that tests start
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("quick", max_examples=40, deadline=None)
-settings.register_profile("whole", deadline=None)
+settings.register_profile("thorough", deadline=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are held against fewer examples where slow tests are left out, against 100 where they are not."""
-    settings.load_profile("quick" if config.option.markexpr == "not slow" else "whole")
+    settings.load_profile("quick" if "not slow" in config.option.markexpr else "thorough")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -171,6 +171,7 @@ def test_folder_and_resumption_are_those_of_the_command() -> None:
     assert command("listwise", *QUICK_FLAGS, "--json").json["rows"] == result.results["rows"]
 
 
+@pytest.mark.whole
 def test_every_other_function_finds_what_its_command_prints() -> None:
     first = llmfair.audit_pairwise(model="fake:biased,pairwise=1", **PAIRS)
     second = llmfair.audit_pairwise(model="fake:biased,pairwise=-1", **PAIRS)

@@ -18,6 +18,8 @@ from tests import models
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     page.name: page.read_text("utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -19,6 +19,8 @@ from llmfair.stats.conclusions import Conclusion
 from tests.cli.command import llmfair as command
 from tests.cli.command import only_run
 
+pytestmark = pytest.mark.whole
+
 SCHEMA = llmfair.schema()
 LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--variants", "neutral", "--no-control")
 PAIRS = ("pairwise", "-q", "--pairs", "3", "--noise-share", "0")

@@ -21,6 +21,8 @@ from llmfair.settings.designs import MOST_PLANTED
 from llmfair.stats.implied import BETAS
 from llmfair.stats.planted import random_lists
 
+pytestmark = pytest.mark.whole
+
 P, U = Side.PROTECTED, Side.UNPROTECTED
 LISTED = Kinds("q", (2, 3, 1, 4, 2), (U, None, P, U, P), (0, 0, 0, 1, 2))
 

@@ -25,6 +25,8 @@ from llmfair.settings import CalibratePairwiseSettings
 from tests.folders import balanced, write_folder
 from tests.shared import vectors
 
+pytestmark = pytest.mark.whole
+
 MAKE = CalibratePairwiseSettings.make
 ANSWERS = (
     PairAnswer(Side.PROTECTED),

@@ -24,6 +24,8 @@ from llmfair.stats.pairs import Counted, estimate, t_test
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 QUERIES = 24
 LISTWISE = ("listwise", "--passes", "1", "--variants", "neutral", "--no-control", "--permutations", "0")
 PAIRWISE = ("pairwise", "--pairs", "12", "--noise-share", "0")

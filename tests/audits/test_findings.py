@@ -26,6 +26,8 @@ from tests.cli.command import llmfair
 from tests.folders import write_folder
 from tests.metrics import judged
 
+pytestmark = pytest.mark.whole
+
 SIDES: dict[str, str | None] = {
     **{f"f{n}": "protected" for n in range(10)},
     **{f"m{n}": "unprotected" for n in range(14)},

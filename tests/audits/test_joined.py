@@ -6,8 +6,12 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import llmfair, only_run
 from tests.joined import write_joined
+
+pytestmark = pytest.mark.whole
 
 # No relevant woman; and "Women", whose relevant pages are all about women (data.md 11).
 NO_WOMAN = {"265", "403", "1509", "1630", "1715", "2230"}

@@ -16,6 +16,8 @@ from llmfair.audits.plan import answer_in_shown_order, plan_listwise
 from llmfair.settings import ListwiseSettings, PlanSettings
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 ONE_PASS: dict[str, Any] = {"passes": 1, "orders": 1, "control": False}
 
 

@@ -14,6 +14,8 @@ from llmfair.settings import ListwiseSettings
 from tests.folders import write_folder
 from tests.shared import vectors
 
+pytestmark = pytest.mark.whole
+
 QUERIES = {20: 50, 50: 30, 200: 10}
 """Of a list's length. The tolerance is four standard errors of so many, whatever they are."""
 

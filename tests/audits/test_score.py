@@ -20,6 +20,8 @@ from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ListwiseSettings, ScoreSettings
 from tests.folders import balanced, write, write_folder
 
+pytestmark = pytest.mark.whole
+
 # Query 1: f m f m, d1 and d3 relevant. Query 2: m f, then u that nobody knows; tied scores. Query 3 is not judged,
 # query 4 not ranked, and x is named by the qrels alone.
 RUN = """\

@@ -43,6 +43,8 @@ from llmfair.records import (
 from tests.cli.kills import MOCKLLM
 from tests.shared import SHARED
 
+pytestmark = pytest.mark.whole
+
 RANKER = PairwiseRanker(load_prompt("pairwise"))
 LETTER = PairwiseRanker(load_prompt("pairwise"), form="letter")
 OFF = "malformed=0,position=0,query_sd=0,pairwise=0"

@@ -35,6 +35,8 @@ from tests import models
 from tests.cli.command import llmfair, only_run
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 models.needs_local()
 LETTER, ORDER = Labels(("A", "B")), Permutation(2)
 PLAIN = BackendOptions()

@@ -12,6 +12,8 @@ from tests import models
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 models.needs_local()
 
 

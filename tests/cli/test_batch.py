@@ -20,6 +20,8 @@ from tests.cli.command import Outcome, llmfair
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Respond, Server, rank
 
+pytestmark = pytest.mark.whole
+
 QUICK = (
     "import llmfair.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
     "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; from llmfair.cli.app import main; main()"

@@ -20,6 +20,8 @@ from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined
 from tests.shared import realdata
 
+pytestmark = pytest.mark.whole
+
 
 def test_the_table_speaks_of_nothing_that_was_not_asked() -> None:
     found = llmfair("listwise", "-m", "bm25")

@@ -16,6 +16,8 @@ from tests.folders import balanced, write_folder
 from tests.report.reading import read
 from tests.servers import Reply, Server, faulty, rank
 
+pytestmark = pytest.mark.whole
+
 CACHE = Path("cache") / "answers.sqlite"
 SMALL = {
     "listwise": ("--orders", "1", "--passes", "1", "--variants", "neutral"),

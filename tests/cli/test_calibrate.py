@@ -9,6 +9,8 @@ import pytest
 from tests.cli.command import llmfair
 from tests.folders import write_folder
 
+pytestmark = pytest.mark.whole
+
 CALIBRATE = ("calibrate", "listwise", "--runs", "10", "--planted", "-0.5")
 
 

@@ -12,6 +12,8 @@ import pytest
 from llmfair.report.compare import compare_table
 from tests.cli.command import llmfair
 
+pytestmark = pytest.mark.whole
+
 LISTWISE = ("listwise", "-q", "--variants", "neutral", "--no-control", "--orders", "1", "--passes", "1")
 PAIRWISE = ("pairwise", "-q", "--pairs", "6", "--noise-share", "0")
 

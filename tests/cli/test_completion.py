@@ -15,6 +15,8 @@ from llmfair.backends.fake import MODELS
 from llmfair.cli import complete
 from tests.pace import within
 
+pytestmark = pytest.mark.whole
+
 KINDS: dict[str, registry.Kind] = {
     "backends": "backend", "rankers": "ranker", "measures": "measure", "datasets": "dataset",
 }  # fmt: skip

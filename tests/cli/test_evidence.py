@@ -18,6 +18,8 @@ from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write, write_folder
 from tests.servers import Reply, Server, faulty, rank
 
+pytestmark = pytest.mark.whole
+
 SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1")
 
 

@@ -29,6 +29,8 @@ from tests.cli.command import Outcome, llmfair
 from tests.folders import balanced, write_folder
 from tests.tuning.biased import biased_model, marked_data
 
+pytestmark = pytest.mark.whole
+
 models.needs_local()
 SMALL = (
     "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32", "--prompts-per-step", "64",

@@ -20,6 +20,8 @@ from tests.cli.command import Outcome, llmfair, only_run, process
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server, rank
 
+pytestmark = pytest.mark.whole
+
 SMALL = ("-n", "2", "--orders", "1", "--passes", "1")
 ROOT = Path(__file__).resolve().parents[2]
 NAMED = re.compile(r"(?<![A-Z_])LLMFAIR_[A-Z0-9_]*[A-Z0-9]")

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.command import llmfair, only_run
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 SMALL = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "-m", "fake:biased,malformed=0")
 FILES = {
     "manifest.json", "journal.jsonl", "failures.csv", "rankings", "candidates.jsonl", "qrels.txt", "groups.tsv",

@@ -23,6 +23,8 @@ from tests.cli.kills import (
 )
 from tests.shared import SHARED
 
+pytestmark = pytest.mark.whole
+
 needs_mockllm = pytest.mark.skipif(
     not (SHARED / "mockllm").is_dir(), reason="the mock server is not beside this checkout"
 )

@@ -16,6 +16,8 @@ from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write_folder
 from tests.pace import within
 
+pytestmark = pytest.mark.whole
+
 SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1")
 
 

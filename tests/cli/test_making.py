@@ -12,6 +12,8 @@ from llmfair.limits import Progress
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
+pytestmark = pytest.mark.whole
+
 
 def test_calls_that_were_not_made_are_not_said_to_have_been() -> None:
     """In no table of a run that broke off, nor of one that stopped when it knew."""

@@ -14,6 +14,8 @@ from tests.cli.command import Outcome, llmfair, only_run
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server
 
+pytestmark = pytest.mark.whole
+
 QUERIES = 10
 BIASED = "fake:biased"
 

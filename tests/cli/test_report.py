@@ -17,6 +17,8 @@ from tests.folders import balanced, write_folder
 from tests.pace import within
 from tests.report.reading import read
 
+pytestmark = pytest.mark.whole
+
 SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1", "-q")
 
 

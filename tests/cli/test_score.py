@@ -15,6 +15,8 @@ from tests.cli.command import llmfair, only_run
 from tests.folders import write_folder
 from tests.report.reading import read
 
+pytestmark = pytest.mark.whole
+
 SCORE = ("score", "my.run", "--qrels", "qrels.txt", "--groups", "groups.tsv")
 RUN = "".join(f"q{q} Q0 {side}{q} {rank} {score} mine\n" for q in range(6) for rank, score, side in ((1, 2, "f"), (2, 1, "m")))  # fmt: skip
 QRELS = "".join(f"q{q} 0 {'fm'[q % 2]}{q} 1\n" for q in range(6))

@@ -18,6 +18,8 @@ from tests.folders import balanced, write_folder
 from tests.pace import within
 from tests.servers import Reply, Server, faulty, rank
 
+pytestmark = pytest.mark.whole
+
 SAME = ("results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv")
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.command import llmfair, process
 
+pytestmark = pytest.mark.whole
+
 STUDY = ("study", "windows", "-n", "2", "--orders", "1", "--settings", "10/5,20/10")
 
 

@@ -40,6 +40,8 @@ from tests.datasets.trec_sources import (
     topic_2022,
 )
 
+pytestmark = pytest.mark.whole
+
 META, DOCS, TOPICS = "2022/metadata", "2022/docs", "2022/train/topics"
 Serve = Callable[..., FileServer]
 

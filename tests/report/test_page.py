@@ -21,6 +21,8 @@ from tests.cli.command import llmfair
 from tests.report.reading import read
 from tests.report.runs import AUDITS, BIASED, EVIL, TOPIC, lists, run
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

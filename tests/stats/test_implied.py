@@ -215,6 +215,7 @@ def test_a_surface_between_its_rows_by_hand() -> None:
     assert half.ratios == pytest.approx(((0.5 * 0.8) ** 0.5, 1.0, (2 * 1.25) ** 0.5))
 
 
+@pytest.mark.whole
 def test_44_lists_of_200_take_a_second_or_so() -> None:
     lists = [cells_of(10, 90, 10, 90)] * 44
     within(3, lambda: odds_surface(lists, covering(20, 10), 3, rng=np.random.default_rng(1)))

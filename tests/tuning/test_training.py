@@ -36,6 +36,8 @@ from tests.tuning import tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 from tests.tuning.tiny import one_thread as one_thread
 
+pytestmark = pytest.mark.whole
+
 models.needs_local()
 ROOT = Path(__file__).resolve().parents[2]
 
