@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +109,8 @@ class Journal:
         self.shared = 0
         self._offsets: dict[str, int] = {}
         self._synced = time.monotonic()
+        self._syncing: Future[None] | None = None
+        self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._size = os.fstat(self._file).st_size
         if self._size:
@@ -157,9 +160,16 @@ class Journal:
         self._write(encode(row))
 
     def close(self) -> None:
-        os.fsync(self._file)
-        os.close(self._file)
-        self._file = -1  # the number may soon belong to another file
+        self._disk.shutdown()
+        try:
+            if self._syncing is not None:
+                self._syncing.result()  # a disk says only once that it failed
+            os.fsync(self._file)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
+            os.close(self._file)
+            self._file = -1  # the number may soon belong to another file
 
     def _write(self, line: bytes) -> int:
         offset = self._size
@@ -169,15 +179,27 @@ class Journal:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             os.ftruncate(self._file, self._size)  # a torn line would swallow the next one
-            raise LlmfairError(
-                f"cannot write {self.path}: {error.strerror}.",
-                "what is written is kept; make room and repeat",
-            ) from None
+            raise self._unwritable(error) from None
         self._size += len(line) + 1
         if time.monotonic() - self._synced > FSYNC_SECONDS:
-            os.fsync(self._file)
-            self._synced = time.monotonic()
+            self._sync()
         return offset
+
+    def _sync(self) -> None:
+        """Begins to bring what is written to the disk itself, unless that is still being done."""
+        if self._syncing is not None:
+            if not self._syncing.done():
+                return
+            try:
+                self._syncing.result()
+            except OSError as error:
+                raise self._unwritable(error) from None
+        self._syncing = self._disk.submit(os.fsync, self._file)
+        self._synced = time.monotonic()
+
+    def _unwritable(self, error: OSError) -> LlmfairError:
+        hint = "what is written is kept; make room and repeat"
+        return LlmfairError(f"cannot write {self.path}: {error.strerror}.", hint)
 
     def _load(self, identity: str) -> None:
         with self.path.open("rb") as file:
