@@ -62,6 +62,7 @@ _BY_FINISH: Mapping[Finish, AnswerClass] = {
     Finish.EMPTY: AnswerClass.EMPTY,
 }
 _THOUGHT_END = "</think>"
+_PLAIN = re.compile(r"\[[0-9]{1,9}\](?: > \[[0-9]{1,9}\])*")
 _GROUP = re.compile(r"\[([\d\s,]*)\]")
 _NUMBER = re.compile(r"\d+")
 _WORD_CHARACTER = re.compile(r"[^\W_]")
@@ -81,6 +82,9 @@ def read(completion: Completion, n: int, reader: ReaderName = "strict") -> Readi
 
 @lru_cache(maxsize=512)  # the answers to small windows recur: five items have 120 orders
 def _read(text: str, n: int, reader: ReaderName) -> Reading:
+    if _PLAIN.fullmatch(text) and _is_permutation(numbers := _values(text), n):
+        # As it was asked for, and as most are: readers agree, and need not look for what else it might mean.
+        return Reading(AnswerClass.OK, *_repaired(numbers, n))
     strict = read_strict(text, n)
     original, named = _repaired(_digits(text), n)
     chosen = (strict.permutation, strict.named) if reader == "strict" else (original, named)

@@ -182,6 +182,13 @@ def answers(draw: st.DrawFn) -> str:
     return draw(st.one_of(st.text(), st.lists(pieces).map("".join)))
 
 
+@given(st.permutations(range(1, 9)), st.integers(0, 9), st.sampled_from([" > ", ">", ", "]), st.booleans())
+def test_a_plain_order_is_read_as_any_other(order: list[int], named: int, between: str, twice: bool) -> None:
+    text = between.join(f"[{number}]" for number in order[:named] + order[:1] * twice)
+    strict = read_strict(text, 8)
+    assert read(stopped(text), 8) == strict and read_rankgpt(text, 8) == strict.permutation
+
+
 @given(answers(), st.integers(0, 12), st.sampled_from(["strict", "rankgpt"]))
 def test_any_text_gives_a_permutation_or_none(text: str, n: int, reader: ReaderName) -> None:
     reading = read(stopped(text), n, reader)
