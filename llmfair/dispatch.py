@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from llmfair.asking import Asker, Stopped
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from llmfair.cache import Cache
 
 GRACE_SECONDS = 5.0
+PASSES_TO_ASK = 8
+"""Of the event loop, from a chain's start until its first question is written: chains begun within would delay it."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,13 @@ _loops: list[asyncio.AbstractEventLoop] = []
 _loop_lock = threading.Lock()
 
 
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels what is not done yet, and waits until it is."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class _Driver:
     """One call of `dispatch` on the loop's side."""
 
@@ -118,23 +128,30 @@ class _Driver:
             raise self.cause
 
     async def _run_all(self, programs: Iterator[Program]) -> None:
-        """So many tasks share the programs, so memory does not grow with the programs' number."""
-        tasks = [asyncio.create_task(self._work(programs)) for _ in range(self.chains)]
-        everything = asyncio.gather(*tasks)
+        everything = asyncio.create_task(self._chain_all(programs))
         interrupted = asyncio.create_task(self.interrupted.wait())
         try:
             # Answers in flight are paid for, so a stop waits for them; only an interrupt loses patience.
-            waiting: set[asyncio.Future[Any]] = {everything, interrupted}
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([everything, interrupted], return_when=asyncio.FIRST_COMPLETED)
             if not everything.done():
                 await asyncio.wait([everything], timeout=GRACE_SECONDS)
             if everything.done():
                 await everything
         finally:
+            await _end(everything, interrupted)
+
+    async def _chain_all(self, programs: Iterator[Program]) -> None:
+        """So many tasks share the programs, so memory does not grow with the programs' number."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for program in islice(programs, self.chains):
+                tasks.append(asyncio.create_task(self._work(chain([program], programs))))
+                for _ in range(PASSES_TO_ASK):
+                    await asyncio.sleep(0)
+            await asyncio.gather(*tasks)
+        finally:
             # Whatever ends the run, no chain may go on behind its back and write into a closed journal.
-            for task in (*tasks, interrupted):
-                task.cancel()
-            await asyncio.gather(everything, *tasks, interrupted, return_exceptions=True)
+            await _end(*tasks)
 
     async def _work(self, programs: Iterator[Program]) -> None:
         for program in programs:

@@ -127,6 +127,24 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     journal.close()
 
 
+def test_a_chain_asks_before_the_next_is_made(journal: Journal) -> None:
+    seen: list[str] = []
+
+    class Connecting(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            for _ in range(5):  # of the loop's passes, as an HTTP client takes to connect and write
+                await asyncio.sleep(0)
+            seen.append(f"asked {request.probe_id}")
+            return await super().complete(request)
+
+    def program(name: str) -> Program:
+        begun = chain(name, 1)
+        return Program(name, lambda: (seen.append(f"made {name}"), begun.start())[1])
+
+    dict(dispatch([program(name) for name in "abc"], Connecting(latency=0.5), journal, Sampling()))
+    assert seen == [f"{what} {name}" for name in "abc" for what in ("made", "asked")]
+
+
 def test_chains_overlap_and_each_waits_only_for_its_own_answers(journal: Journal) -> None:
     backend = Scripted(latency=0.02)
     chains = [chain(f"c{i}", 5) for i in range(20)]
