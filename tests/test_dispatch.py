@@ -138,8 +138,11 @@ def test_a_chain_asks_before_the_next_is_made(journal: Journal) -> None:
             return await super().complete(request)
 
     def program(name: str) -> Program:
-        begun = chain(name, 1)
-        return Program(name, lambda: (seen.append(f"made {name}"), begun.start())[1])
+        def start() -> Steps[str]:
+            seen.append(f"made {name}")
+            return chain(name, 1).start()
+
+        return Program(name, start)
 
     dict(dispatch([program(name) for name in "abc"], Connecting(latency=0.5), journal, Sampling()))
     assert seen == [f"{what} {name}" for name in "abc" for what in ("made", "asked")]
