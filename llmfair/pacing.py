@@ -56,7 +56,7 @@ class Pace:
 
     def __init__(self) -> None:
         self.bucket: Bucket | None = None
-        self._quota = 0.0
+        self._quota = self._least = 0.0
         self._since: float | None = None
         self._accepted = 0
         self._last_sent = self._refused_at = self._grown_at = 0.0
@@ -96,8 +96,10 @@ class Pace:
             measured = self._accepted / seconds
             if plainly and self._held > GROWN * measured:  # it allows more now than when the sample began
                 measured = self._held
-            # By chance alone (no bucket behind it) a refusal must not slow the run down for good.
-            self._quota = measured if plainly else max(self._quota, measured)
+            # By chance alone (no bucket behind it) a refusal must not slow the run down for good, no further at least
+            # than the sample of a plain one was uncertain: by a request.
+            self._quota = measured if plainly else max(self._least, measured)
+            self._least = self._quota * (1 - plainly / self._accepted)
             if self._accepted >= LONGEST_SAMPLE:
                 self._begin(now)
         if self._quota:
