@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 5.0
 PASSES_TO_ASK = 8
-"""Of the event loop, from a chain's start until its first question is written: chains begun within would delay it."""
+"""Of the event loop, from a chain's start until its first question is on its way to a server: chains begun within would
+delay it. A model in this process takes questions in batches, which are fuller the sooner all have begun."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class _Driver:
         limits = asker.limits
         spare = limits.max_calls is None and limits.max_cost is None
         self.chains = limits.workers * (2 if spare else 1)
+        self.passes = PASSES_TO_ASK if "adaptive" in asker.backend.capabilities else 0
         self.turns = Turns()
         self.cause: LlmfairError | None = None
         self.interrupted = asyncio.Event()
@@ -146,7 +148,7 @@ class _Driver:
         try:
             for program in islice(programs, self.chains):
                 tasks.append(asyncio.create_task(self._work(chain([program], programs))))
-                for _ in range(PASSES_TO_ASK):
+                for _ in range(self.passes):
                     await asyncio.sleep(0)
             await asyncio.gather(*tasks)
         finally:

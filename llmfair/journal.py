@@ -148,6 +148,7 @@ class Journal:
         }
         self._offsets[request.key] = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
         self.shared += source == SHARED
+        self._sync()
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
@@ -158,12 +159,12 @@ class Journal:
             "at": datetime.now(UTC),
         }
         self._write(encode(row))
+        self._sync()
 
     def close(self) -> None:
         self._disk.shutdown()
         try:
-            if self._syncing is not None:
-                self._syncing.result()  # a disk says only once that it failed
+            self._synchronised()
             os.fsync(self._file)
         except OSError as error:
             raise self._unwritable(error) from None
@@ -181,21 +182,26 @@ class Journal:
             os.ftruncate(self._file, self._size)  # a torn line would swallow the next one
             raise self._unwritable(error) from None
         self._size += len(line) + 1
-        if time.monotonic() - self._synced > FSYNC_SECONDS:
-            self._sync()
         return offset
 
     def _sync(self) -> None:
-        """Begins to bring what is written to the disk itself, unless that is still being done."""
-        if self._syncing is not None:
-            if not self._syncing.done():
-                return
-            try:
-                self._syncing.result()
-            except OSError as error:
-                raise self._unwritable(error) from None
+        """Now and then begins to bring what is written to the disk itself, unless that is still being done."""
+        if time.monotonic() - self._synced <= FSYNC_SECONDS:
+            return
+        if self._syncing is not None and not self._syncing.done():
+            return
+        try:
+            self._synchronised()
+        except OSError as error:
+            raise self._unwritable(error) from None
         self._syncing = self._disk.submit(os.fsync, self._file)
         self._synced = time.monotonic()
+
+    def _synchronised(self) -> None:
+        """Raises the OSError of what was begun last, once: a disk does not repeat it either."""
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
 
     def _unwritable(self, error: OSError) -> LlmfairError:
         hint = "what is written is kept; make room and repeat"

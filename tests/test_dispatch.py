@@ -131,6 +131,8 @@ def test_a_chain_asks_before_the_next_is_made(journal: Journal) -> None:
     seen: list[str] = []
 
     class Connecting(Scripted):
+        capabilities = frozenset({"adaptive"})  # a server
+
         async def complete(self, request: Request) -> Completion:
             for _ in range(5):  # of the loop's passes, as an HTTP client takes to connect and write
                 await asyncio.sleep(0)

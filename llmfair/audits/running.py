@@ -221,9 +221,14 @@ def session(
             raise
         finally:
             manifest["journal_answers"] = len(journal)
-            journal.close()
-            invocation["ended"] = now()
-            folder.write_json("manifest.json", manifest)
+            try:
+                journal.close()
+            except LlmfairError:  # the disk failed at the very end
+                manifest["status"] = "incomplete"
+                raise
+            finally:
+                invocation["ended"] = now()
+                folder.write_json("manifest.json", manifest)
 
 
 @contextmanager
