@@ -148,7 +148,7 @@ class Journal:
         }
         self._offsets[request.key] = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
         self.shared += source == SHARED
-        self._sync()
+        self._sync_now_and_then()
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
@@ -159,16 +159,14 @@ class Journal:
             "at": datetime.now(UTC),
         }
         self._write(encode(row))
-        self._sync()
+        self._sync_now_and_then()
 
     def close(self) -> None:
-        self._disk.shutdown()
         try:
-            self._synchronised()
-            os.fsync(self._file)
-        except OSError as error:
-            raise self._unwritable(error) from None
+            self._sync()
+            self._hear()
         finally:
+            self._disk.shutdown()
             os.close(self._file)
             self._file = -1  # the number may soon belong to another file
 
@@ -184,24 +182,26 @@ class Journal:
         self._size += len(line) + 1
         return offset
 
+    def _sync_now_and_then(self) -> None:
+        due = time.monotonic() - self._synced > FSYNC_SECONDS
+        if due and (self._syncing is None or self._syncing.done()):
+            self._sync()
+
     def _sync(self) -> None:
-        """Now and then begins to bring what is written to the disk itself, unless that is still being done."""
-        if time.monotonic() - self._synced <= FSYNC_SECONDS:
-            return
-        if self._syncing is not None and not self._syncing.done():
-            return
-        try:
-            self._synchronised()
-        except OSError as error:
-            raise self._unwritable(error) from None
+        """Begins to bring what is written to the disk itself; says first whether that failed the last time."""
+        self._hear()
         self._syncing = self._disk.submit(os.fsync, self._file)
         self._synced = time.monotonic()
 
-    def _synchronised(self) -> None:
-        """Raises the OSError of what was begun last, once: a disk does not repeat it either."""
+    def _hear(self) -> None:
+        """Waits for what was begun last. Raises its failure, and once only, as a disk does."""
         syncing, self._syncing = self._syncing, None
-        if syncing is not None:
+        if syncing is None:
+            return
+        try:
             syncing.result()
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> LlmfairError:
         hint = "what is written is kept; make room and repeat"

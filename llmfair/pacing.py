@@ -96,8 +96,8 @@ class Pace:
             measured = self._accepted / seconds
             if plainly and self._held > GROWN * measured:  # it allows more now than when the sample began
                 measured = self._held
-            # By chance alone (no bucket behind it) a refusal must not slow the run down for good, no further at least
-            # than the sample of a plain one was uncertain: by a request.
+            # A refusal by chance (no bucket behind it) must not slow the run down for good: it lowers the quota once,
+            # and by no more than the last plain sample was uncertain, a request.
             self._quota = measured if plainly else max(self._least, measured)
             self._least = self._quota * (1 - plainly / self._accepted)
             if self._accepted >= LONGEST_SAMPLE:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -196,8 +197,14 @@ def test_answers_reach_the_disk_itself_now_and_then(tmp_path: Path, monkeypatch:
     synced: list[int] = []
     monkeypatch.setattr("llmfair.journal.os.fsync", synced.append)
     monkeypatch.setattr("llmfair.journal.FSYNC_SECONDS", 0.0)
-    written(tmp_path / "journal.jsonl", ["a", "b"])
-    assert len(synced) >= 2
+    journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
+    for number, text in enumerate("ab", start=1):
+        journal.put(request(text), Completion(f"answer to {text}", Finish.STOP), attempts=1)
+        while len(synced) < number:  # in a thread of its own; without it the test would not end
+            time.sleep(0.001)
+        time.sleep(0.05)
+    journal.close()
+    assert len(synced) >= 3
 
 
 def test_nobody_waits_for_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
