@@ -21,7 +21,6 @@ from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
 from llmfair.journal import Journal
 from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Failure, Sampling, Steps
-from llmfair.turns import Turns
 
 if TYPE_CHECKING:
     from llmfair.cache import Cache
@@ -111,7 +110,6 @@ class _Driver:
         spare = limits.max_calls is None and limits.max_cost is None
         self.chains = limits.workers * (2 if spare else 1)
         self.passes = PASSES_TO_ASK if "adaptive" in asker.backend.capabilities else 0
-        self.turns = Turns()
         self.cause: LlmfairError | None = None
         self.interrupted = asyncio.Event()
         self.ended = threading.Event()
@@ -160,6 +158,7 @@ class _Driver:
             if self.asker.stopping.is_set():
                 return
             await self._run_one(program)
+            await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
 
     async def _run_one(self, program: Program) -> None:
         try:
@@ -180,7 +179,6 @@ class _Driver:
             self.finished.put((program.probe_id, result))
 
     async def _answer_all(self, program: Program) -> Any:
-        await self.turns.take()
         steps = program.start()
         try:
             chats = next(steps)
@@ -189,7 +187,6 @@ class _Driver:
                     answers = [await self.asker.answer(program.probe_id, chats[0])]
                 else:
                     answers = await self._answer_together(program.probe_id, chats)
-                await self.turns.take()
                 chats = steps.send(answers)
         except StopIteration as end:
             return end.value

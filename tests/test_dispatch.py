@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -555,6 +556,17 @@ def test_an_interrupt_does_not_wait_for_ever(journal: Journal, monkeypatch: pyte
     with pytest.raises(KeyboardInterrupt):
         list(dispatch([single("p", "t")], backend, journal, Sampling()))
     assert time.monotonic() - started < 2 and backend.in_flight == 0
+
+
+def test_an_interrupt_is_heard_while_every_answer_is_known(journal: Journal) -> None:
+    """Programs that never wait must not keep the loop to themselves; these would go on for ever."""
+    list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
+    endless = (single(f"p{number}", "t") for number in itertools.count())
+    started = time.monotonic()
+    results = dispatch(endless, Scripted(), journal, Sampling())
+    assert next(results) == ("p0", "T")
+    results.close()
+    assert time.monotonic() - started < 2
 
 
 def test_a_retried_request_goes_before_those_that_wait(journal: Journal) -> None:

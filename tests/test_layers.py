@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cache": {"journal"},
     "batch": {"dispatch", "asking", "limits", "journal", "cache", "ledger", "budgets", "backends"},
     "ledger": {"backends.batch", "trec"},
-    "dispatch": {"asking", "limits", "journal", "cache", "backends.base", "turns"},
+    "dispatch": {"asking", "limits", "journal", "cache", "backends.base"},
     "asking": ASKING_MAY,
     "adaptive": {"pacing", "slots"},
     "slots": {"pacing"},
@@ -68,7 +68,6 @@ MAY_IMPORT: dict[str, set[str]] = {
             "pacing",
             "budgets",
             "limits",
-            "turns",
             "control_tokens",
         )
     },

@@ -11,7 +11,6 @@ import pytest
 
 from llmfair.pacing import Bucket
 from llmfair.slots import Slots
-from llmfair.turns import Turns
 
 
 def finish(work: Coroutine[Any, Any, None]) -> None:
@@ -144,29 +143,5 @@ def test_a_stop_lets_everybody_in_whatever_they_wait_for() -> None:
         assert sum(task.done() for task in waiting) == 1
         slots.release_all()
         await asyncio.gather(*waiting, slots.enter(5))
-
-    finish(work())
-
-
-def test_one_chain_goes_on_in_each_pass_of_the_loop() -> None:
-    async def work() -> None:
-        turns, loop, passes = Turns(), asyncio.get_running_loop(), [0]
-
-        def count() -> None:
-            passes[0] += 1
-            loop.call_soon(count)
-
-        async def go_on() -> int:
-            await turns.take()
-            return passes[0]
-
-        count()
-        chains = [asyncio.create_task(go_on()) for _ in range(6)]
-        chains[2].cancel()
-        found = await asyncio.gather(*chains, return_exceptions=True)
-        came = [one for one in found if isinstance(one, int)]
-        assert len(came) == 5 and came == sorted(set(came)), "no two in one pass, first come first"
-        before = passes[0]
-        assert await go_on() == before, "nobody waits where nobody else wants to go on"
 
     finish(work())

@@ -1,13 +1,14 @@
 """OpenAI and every server that speaks its chat completions: one POST a question.
 
 Key, URL and headers are copied once from the openai package; the requests themselves go through aiohttp, at
-a tenth of that package's CPU time a request (`backends.md` 5). Failures are told apart by status and by the
+less than a tenth of that package's CPU time a request (`backends.md` 5). Failures are told apart by status and by the
 fields of the error, never by words in a message.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -27,16 +28,17 @@ from llmfair.records import (
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    import aiohttp
     from openai import AsyncOpenAI
     from openai import OpenAI as Client
 
+    from llmfair.backends.posting import Poster
+
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 NO_KEY = "none"  # what servers that need no key are sent
-CONNECT_SECONDS = 10.0
 LONGEST_QUOTE = 300
 FOLD_HINT = "if its chat template has no system role, add --system fold"
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
 _RETRIED = {408, 409, 425, *range(500, 600)}
@@ -83,35 +85,27 @@ class OpenAI:
             parts.append("fold")
         self.identity = " ".join(parts)
         self.allowance: Allowance | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self._url = ""
-        self._proxy: str | None = None
+        self._poster: Poster | None = None
         self._secrets: tuple[str, ...] = ()
         self._broken_off: set[str] = set()
 
     async def open(self) -> None:
         """Takes key, URL and headers from the environment. Raises MissingKey and UsageError."""
-        import aiohttp
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        from llmfair.backends.posting import Poster
 
         # It sends nothing, and reading all certificates for that would take 0.1 s.
         unused = DefaultAsyncHttpxClient(verify=False)
         async with AsyncOpenAI(api_key=self._key(), base_url=self.base_url, http_client=unused) as client:
-            self._url = f"{str(client.base_url).rstrip('/')}/chat/completions"
+            url = f"{str(client.base_url).rstrip('/')}/chat/completions"
             headers = self._headers(client)
-        self._proxy = proxy_for(self.base_url)
-        self._session = aiohttp.ClientSession(
-            # No cap of its own, since dispatch limits what is in flight.
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=75),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=self.options.timeout, connect=CONNECT_SECONDS),
-        )
+        self._poster = Poster(url, headers, proxy_for(self.base_url), self.options.timeout)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._poster is not None:
+            await self._poster.close()
+            self._poster = None
 
     def client(self) -> Client:
         """The openai package's client of this server, for files and batches. Raises MissingKey."""
@@ -135,6 +129,12 @@ class OpenAI:
         """The headers of every request, by their names in lower case; no message repeats what is secret in them."""
         copied = {**client.auth_headers, **client.default_headers}
         headers = {name.lower(): value for name, value in copied.items() if isinstance(value, str)}
+        for name, value in headers.items():
+            if _CONTROL.search(name + value):
+                raise UsageError(
+                    f"the header {name!r} holds a control character.",
+                    "set OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
+                )
         authorization = headers.get("authorization", "").split()
         self._secrets = tuple({client.api_key, *authorization[1:]} - {"", NO_KEY})
         return headers
@@ -188,20 +188,19 @@ class OpenAI:
         """Status, headers and body of the reply. Raises Transient when there is none."""
         import aiohttp
 
-        if self._session is None:
+        if self._poster is None:
             raise RuntimeError("the backend is not open")
-        # A redirected POST often becomes a GET, so the address has to be right.
-        post = self._session.post(self._url, data=body, allow_redirects=False, proxy=self._proxy)
         try:
-            async with post as response:
-                return response.status, response.headers, await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
+            return await self._poster.post(body)
+        except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError) as error:
             cause = self._cause(error)
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
 
     def _cause(self, error: Exception) -> str:
         """Why there was no reply, as a clause."""
         import aiohttp
+
+        from llmfair.backends.posting import CONNECT_SECONDS
 
         where = "the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else self.server
         match error:

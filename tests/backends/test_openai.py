@@ -553,6 +553,14 @@ def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert headers["OpenAI-Project"] == "proj-1"
 
 
+def test_a_header_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "canary\r\nX: y")
+    with pytest.raises(UsageError) as caught:
+        opened()
+    assert caught.value.message == "the header 'openai-organization' holds a control character."
+    assert "canary" not in str(caught.value)
+
+
 def test_a_custom_authorization_replaces_the_key_and_is_as_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "authorization: Basic canary-basic\nX-Team: ranking")
     with Server(lambda body, attempt: refused(422, message="Basic canary-basic")) as server:

@@ -1,0 +1,87 @@
+"""Bytes posted to one address over aiohttp's connections.
+
+`session.post` makes a request and a response object, their headers and a writer of every question, which takes more CPU
+than all that llmfair does for it (`benchmarks.dispatch`). Questions differ in their body only. So one request object
+stands for all of them, and of aiohttp there remain the pool of connections, TLS, proxies, and the reading of replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiohttp import ClientRequest
+    from aiohttp.connector import Connection
+
+CONNECT_SECONDS = 10.0
+_INTERIM = range(100, 200)
+
+
+class Poster:
+    """Posts to `url`, every time with the same headers; `timeout` in seconds, from connecting to the reply's end."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], proxy: str | None, timeout: float) -> None:
+        import aiohttp
+        from yarl import URL
+
+        self._timeout = timeout
+        self._connecting = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
+        # No cap of its own, since dispatch limits what is in flight.
+        self._connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=75)
+        # Never sent itself: the connector learns from it where to, and adds what a proxy wants to be told.
+        self._request = aiohttp.ClientRequest(
+            "POST",
+            URL(url),
+            headers=headers,
+            proxy=None if proxy is None else URL(proxy),
+            loop=asyncio.get_running_loop(),
+        )
+        self._head = b""
+
+    async def post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of the reply; redirects are not followed.
+
+        Raises aiohttp.ClientError, HttpProcessingError of aiohttp.http or TimeoutError when there is none.
+        """
+        async with asyncio.timeout(self._timeout):
+            connection = await self._connect()
+            try:
+                protocol, transport = connection.protocol, connection.transport
+                assert protocol is not None and transport is not None
+                protocol.set_response_params(read_until_eof=True)
+                transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body))
+                head, content = await protocol.read()
+                while head.code in _INTERIM:
+                    head, content = await protocol.read()
+                reply = await content.read()
+            except BaseException:
+                connection.close()
+                raise
+            connection.release()  # closes it where the server will
+            return head.code, head.headers, reply
+
+    async def close(self) -> None:
+        await self._connector.close()
+
+    async def _connect(self) -> Connection:
+        try:
+            connection = await self._connector.connect(self._request, [], self._connecting)
+        except TimeoutError as error:
+            from aiohttp import ConnectionTimeoutError
+
+            raise ConnectionTimeoutError from error
+        if not self._head:  # not before: the connector has added the proxy's password
+            self._head = _head(self._request)
+        return connection
+
+
+def _head(request: ClientRequest) -> bytes:
+    """The first line and the headers, but for the length of the body."""
+    url = request.url
+    target = str(url) if request.proxy and not request.is_ssl() else url.raw_path_qs
+    headers = [
+        f"{name}: {value}" for name, value in request.headers.items() if name.lower() != "content-length"
+    ]
+    return "\r\n".join([f"POST {target} HTTP/1.1", *headers, ""]).encode()
