@@ -20,13 +20,13 @@ _INTERIM = range(100, 200)
 
 
 class Poster:
-    """Posts to `url`, every time with the same headers; `timeout` in seconds, from connecting to the reply's end."""
+    """Posts to `url`, every time with the same headers; `timeout` in seconds, from the question to the reply's end."""
 
     def __init__(self, url: str, headers: Mapping[str, str], proxy: str | None, timeout: float) -> None:
         import aiohttp
         from yarl import URL
 
-        self._timeout = timeout
+        self._timeout, self._loop = timeout, asyncio.get_running_loop()
         self._connecting = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
         # No cap of its own, since dispatch limits what is in flight.
         self._connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=75)
@@ -36,7 +36,7 @@ class Poster:
             URL(url),
             headers=headers,
             proxy=None if proxy is None else URL(proxy),
-            loop=asyncio.get_running_loop(),
+            loop=self._loop,
         )
         self._head = b""
 
@@ -45,22 +45,27 @@ class Poster:
 
         Raises aiohttp.ClientError, HttpProcessingError of aiohttp.http or TimeoutError when there is none.
         """
-        async with asyncio.timeout(self._timeout):
-            connection = await self._connect()
-            try:
-                protocol, transport = connection.protocol, connection.transport
-                assert protocol is not None and transport is not None
-                protocol.set_response_params(read_until_eof=True)
-                transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body))
+        connection = await self._connect()
+        protocol, transport = connection.protocol, connection.transport
+        assert protocol is not None and transport is not None
+        # At less than half the CPU time of `asyncio.timeout`.
+        alarm = self._loop.call_later(self._timeout, transport.abort)
+        try:
+            protocol.set_response_params(read_until_eof=True)
+            transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body))
+            head, content = await protocol.read()
+            while head.code in _INTERIM:
                 head, content = await protocol.read()
-                while head.code in _INTERIM:
-                    head, content = await protocol.read()
-                reply = await content.read()
-            except BaseException:
-                connection.close()
-                raise
-            connection.release()  # closes it where the server will
-            return head.code, head.headers, reply
+            reply = await content.read()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, Exception) and alarm.when() <= self._loop.time():
+                raise TimeoutError from None
+            raise
+        finally:
+            alarm.cancel()
+        connection.release()  # closes it where the server will
+        return head.code, head.headers, reply
 
     async def close(self) -> None:
         await self._connector.close()
