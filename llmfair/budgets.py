@@ -76,8 +76,9 @@ class Budget:
             if answered is None:
                 answered = len(completion.text) // CHARACTERS_PER_TOKEN
             self.spent += sent * self._price_in + answered * self._price_out
-        self._settled.set()
-        self._settled.clear()
+        if self._max_cost is not None:  # else nobody waits
+            self._settled.set()
+            self._settled.clear()
 
     def _most(self, request: Request) -> float:
         tokens = characters(request) * self._tokens_per_character

@@ -61,10 +61,17 @@ def proxy_for(base_url: str) -> str | None:
     proxy = getproxies().get(parts.scheme)
     if not proxy or proxy_bypass(parts.hostname or ""):
         return None
-    try:
-        scheme = urlsplit(proxy).scheme
-    except ValueError:
-        scheme = ""
-    if scheme not in _PORTS:
+    if not _is_http_proxy(proxy):
         raise UsageError(f"{parts.scheme}_proxy names no HTTP proxy.", "for example http://127.0.0.1:3128")
     return proxy
+
+
+def _is_http_proxy(proxy: str) -> bool:
+    try:
+        address = urlsplit(proxy)
+        host, port = address.hostname, address.port
+    except ValueError:
+        return False
+    if not host or port == 0 or address.scheme not in _PORTS:
+        return False
+    return _names_a_host(f"[{host}]" if ":" in host else host)

@@ -38,7 +38,7 @@ NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300
 FOLD_HINT = "if its chat template has no system role, add --system fold"
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
 _RETRIED = {408, 409, 425, *range(500, 600)}
@@ -130,9 +130,9 @@ class OpenAI:
         copied = {**client.auth_headers, **client.default_headers}
         headers = {name.lower(): value for name, value in copied.items() if isinstance(value, str)}
         for name, value in headers.items():
-            if _CONTROL.search(name + value):
+            if _NOT_SENT.search(name + value):
                 raise UsageError(
-                    f"the header {name!r} holds a control character.",
+                    f"the header {name!r} holds a character that cannot be sent.",
                     "set OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
                 )
         authorization = headers.get("authorization", "").split()

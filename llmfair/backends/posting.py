@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 CONNECT_SECONDS = 10.0
-_INTERIM = range(100, 200)
+_INTERIM = {*range(100, 200)} - {101}
 
 
 class Poster:
-    """Posts to `url`, every time with the same headers; `timeout` in seconds, from the question to the reply's end."""
+    """Posts to `url`, every time with the same headers; `timeout` in seconds, from connecting to the reply's end."""
 
     def __init__(self, url: str, headers: Mapping[str, str], proxy: str | None, timeout: float) -> None:
         import aiohttp
@@ -45,41 +45,58 @@ class Poster:
 
         Raises aiohttp.ClientError, HttpProcessingError of aiohttp.http or TimeoutError when there is none.
         """
-        connection = await self._connect()
-        protocol, transport = connection.protocol, connection.transport
-        assert protocol is not None and transport is not None
-        # At less than half the CPU time of `asyncio.timeout`.
-        alarm = self._loop.call_later(self._timeout, transport.abort)
+        # As `asyncio.timeout` does it, at half the CPU time.
+        task, late = asyncio.current_task(), False
+        assert task is not None
+
+        def cancel() -> None:
+            nonlocal late
+            late = True
+            task.cancel()
+
+        alarm, cancelled = self._loop.call_later(self._timeout, cancel), task.cancelling()
         try:
+            return await self._exchange(body)
+        except asyncio.CancelledError:
+            if late and task.uncancel() <= cancelled:
+                raise TimeoutError from None
+            raise
+        finally:
+            alarm.cancel()
+
+    async def close(self) -> None:
+        await self._connector.close()
+
+    async def _exchange(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        connection = await self._connect()
+        try:
+            protocol, transport = connection.protocol, connection.transport
+            assert protocol is not None and transport is not None
             protocol.set_response_params(read_until_eof=True)
+            self._head = self._head or _head(self._request)  # which now holds what a proxy is told
             transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body))
             head, content = await protocol.read()
             while head.code in _INTERIM:
                 head, content = await protocol.read()
             reply = await content.read()
-        except BaseException as error:
+        except BaseException:
             connection.close()
-            if isinstance(error, Exception) and alarm.when() <= self._loop.time():
-                raise TimeoutError from None
             raise
-        finally:
-            alarm.cancel()
         connection.release()  # closes it where the server will
         return head.code, head.headers, reply
 
-    async def close(self) -> None:
-        await self._connector.close()
-
     async def _connect(self) -> Connection:
+        """A connection on which nothing is left that would be taken for the next reply."""
         try:
-            connection = await self._connector.connect(self._request, [], self._connecting)
+            while True:
+                connection = await self._connector.connect(self._request, [], self._connecting)
+                if connection.protocol is not None and not connection.protocol.should_close:
+                    return connection
+                connection.close()
         except TimeoutError as error:
             from aiohttp import ConnectionTimeoutError
 
             raise ConnectionTimeoutError from error
-        if not self._head:  # not before: the connector has added the proxy's password
-            self._head = _head(self._request)
-        return connection
 
 
 def _head(request: ClientRequest) -> bytes:

@@ -554,11 +554,14 @@ def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_header_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_ORG_ID", "canary\r\nX: y")
-    with pytest.raises(UsageError) as caught:
-        opened()
-    assert caught.value.message == "the header 'openai-organization' holds a control character."
-    assert "canary" not in str(caught.value)
+    for value in ("canary\r\nX: y", "canary\udcff"):
+        monkeypatch.setenv("OPENAI_ORG_ID", value)
+        with pytest.raises(UsageError) as caught:
+            opened()
+        assert (
+            caught.value.message == "the header 'openai-organization' holds a character that cannot be sent."
+        )
+        assert "canary" not in str(caught.value)
 
 
 def test_a_custom_authorization_replaces_the_key_and_is_as_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -615,7 +618,17 @@ def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proxy_for("http://h/v1") == "http://127.0.0.1:3128"
     assert proxy_for("https://h/v1") is None
     assert proxy_for("http://localhost/v1") is None
-    for unusable in ("socks5://user:canary-pass@127.0.0.1:1080", "http://[canary"):
+    monkeypatch.setenv("http_proxy", "http://user:canary@[::1]:3128")
+    assert proxy_for("http://h/v1") == "http://user:canary@[::1]:3128"
+    for unusable in (
+        "socks5://user:canary-pass@127.0.0.1:1080",
+        "http://[canary",
+        "http://user:canary@h:99999",
+        "http://user:canary@h:0",
+        "http://user:canary@h:port",
+        "http://user:canary@",
+        f"http://user:canary@{64 * 'h'}.org",
+    ):
         monkeypatch.setenv("http_proxy", unusable)
         with pytest.raises(UsageError) as caught:
             proxy_for("http://h/v1")

@@ -10,6 +10,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ import pytest
 from llmfair.backends.posting import Poster
 
 HEADERS = {"authorization": "Bearer canary", "content-type": "application/json"}
+PAUSE = b"<pause>"
+"""Where a reply is cut, to arrive in several pieces."""
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Left: 5\r\n\r\nok"
 CLOSING = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
 SILENCE = b""
@@ -46,10 +49,10 @@ class Script:
                 length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
                 self.asked.append((number, head, await reader.readexactly(length)))
                 reply = self.replies[len(self.asked) - 1]
-                for part in (reply[:40], reply[40:]):  # a reply seldom arrives in one piece
+                for part in (reply if PAUSE in reply else reply[:40] + PAUSE + reply[40:]).split(PAUSE):
                     writer.write(part)
                     await writer.drain()
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0.005)
                 if self.hang_up or b"close" in reply:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -151,17 +154,18 @@ def test_a_connection_that_the_server_closes_is_not_used_again(reply: bytes) -> 
     run(work)
 
 
-def test_what_nobody_asked_for_answers_no_other_question() -> None:
+@pytest.mark.parametrize("pause", [b"", 5 * PAUSE], ids=["at once", "later"])
+def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
     """A second reply behind the first would otherwise be taken for the next question's."""
 
     async def work() -> None:
         stray = PLAIN.replace(b"ok", b"no")
         async with (
-            serving(PLAIN + stray, PLAIN) as script,
+            serving(PLAIN + pause + stray, PLAIN) as script,
             posting(f"http://127.0.0.1:{script.port}/") as poster,
         ):
             assert (await poster.post(b"1"))[2] == b"ok"
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
             assert (await poster.post(b"2"))[2] == b"ok"
         assert script.connections == 2
 
@@ -193,37 +197,73 @@ def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes) ->
     run(work)
 
 
-def test_silence_ends_by_the_timeout_and_a_cancelled_question_at_once() -> None:
+@pytest.mark.parametrize(
+    "reply",
+    [
+        SILENCE,
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n" + PAUSE + b"no chunk\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\n{",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n",
+    ],
+    ids=["nothing", "half a head", "half a body", "no chunk", "a body without end", "hints"],
+)
+def test_silence_ends_by_the_timeout_and_a_cancelled_question_at_once(reply: bytes) -> None:
     async def work() -> None:
         async with (
-            serving(SILENCE, SILENCE, PLAIN) as script,
+            serving(reply, reply, PLAIN) as script,
             posting(f"http://127.0.0.1:{script.port}/", timeout=0.3) as poster,
         ):
             with pytest.raises(TimeoutError) as caught:
                 await poster.post(b"1")
             assert not isinstance(caught.value, aiohttp.ConnectionTimeoutError)
             asking = asyncio.create_task(poster.post(b"2"))
-            await asyncio.sleep(0.05)
+            while len(script.asked) < 2:
+                await asyncio.sleep(0.005)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
+            poster._timeout = 5.0
             assert (await poster.post(b"3"))[2] == b"ok"
         assert [number for number, _, _ in script.asked] == [1, 2, 3]
 
     run(work)
 
 
-def test_a_server_that_takes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.backends.posting.CONNECT_SECONDS", 0.05)
+def test_a_timeout_that_comes_with_a_cancellation_is_a_cancellation() -> None:
+    async def work() -> None:
+        async with (
+            serving(SILENCE) as script,
+            posting(f"http://127.0.0.1:{script.port}/", timeout=0.1) as poster,
+        ):
+            asking = asyncio.create_task(poster.post(b"1"))
+            await asyncio.sleep(0.05)
+            time.sleep(0.1)  # the loop is busy meanwhile, so the timer rings after the cancellation
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"), [(5.0, aiohttp.ConnectionTimeoutError), (0.02, TimeoutError)]
+)
+def test_a_server_that_takes_no_connection(
+    monkeypatch: pytest.MonkeyPatch, timeout: float, expected: type[Exception]
+) -> None:
+    monkeypatch.setattr("llmfair.backends.posting.CONNECT_SECONDS", 0.1)
 
     async def never(*_: object, **__: object) -> Any:
         await asyncio.sleep(10)
 
     async def work() -> None:
         monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", never)
-        async with posting("http://127.0.0.1:9/") as poster:
-            with pytest.raises(aiohttp.ConnectionTimeoutError):
+        async with posting("http://127.0.0.1:9/", timeout=timeout) as poster:
+            with pytest.raises(TimeoutError) as caught:
                 await poster.post(b"1")
+            assert type(caught.value) is expected
 
     run(work)
 
@@ -260,8 +300,10 @@ asyncio.run(work(*sys.argv[1:]))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-@pytest.mark.parametrize("tunnel", [False, True], ids=["direct", "through a proxy"])
-def test_a_secure_connection(tmp_path: Path, tunnel: bool) -> None:
+@pytest.mark.parametrize(
+    "tunnel", ["", "http://", "http://user:canary@"], ids=["direct", "proxy", "password"]
+)
+def test_a_secure_connection(tmp_path: Path, tunnel: str) -> None:
     """In a process of its own: aiohttp reads the certificates that are trusted when it is imported."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
@@ -282,7 +324,7 @@ def test_a_secure_connection(tmp_path: Path, tunnel: bool) -> None:
             await asyncio.gather(_copy(reader, back), _copy(there, writer))
 
         through = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        address = f"http://user:canary@127.0.0.1:{through.sockets[0].getsockname()[1]}" if tunnel else ""
+        address = f"{tunnel}127.0.0.1:{through.sockets[0].getsockname()[1]}" if tunnel else ""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", POSTS, f"https://localhost:{port}/v1", address),
             env={**os.environ, "SSL_CERT_FILE": str(certificate)},
@@ -296,10 +338,10 @@ def test_a_secure_connection(tmp_path: Path, tunnel: bool) -> None:
         through.close()
 
     run(work)
-    assert len(told) == tunnel
+    assert len(told) == bool(tunnel)
     for head in told:
         assert head.startswith("CONNECT localhost:")
-        assert "\r\nProxy-Authorization: Basic " in head
+        assert ("Proxy-Authorization: Basic " in head) == ("@" in tunnel)
         assert "Bearer" not in head
 
 
