@@ -1,7 +1,7 @@
 """Bytes posted to one address over aiohttp's connections.
 
-`session.post` makes a request and a response object, their headers and a writer of every question, which takes more CPU
-than all that llmfair does for it (`benchmarks.dispatch`). Questions differ in their body only. So one request object
+`session.post` makes a request and a response object, their headers and a writer of every question, which takes as much
+CPU as all that llmfair does for it (`benchmarks.dispatch`). Questions differ in their body only. So one request object
 stands for all of them, and of aiohttp there remain the pool of connections, TLS, proxies, and the reading of replies.
 """
 
@@ -86,17 +86,16 @@ class Poster:
         return head.code, head.headers, reply
 
     async def _connect(self) -> Connection:
-        """A connection on which nothing is left that would be taken for the next reply."""
-        try:
-            while True:
-                connection = await self._connector.connect(self._request, [], self._connecting)
-                if connection.protocol is not None and not connection.protocol.should_close:
-                    return connection
-                connection.close()
-        except TimeoutError as error:
-            from aiohttp import ConnectionTimeoutError
+        import aiohttp
 
-            raise ConnectionTimeoutError from error
+        try:
+            connection = await self._connector.connect(self._request, [], self._connecting)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError from error
+        if connection.protocol is None or connection.protocol.should_close:
+            connection.close()
+            raise aiohttp.ClientConnectionError  # what is left on it would be taken for the reply
+        return connection
 
 
 def _head(request: ClientRequest) -> bytes:
