@@ -60,6 +60,7 @@ def test_a_server_can_be_named() -> None:
     }
 
 
+@pytest.mark.whole
 def test_a_local_model_says_where_it_runs_and_why(tmp_path: Path) -> None:
     models.needs_local()
     folder = models.causal(tmp_path / "model", dtype="bfloat16")
