@@ -18,6 +18,7 @@ from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST, proxy_for, ser
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
 from llmfair.backends.chat_completions import UNREADABLE, encode_body, error_of, read_completion
 from llmfair.backends.headers import Allowance, allowance, retry_after
+from llmfair.backends.posting import CONNECT_SECONDS, Poster
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.jsonbytes import decode
 from llmfair.records import (
@@ -30,8 +31,6 @@ from llmfair.registry import register
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai import OpenAI as Client
-
-    from llmfair.backends.posting import Poster
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 NO_KEY = "none"  # what servers that need no key are sent
@@ -92,8 +91,6 @@ class OpenAI:
     async def open(self) -> None:
         """Takes key, URL and headers from the environment. Raises MissingKey and UsageError."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        from llmfair.backends.posting import Poster
 
         # It sends nothing, and reading all certificates for that would take 0.1 s.
         unused = DefaultAsyncHttpxClient(verify=False)
@@ -199,8 +196,6 @@ class OpenAI:
     def _cause(self, error: Exception) -> str:
         """Why there was no reply, as a clause."""
         import aiohttp
-
-        from llmfair.backends.posting import CONNECT_SECONDS
 
         where = "the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else self.server
         match error:

@@ -45,9 +45,7 @@ class Script:
         number = self.connections
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
-                self.asked.append((number, head, await reader.readexactly(length)))
+                self.asked.append((number, *await _question(reader)))
                 reply = self.replies[len(self.asked) - 1]
                 for part in (reply if PAUSE in reply else reply[:40] + PAUSE + reply[40:]).split(PAUSE):
                     writer.write(part)
@@ -59,6 +57,13 @@ class Script:
             pass
         finally:
             writer.close()
+
+
+async def _question(reader: asyncio.StreamReader) -> tuple[str, bytes]:
+    """Head and body."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
+    return head, await reader.readexactly(length)
 
 
 @asynccontextmanager
@@ -358,10 +363,7 @@ def test_many_at_once_get_their_own_answers() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                body = await reader.readexactly(
-                    int(head.lower().split("content-length: ")[1].split("\r\n")[0])
-                )
+                _, body = await _question(reader)
                 await asyncio.sleep(0.001 * (int(body) % 7))
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         except asyncio.IncompleteReadError:
