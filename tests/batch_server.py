@@ -37,7 +37,7 @@ class Made:
     error_file_id: str | None = None
 
 
-def never(key: str, times: int) -> bool:
+def never(row: int, times: int) -> bool:
     return False
 
 
@@ -46,7 +46,8 @@ def as_json(row: dict[str, Any]) -> bytes:
 
 
 class BatchServer(Server):
-    """`expire(key, times)`: whether a question expires that was submitted so many times; 1 is the first.
+    """`expire(row, times)`: whether the question in a row of its batch expires, when it was submitted so many times;
+    rows from 0, times from 1. (Not by its key: that holds the port, another one each time.)
 
     A batch is in progress for `looks` looks. `refuse(lines)` gives the error of a batch that fails as a whole.
     `on(event)` hears of `upload`, `create`, `created`, `look` and `content`, each before its reply; where it returns
@@ -61,7 +62,7 @@ class BatchServer(Server):
         self,
         respond: Respond = rank,
         *,
-        expire: Callable[[str, int], bool] = never,
+        expire: Callable[[int, int], bool] = never,
         refuse: Callable[[list[dict[str, Any]]], dict[str, Any] | None] = lambda lines: None,
         on: Callable[[str], bool | None] = lambda event: None,
         spoil: Mapping[str, Sequence[bytes]] = NOTHING,
@@ -146,7 +147,7 @@ class BatchServer(Server):
     def _answer(self, batch: Made) -> None:
         assert len({line["custom_id"] for line in batch.lines}) == len(batch.lines)
         answers, errors = list[dict[str, Any]](), list[dict[str, Any]]()
-        for line in batch.lines:
+        for number, line in enumerate(batch.lines):
             assert (line["method"], line["url"]) == ("POST", "/v1/chat/completions")
             key = line["custom_id"]
             row: dict[str, Any] = {
@@ -155,7 +156,7 @@ class BatchServer(Server):
                 "response": None,
                 "error": None,
             }
-            if self.expire(key, self.submitted[key]):
+            if self.expire(number, self.submitted[key]):
                 message = "This request could not be executed before the completion window expired."
                 errors.append(row | {"error": {"code": "batch_expired", "message": message}})
                 batch.ends = self.expired_as

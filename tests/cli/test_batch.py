@@ -114,14 +114,10 @@ def test_a_run_that_has_all_answers_needs_no_key(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_expired_is_submitted_once_more() -> None:
-    def expire(key: str, times: int) -> bool:
-        return times == 1 and int(key, 16) % 10 == 0
-
-    with BatchServer(expire=expire) as server:
+    with BatchServer(expire=lambda row, times: times == 1 and row % 10 == 0) as server:
         found = batch(server)
         assert found.code == 0, found.err
-        expired = {key for key in server.submitted if int(key, 16) % 10 == 0}
-        assert 0 < len(expired) < CHATS / 2
+        expired = {line["custom_id"] for line in server.batches[0].lines[::10]}
         assert {key for key, times in server.submitted.items() if times == 2} == expired
         assert server.submitted.total() == CHATS + len(expired)
         assert [(one["status"], one["lines"]) for one in sent()] == [
@@ -134,14 +130,7 @@ def test_what_expired_is_submitted_once_more() -> None:
 
 
 def test_after_three_batches_the_run_is_incomplete_and_the_same_command_continues() -> None:
-    stubborn: set[str] = set()
-
-    def expire(key: str, times: int) -> bool:
-        if not stubborn:
-            stubborn.add(key)
-        return key in stubborn and times <= 3
-
-    with BatchServer(expire=expire) as server:
+    with BatchServer(expire=lambda row, times: row == 0 and times <= 3) as server:
         found = batch(server, "a/run", "--json")
         assert found.code == 3
         assert len(server.batches) == 3 and "no answer in 3 batches" in found.json["error"]["message"]
