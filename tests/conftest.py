@@ -38,7 +38,8 @@ def kept_odds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_odds: Path) -> None:
     for name in list(os.environ):
-        if name.startswith(("OPENAI_", "LLMFAIR_")) or name.lower().endswith("_proxy"):
+        ours = name.startswith(("OPENAI_", "LLMFAIR_"))
+        if ours or name.lower().endswith("_proxy") or name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()

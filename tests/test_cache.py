@@ -76,13 +76,13 @@ def test_only_answers_that_came_to_their_end_are_kept(tmp_path: Path, finish: Fi
 
 def test_what_is_put_is_on_disk_within_a_second_and_nobody_waits_for_it(tmp_path: Path) -> None:
     with opened(tmp_path / FILE) as (cache, _), opened(tmp_path / FILE) as (other, _):
-        longest = 0.0
-        for number in range(2000):
-            started = time.perf_counter()
-            cache.put(f"{number}", ANSWER)
-            longest = max(longest, time.perf_counter() - started)
+
+        def put_all() -> None:
+            for number in range(2000):
+                cache.put(f"{number}", ANSWER)
+
+        within(0.4, put_all)  # together less than the wait for other answers of one that is written at once
         within(0.01, lambda: cache.put("one more", ANSWER))
-        assert longest < 0.5, "less than the wait for other answers alone"
         deadline = time.monotonic() + 10
         while other.get("one more") is None:
             assert time.monotonic() < deadline
@@ -130,9 +130,17 @@ def test_processes_that_write_at_once_lose_no_row(tmp_path: Path) -> None:
             assert found is not None and found.text == f"answer {key}"
 
 
+DYING = """
+import os, time
+while cache.get("a49") is None:
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
 def test_a_killed_process_leaves_a_cache_that_others_can_use(tmp_path: Path) -> None:
     path = filled(tmp_path / FILE, "before")
-    code = WRITER.replace("cache.close()", "import os, time; time.sleep(1.5); os.kill(os.getpid(), 9)")
+    code = WRITER.replace("cache.close()", DYING)
     killed = subprocess.run(
         [sys.executable, "-c", code, str(path), "a", "50"], input="\n", text=True, stdout=subprocess.PIPE
     )

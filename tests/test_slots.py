@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
 from llmfair.pacing import Bucket
 from llmfair.slots import Slots
+from tests.virtual import Clock, finish, virtual_clock
 
 
-def finish(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 20))
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return virtual_clock(monkeypatch)
 
 
 async def settled() -> None:
@@ -22,7 +21,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_places_are_taken_in_turn_and_a_retry_goes_first() -> None:
+def test_places_are_taken_in_turn_and_a_retry_goes_first(clock: Clock) -> None:
     async def work() -> None:
         slots, order = Slots(1), []
 
@@ -39,10 +38,10 @@ def test_places_are_taken_in_turn_and_a_retry_goes_first() -> None:
         await asyncio.gather(*asking)
         assert order == ["again", "a", "b"] and slots.taken == 1
 
-    finish(work())
+    finish(work(), clock)
 
 
-def test_a_smaller_limit_lets_nobody_in_until_enough_have_left() -> None:
+def test_a_smaller_limit_lets_nobody_in_until_enough_have_left(clock: Clock) -> None:
     async def work() -> None:
         slots = Slots(4)
         for _ in range(4):
@@ -57,10 +56,10 @@ def test_a_smaller_limit_lets_nobody_in_until_enough_have_left() -> None:
         await waiting
         assert slots.taken == 2
 
-    finish(work())
+    finish(work(), clock)
 
 
-def test_who_gives_up_waiting_takes_no_place() -> None:
+def test_who_gives_up_waiting_takes_no_place(clock: Clock) -> None:
     async def work() -> None:
         slots = Slots(1)
         await slots.enter()
@@ -74,37 +73,37 @@ def test_who_gives_up_waiting_takes_no_place() -> None:
         slots.leave()
         assert slots.taken == 0
 
-    finish(work())
+    finish(work(), clock)
 
 
-def test_a_hold_keeps_everybody_out_and_ends_by_itself() -> None:
+def test_a_hold_keeps_everybody_out_and_ends_by_itself(clock: Clock) -> None:
     async def work() -> None:
-        slots, started = Slots(8), time.monotonic()
+        slots, started = Slots(8), clock.now
         slots.hold(0.2)
         slots.hold(0.05)  # a shorter word changes nothing
         await asyncio.gather(*(slots.enter() for _ in range(5)))
-        assert 0.2 <= time.monotonic() - started < 1
+        assert clock.now - started == pytest.approx(0.2)
 
-    finish(work())
+    finish(work(), clock)
 
 
 @pytest.mark.parametrize(
     ("per_second", "count", "seconds"), [(100.0, 150, 0.5), (2.0, 4, 1.0), (0.5, 2, 2.0)]
 )
 def test_a_bucket_is_one_second_deep_and_its_rate_is_met(
-    per_second: float, count: int, seconds: float
+    per_second: float, count: int, seconds: float, clock: Clock
 ) -> None:
     """Under one a second the bucket holds less than a whole request, which may leave all the same and is owed."""
 
     async def work() -> None:
-        slots, started = Slots(1000, [Bucket(per_second)]), time.monotonic()
+        slots, started = Slots(1000, [Bucket(per_second)]), clock.now
         await asyncio.gather(*(slots.enter() for _ in range(count)))
-        assert seconds - 0.01 <= time.monotonic() - started < seconds + 1
+        assert clock.now - started == pytest.approx(seconds)
 
-    finish(work())
+    finish(work(), clock)
 
 
-def test_tokens_wait_and_what_was_not_used_comes_back() -> None:
+def test_tokens_wait_and_what_was_not_used_comes_back(clock: Clock) -> None:
     async def work() -> None:
         slots = Slots(1000, tokens=Bucket(1000.0))
         await slots.enter(900)
@@ -116,25 +115,25 @@ def test_tokens_wait_and_what_was_not_used_comes_back() -> None:
         await settled()
         assert waiting.done()
         slots.settle(-500)  # more than was reserved: the next one waits for it
-        started = time.monotonic()
+        started = clock.now
         await slots.enter(900)
-        assert time.monotonic() - started > 0.4
+        assert clock.now - started == pytest.approx(1.32), "900 - (1000 - 900 + 880 - 900 - 500) tokens"
 
-    finish(work())
+    finish(work(), clock)
 
 
-def test_a_request_beyond_the_bucket_goes_when_it_is_full_and_leaves_a_debt() -> None:
+def test_a_request_beyond_the_bucket_goes_when_it_is_full_and_leaves_a_debt(clock: Clock) -> None:
     async def work() -> None:
-        slots, started = Slots(1000, tokens=Bucket(1000.0)), time.monotonic()
+        slots, started = Slots(1000, tokens=Bucket(1000.0)), clock.now
         await slots.enter(1500)
-        assert time.monotonic() - started < 0.2
+        assert clock.now == started
         await slots.enter(100)
-        assert 0.55 <= time.monotonic() - started < 1.2
+        assert clock.now - started == pytest.approx(0.6)
 
-    finish(work())
+    finish(work(), clock)
 
 
-def test_a_stop_lets_everybody_in_whatever_they_wait_for() -> None:
+def test_a_stop_lets_everybody_in_whatever_they_wait_for(clock: Clock) -> None:
     async def work() -> None:
         slots = Slots(1, [Bucket(0.01)], Bucket(0.01))
         waiting = [asyncio.create_task(slots.enter(5)) for _ in range(5)]
@@ -144,4 +143,4 @@ def test_a_stop_lets_everybody_in_whatever_they_wait_for() -> None:
         slots.release_all()
         await asyncio.gather(*waiting, slots.enter(5))
 
-    finish(work())
+    finish(work(), clock)

@@ -6,8 +6,9 @@ import asyncio
 import random
 import selectors
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -49,13 +50,25 @@ class _Loop(asyncio.SelectorEventLoop):
         return self.clock.now
 
 
-@contextmanager
-def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """`dispatch` in virtual time, its draws seeded; backends that only sleep take none."""
+def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of all that dispatch goes by, its draws seeded."""
     clock = Clock()
     monkeypatch.setattr("llmfair.retries.random", random.Random(0))
     for module in ("adaptive", "asking", "pacing", "retries", "slots"):
         monkeypatch.setattr(f"llmfair.{module}.time", clock)
+    return clock
+
+
+def finish(work: Coroutine[Any, Any, None], clock: Clock, seconds: float = 20) -> None:
+    """Runs this to its end, which must come within so many seconds of the clock."""
+    with asyncio.Runner(loop_factory=lambda: _Loop(clock)) as runner:
+        runner.run(asyncio.wait_for(work, seconds))
+
+
+@contextmanager
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """`dispatch` in virtual time; backends that only sleep take none."""
+    clock = virtual_clock(monkeypatch)
     loop = _Loop(clock)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -13,18 +13,25 @@ from tests.pace import within
 
 
 class Engine:
-    """Doubles numbers, remembers its batches, and is as slow as asked."""
+    """Doubles numbers, remembers its batches, and where it is `held` ends none before `free` is set."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
+    def __init__(self, held: bool = False) -> None:
+        self.free = threading.Event()
+        if not held:
+            self.free.set()
         self.batches: list[list[int]] = []
 
     def __call__(self, jobs: Sequence[int]) -> list[int]:
         self.batches.append(list(jobs))
-        time.sleep(self.seconds)
+        assert self.free.wait(30)
         if 13 in jobs:
             raise ValueError("thirteen")
         return [2 * job for job in jobs]
+
+
+async def at_work(engine: Engine) -> None:
+    while not engine.batches:
+        await asyncio.sleep(0.001)
 
 
 def test_what_arrives_together_goes_together_the_longest_first() -> None:
@@ -54,16 +61,17 @@ def test_kinds_do_not_mix_and_one_longer_than_a_batch_goes_alone() -> None:
 
 
 def test_while_the_engine_works_the_next_batch_gathers() -> None:
-    engine = Engine(0.05)
+    engine = Engine(held=True)
 
     async def ask() -> None:
         batcher = MicroBatcher(engine, batch_tokens=1000)
         first = asyncio.create_task(batcher.ask(1, 0, 1))
-        await asyncio.sleep(0.02)
+        await at_work(engine)
         rest = []
         for n in range(2, 8):  # one by one, all while the first is worked on
             rest.append(asyncio.create_task(batcher.ask(n, 0, 1)))
             await asyncio.sleep(0.001)
+        engine.free.set()
         await asyncio.gather(first, *rest)
         await batcher.close()
 
@@ -97,14 +105,15 @@ def test_an_error_is_its_batch_s_and_the_next_batch_goes_on() -> None:
 
 
 def test_jobs_that_nobody_waits_for_are_dropped() -> None:
-    engine = Engine(0.03)
+    engine = Engine(held=True)
 
     async def ask() -> None:
         batcher = MicroBatcher(engine, batch_tokens=1)
         tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(5)]
-        await asyncio.sleep(0.02)
+        await at_work(engine)
         for task in tasks[2:]:
             task.cancel()
+        engine.free.set()
         assert await asyncio.gather(*tasks[:2]) == [0, 2]
         with pytest.raises(asyncio.CancelledError):
             await tasks[4]
@@ -116,18 +125,16 @@ def test_jobs_that_nobody_waits_for_are_dropped() -> None:
 
 
 def test_closing_leaves_what_is_under_way_and_takes_no_more() -> None:
-    engine = Engine(0.2)
+    engine = Engine(held=True)
 
-    async def ask() -> float:
+    async def ask() -> None:
         batcher = MicroBatcher(engine, batch_tokens=1)
         tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(3)]
-        await asyncio.sleep(0.02)
-        started = time.perf_counter()
-        await batcher.close()
-        took = time.perf_counter() - started
+        await at_work(engine)
+        await asyncio.wait_for(batcher.close(), 20)
+        engine.free.set()
         for task in tasks:
             task.cancel()
-        return took
 
-    assert asyncio.run(ask()) < 0.15
+    asyncio.run(ask())
     assert len(engine.batches) == 1

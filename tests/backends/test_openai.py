@@ -672,7 +672,7 @@ def test_the_server_as_a_process(tmp_path: Path) -> None:
         port = int(process.stdout.readline())
         answers = ask(f"http://127.0.0.1:{port}/v1", REQUEST, REQUEST)
         process.terminate()
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
     assert [answer.text for answer in answers if isinstance(answer, Completion)] == ["[1]", "[1]"]
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     body = encode_body("m", MESSAGES, REQUEST.sampling)

@@ -38,6 +38,7 @@ class Script:
     asked: list[tuple[int, str, bytes]] = field(default_factory=list)
     port: int = 0
     connections: int = 0
+    written: int = 0
     hang_up: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,6 +52,7 @@ class Script:
                     writer.write(part)
                     await writer.drain()
                     await asyncio.sleep(0.005)
+                self.written += 1
                 if self.hang_up or b"close" in reply:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -171,7 +173,9 @@ def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
         ):
             assert (await poster.post(b"1"))[2] == b"ok"
             if pause:
-                await asyncio.sleep(0.2)
+                while not script.written:
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(0.05)
                 with pytest.raises(aiohttp.ClientError):
                     await poster.post(b"2")
             assert (await poster.post(b"2"))[2] == b"ok"
@@ -221,18 +225,18 @@ def test_silence_ends_by_the_timeout_and_a_cancelled_question_at_once(reply: byt
     async def work() -> None:
         async with (
             serving(reply, reply, PLAIN) as script,
-            posting(f"http://127.0.0.1:{script.port}/", timeout=0.15) as poster,
+            posting(f"http://127.0.0.1:{script.port}/", timeout=0.3) as poster,
         ):
             with pytest.raises(TimeoutError) as caught:
                 await poster.post(b"1")
             assert not isinstance(caught.value, aiohttp.ConnectionTimeoutError)
+            poster._timeout = 5.0
             asking = asyncio.create_task(poster.post(b"2"))
             while len(script.asked) < 2:
                 await asyncio.sleep(0.005)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
-            poster._timeout = 5.0
             assert (await poster.post(b"3"))[2] == b"ok"
         assert [number for number, _, _ in script.asked] == [1, 2, 3]
 

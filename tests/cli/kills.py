@@ -78,27 +78,27 @@ class ServerKind:
 
     @contextmanager
     def running(self, log: Path, *arguments: str) -> Iterator[int]:
-        """The server's port, for as long as it runs."""
-        port = _free_port()
+        """The server's port, which it chose and says in its first line, for as long as it runs."""
         server = subprocess.Popen(
-            [sys.executable, "-m", self.module, "--log", str(log), "--port", str(port), *arguments],
+            [sys.executable, "-m", self.module, "--log", str(log), "--port", "0", *arguments],
             cwd=self.path,
             env={**os.environ, "PYTHONPATH": str(self.path)},
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            text=True,
         )
+        assert server.stdout is not None
         try:
-            _wait_for(f"http://127.0.0.1:{port}/v1/models")
-            yield port
+            yield int(server.stdout.readline().strip().removesuffix("/v1").rpartition(":")[2])
         finally:
             server.terminate()
-            server.wait(10)
+            server.communicate(timeout=60)
 
     def forget(self, port: int) -> None:
         """Makes answers a function of the question alone again: attempts before a kill are forgotten."""
         if self.reset:
             post = urllib.request.Request(f"http://127.0.0.1:{port}{self.reset}", method="POST")
-            with urllib.request.urlopen(post, timeout=5):
+            with urllib.request.urlopen(post, timeout=60):
                 pass
 
 
@@ -116,25 +116,6 @@ def _mock_digest(raw: bytes) -> str:
         sys.path.pop(0)
     digest: bytes = body_digest(raw)
     return digest.hex()
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(200):
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError(f"{url} does not answer")
 
 
 def command(audited: Audited, port: int, output: Path) -> list[str]:

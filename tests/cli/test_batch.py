@@ -346,7 +346,7 @@ def interrupted(running: subprocess.Popen[str], number: int) -> tuple[str, str]:
     for _ in range(5):
         running.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return running.communicate(timeout=10)
+            return running.communicate(timeout=30)
     running.kill()
     raise AssertionError("the command does not end")
 

@@ -118,7 +118,7 @@ def test_an_interrupt_before_the_first_answer_leaves_nothing_behind() -> None:
             time.sleep(0.01)
         time.sleep(0.3)  # asked by now
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate(timeout=60)
     assert running.returncode == 130 == json.loads(out)["exit_code"]
     assert json.loads(out)["run"] is None and not Path("runs").exists()
     assert "Stopped before the first answer. The same command begins again." in err

@@ -65,7 +65,7 @@ def test_a_second_call_is_quick() -> None:
 
     def audit() -> int:
         running = process("listwise", "--no-progress", "--runs-dir", next(folders))
-        running.communicate(timeout=30)
+        running.communicate(timeout=100)
         return running.returncode
 
     assert within(3.0, audit) == 0

@@ -98,8 +98,10 @@ def test_without_a_terminal_lines_come_now_and_then(
 ) -> None:
     monkeypatch.setattr("llmfair.cli.console.PLAIN_EVERY", 0.02)
     with console.bar("Asking a model", 10, Progress(answered=4), 64):
-        time.sleep(0.1)
-    lines = capsys.readouterr().err.splitlines()
+        lines, deadline = list[str](), time.monotonic() + 30
+        while not lines and time.monotonic() < deadline:
+            time.sleep(0.01)
+            lines = capsys.readouterr().err.splitlines()
     assert lines and all(line.startswith("Asking a model  4/10  0 unreadable") for line in lines)
 
 

@@ -155,12 +155,14 @@ def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(
     write_folder(tmp_path / "lists", balanced(10, 20, 20))
     log, run = tmp_path / "requests.jsonl", tmp_path / "run"
     with OWN.running(log, "--latency-ms", "100") as port:
+        # imports what the second command needs, which must not come when the first has ended
+        assert llmfair(*command(LISTWISE, port, run), "--dry-run").code == 0
         running = process(*command(LISTWISE, port, run), "--price-in", "1", "--price-out", "1")
         while len(asked(log)) < 30:
             time.sleep(0.02)
         second = llmfair(*command(LISTWISE, port, run))
         running.send_signal(number)
-        out, err = running.communicate(timeout=20)
+        out, err = running.communicate(timeout=60)
         assert second.code == 1 and f"process {running.pid}" in second.err
         assert (running.returncode, out) == (code, "")
         assert "of 190 answers. The same command continues:" in err

@@ -151,7 +151,7 @@ def test_ctrl_c_says_how_to_go_on() -> None:
         assert running.poll() is None
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate(timeout=60)
     assert running.returncode == 130 == json.loads(out)["exit_code"]
     assert "Stopped in setting 10/5 at" in err and "The same command continues." in err
     assert llmfair(*slow).code == 0

@@ -423,7 +423,7 @@ def test_killed_it_completes_with_equal_bytes_and_downloads_each_byte_once(
             assert running.returncode == -signal.SIGKILL
             time.sleep(0.05)
         running = process(*arguments, env=environment)
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate(timeout=60)
         assert running.returncode == 0, err
         for key in (META, DOCS):
             starts = [request.start for request in server.requests if request.name == key]
@@ -434,6 +434,6 @@ def test_killed_it_completes_with_equal_bytes_and_downloads_each_byte_once(
         server.pause = 0.0
         calm = {"LLMFAIR_CACHE_DIR": str(tmp_path / "calm"), "IR_DATASETS_HOME": str(tmp_path / "calm")}
         running = process(*arguments, env=environment | calm)
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate(timeout=60)
         assert running.returncode == 0, err
         assert json.loads(out)["pages"]["sha256"] == disturbed

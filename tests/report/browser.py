@@ -64,7 +64,7 @@ async def _visit(page: Path, views: Sequence[View], scripts: Sequence[str]) -> l
                 return [await _look(session, port, page, view, scripts) for view in views]
         finally:
             browser.terminate()
-            browser.wait(10)
+            browser.wait(60)
 
 
 async def _port(file: Path) -> int:

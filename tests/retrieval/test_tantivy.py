@@ -196,11 +196,11 @@ def program(*arguments: str) -> subprocess.Popen[str]:
 
 def test_a_killed_build_is_never_read() -> None:
     killed = program("killed")
-    assert killed.communicate(timeout=30)[0] == "" and killed.returncode == 9
+    assert killed.communicate(timeout=60)[0] == "" and killed.returncode == 9
     (left,) = (path for path in Path("indexes").iterdir() if path.is_dir())
     assert left.suffix == ".tmp"
     after = program()
-    out, _ = after.communicate(timeout=30)
+    out, _ = after.communicate(timeout=60)
     assert after.returncode == 0 and "'4': 0.0" in out
     assert not left.exists() and left.with_suffix("").is_dir()
 
