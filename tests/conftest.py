@@ -12,8 +12,12 @@ from hypothesis import settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the package is compiled once, not anew by each of the many processes that tests start
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
 settings.register_profile("thorough", deadline=None)
+
+
+TERMINAL = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"}
+"""What a CI system may say of its terminal, which is none."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,7 +43,7 @@ def kept_odds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_odds: Path) -> None:
     for name in list(os.environ):
         ours = name.startswith(("OPENAI_", "LLMFAIR_"))
-        if ours or name.lower().endswith("_proxy") or name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        if ours or name.lower().endswith("_proxy") or name in TERMINAL:
             monkeypatch.delenv(name)
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 from llmfair.backends import vllm_engine
 from llmfair.errors import BackendError
+from tests.ports import free_port
 
 ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
@@ -47,7 +47,7 @@ needs_vllm = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 @contextmanager
 def served(base: Path, adapters: Mapping[str, Path], log: Path) -> Iterator[str]:
     """vLLM's own server on loopback, its model named `base`; yields the base URL."""
-    port = _free_port()
+    port = free_port()
     command = [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base),
         "--served-model-name", "base", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
@@ -67,18 +67,13 @@ def served(base: Path, adapters: Mapping[str, Path], log: Path) -> Iterator[str]
             server.wait(timeout=60)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 240
+    until = time.monotonic() + 540
+    opener = build_opener(ProxyHandler({}))
     while time.monotonic() < until:
         assert server.poll() is None, log.read_text("utf-8", "replace")[-4000:]
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with opener.open(url, timeout=5):
                 return
         except OSError:
             time.sleep(0.5)

@@ -21,10 +21,10 @@ def pace() -> float:
     return max(1.0, (time.perf_counter() - started) / QUIET_SECONDS)
 
 
-def within(seconds: float, work: Callable[[], T], waiting: float = 0.0) -> T:
-    """What `work` returns; fails if three times it took `seconds` (at this machine's pace) beside `waiting`."""
+def within(seconds: float, work: Callable[[], T], waiting: float = 0.0, tries: int = 3) -> T:
+    """What `work` returns; fails if every time it took `seconds` (at this machine's pace) beside `waiting`."""
     tried = []
-    for _ in range(3):
+    for _ in range(tries):
         before = pace()
         started = time.perf_counter()
         result = work()

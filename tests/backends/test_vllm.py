@@ -36,7 +36,7 @@ LETTERS, ORDER = Labels(("A", "B")), Permutation(2)
 
 
 # What vLLM and torch warn of is theirs; the first test of a module waits for the engine.
-pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
 
 
 def on_loop(work: Coroutine[Any, Any, T]) -> T:

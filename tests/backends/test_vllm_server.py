@@ -16,7 +16,7 @@ from tests.engines import needs_vllm, served
 from tests.folders import balanced, write_folder
 
 # What vLLM and torch warn of is theirs; the first test waits for the server.
-pytestmark = [needs_vllm, pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]
+pytestmark = [needs_vllm, pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

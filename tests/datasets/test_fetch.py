@@ -410,25 +410,28 @@ def test_killed_it_completes_with_equal_bytes_and_downloads_each_byte_once(
     sources = large_2022(1500, seed=5)
     moments = random.Random(6)
     size = len(sources[META]) + len(sources[DOCS])
+    held: list[int] = []
     with FileServer(sources, pause=0.004).running() as server:
         environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
         arguments = ("datasets", "fetch", "trec-fair/2022", "--yes", "--json")
         for kill in range(1, kills + 1):
             running = process(*arguments, env=environment)
             moment = int(size * (kill - 1 + moments.uniform(0.2, 0.9)) / 3.2)
-            while server.sent(META) + server.sent(DOCS) < moment:
+            while server.sent(META) + server.sent(DOCS) < moment or not part(DOCS).exists():
                 time.sleep(0.002)
             running.kill()
             running.communicate()
             assert running.returncode == -signal.SIGKILL
-            time.sleep(0.05)
+            held.append(part(DOCS).stat().st_size)
         running = process(*arguments, env=environment)
         out, err = running.communicate(timeout=60)
         assert running.returncode == 0, err
-        for key in (META, DOCS):
-            starts = [request.start for request in server.requests if request.name == key]
-            assert len(sources[key]) <= server.sent(key) <= len(sources[key]) + 2 * len(starts) * server.block
-            assert starts == sorted(starts)
+        starts: dict[str, list[int]] = {META: [], DOCS: []}
+        for request in server.requests:
+            if request.name in starts:
+                starts[request.name].append(request.start)
+        assert starts == {META: [0], DOCS: [0, *held]}
+        assert held == sorted(held) and held[-1] < len(sources[DOCS])
         disturbed = sha256()
         assert json.loads(out)["pages"]["sha256"] == disturbed
         server.pause = 0.0

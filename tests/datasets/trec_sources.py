@@ -261,8 +261,8 @@ class FileServer:
         end = start + self.cuts.pop(0) if self.cuts else len(body)
         try:
             for place in range(start, min(end, len(body)), self.block):
-                http.wfile.write(body[place : min(place + self.block, end)])
                 request.sent = min(place + self.block, end, len(body)) - start
+                http.wfile.write(body[place : min(place + self.block, end)])
                 time.sleep(self.pause)
         except OSError:
             pass  # the client was killed

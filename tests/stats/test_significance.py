@@ -270,9 +270,13 @@ def test_subsets_are_uniform() -> None:
     assert counts == pytest.approx(200, abs=4 * 11.5)
 
 
-def test_44_queries_of_200_documents_take_less_than_a_second() -> None:
+def test_44_queries_of_200_documents_take_less_than_two_seconds_of_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second on two cores, of which the second may be another test's."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     queries = random_queries(np.random.default_rng(4), 44, 200)
-    within(1, lambda: shuffled(queries, draws=9999))
+    within(2, lambda: shuffled(queries, draws=9999))
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from llmfair.tuning.lora import train
 from llmfair.tuning.progress import TrainingLog
 from tests import models
+from tests.ports import free_port
 from tests.tuning import tiny
 from tests.tuning.tiny import one_thread as one_thread
 
@@ -57,18 +57,21 @@ for layout in sys.argv[4:]:
 """
 
 
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
 def launched_on_two(folder: Path, out: Path, prompts: int, *layouts: str) -> subprocess.CompletedProcess[str]:
     out.mkdir()
     script = out / "rank.py"
     script.write_text(RANK)
     return subprocess.run(
-        [*TORCHRUN, "--master-port", free_port(), str(script), str(folder), str(out), str(prompts), *layouts],
+        [
+            *TORCHRUN,
+            "--master-port",
+            str(free_port()),
+            str(script),
+            str(folder),
+            str(out),
+            str(prompts),
+            *layouts,
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
@@ -85,7 +88,7 @@ def forked_on_two(folder: Path, out: Path, prompts: int, *layouts: str) -> None:
 
         AcceleratorState._reset_state(reset_partial_state=True)  # of trainings before, in one process
         os.environ |= {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         sys.argv[1:] = [str(folder), str(out), str(prompts), *layouts]
         exec(compile(RANK, "rank.py", "exec"), {})
 

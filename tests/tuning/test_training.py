@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -32,6 +31,7 @@ from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.plan import estimate
 from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from tests import models
+from tests.ports import free_port
 from tests.tuning import tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 from tests.tuning.tiny import one_thread as one_thread
@@ -415,10 +415,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
 @pytest.mark.timeout(300)
 def test_two_processes_leave_a_rejection_together(folder: Path, tmp_path: Path) -> None:
     """Of two real processes the first says it and exits 4, the second says nothing and exits 0."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo"}
     running = []
     for number in ("0", "1"):
         own = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
