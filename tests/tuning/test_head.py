@@ -27,8 +27,6 @@ from tests.tuning.tiny import one_thread as one_thread
 models.needs_local()
 
 FAMILIES: tuple[models.Family, ...] = ("mistral", "llama", "qwen")
-CLOSE = 2e-4
-"""Alone and padded, a prompt's margins differ by up to 1e-4 on a processor without AVX-512; those of two prompts by 4e-4."""
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +81,7 @@ def test_ids_answers_and_margins_are_those_of_the_audit(
     assert {(job.labels[first], job.labels[second]) for job in jobs} == {answer_ids(groups)}
     margins = [read_margin(one, LABELS[form]).margin for one in completions]
     found = np.concatenate(pair_margins(model, groups, 500)).ravel()
-    assert found == pytest.approx(np.array(margins), abs=CLOSE)
+    assert found == pytest.approx(np.array(margins), abs=models.margin_error())
     if (bos := model.tokenizer.bos_token_id) is not None:
         assert all((ids == bos).sum() == 1 and ids[0] == bos for ids in prompts)
 
@@ -246,7 +244,7 @@ def test_a_batch_that_does_not_fit_runs_in_halves(
 
     monkeypatch.setattr(MistralForCausalLM, "forward", small)
     found = pair_margins(model, groups, 10**6)
-    assert np.concatenate(found) == pytest.approx(np.concatenate(expected), abs=CLOSE)
+    assert np.concatenate(found) == pytest.approx(np.concatenate(expected), abs=models.margin_error())
     most = 0
     monkeypatch.setattr("llmfair.tuning.margins.require_same_margin", lambda *_: None)
     with pytest.raises(BackendError, match="too small for a prompt of"):
