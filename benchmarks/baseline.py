@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.listwise.task import audit_listwise
 from llmfair.settings import ListwiseSettings
 from llmfair.stats.intervals import mean
 

@@ -85,11 +85,11 @@ QUOTA = Shape("quota 300/min", 60, 20 + 10 * 24, 20, 10, 5, 0.05, quota=300)
 
 def client(shape: Shape, port: int) -> dict[str, float]:
     """Asks all there is of a shape, as an audit does."""
+    from llmfair.asking.dispatch import dispatch
+    from llmfair.asking.journal import Journal
+    from llmfair.asking.limits import Limits, Progress
     from llmfair.backends.base import BackendOptions
     from llmfair.backends.openai import openai
-    from llmfair.dispatch import dispatch
-    from llmfair.journal import Journal
-    from llmfair.limits import Limits, Progress
     from llmfair.records import Failure, Sampling
 
     backend = openai("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
@@ -117,7 +117,7 @@ async def _warm(backend: Any) -> None:
 
 def programs(shape: Shape) -> Iterator[Any]:
     """The programs of a shape, made one by one."""
-    from llmfair.dispatch import Program
+    from llmfair.asking.dispatch import Program
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
     from llmfair.rankers.pairwise import PairwiseRanker
@@ -160,7 +160,7 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     """Chains of posts that read their replies as JSON and do nothing else."""
     import aiohttp
 
-    from llmfair.asking import chat_sampling
+    from llmfair.asking.one_chat import chat_sampling
     from llmfair.backends.chat_completions import encode_body
     from llmfair.records import Sampling
 

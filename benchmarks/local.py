@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 import transformers
 
-from llmfair.asking import chat_sampling
-from llmfair.audits.pairs import make_pair_design
+from llmfair.asking.one_chat import chat_sampling
+from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import hf
 from llmfair.records import Request, Sampling

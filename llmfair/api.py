@@ -35,9 +35,9 @@ from llmfair.settings import (
 )
 
 if TYPE_CHECKING:
-    from llmfair.audits.running import Watch
+    from llmfair.asking.limits import Progress
+    from llmfair.audits.run import Watch
     from llmfair.backends.base import Backend
-    from llmfair.limits import Progress
     from llmfair.rundir import RunDir
 
 Name = str | Path
@@ -62,7 +62,7 @@ def audit_listwise(
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
     """
-    from llmfair.audits.listwise import audit_listwise as audit
+    from llmfair.audits.listwise.task import audit_listwise as audit
 
     return _audit(audit, ListwiseSettings, preset, {"dataset": dataset, **settings}, model, progress)
 
@@ -80,7 +80,7 @@ def audit_pairwise(
 
     Models and errors are those of `audit_listwise`.
     """
-    from llmfair.audits.pairwise import audit_pairwise as audit
+    from llmfair.audits.pairwise.task import audit_pairwise as audit
 
     return _audit(audit, PairwiseSettings, preset, {"dataset": dataset, **settings}, model, progress)
 
@@ -108,7 +108,7 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
 @takes(PlanSettings)
 def plan_listwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """What `audit_listwise` with these settings would ask, reach, cost and find; nothing is asked."""
-    from llmfair.audits.plan import plan_listwise as plan
+    from llmfair.audits.listwise.plan import plan_listwise as plan
 
     planned = plan(make_settings(PlanSettings, {"dataset": dataset, **settings}, preset))
     return Result("plan listwise", {"schema": 1, **planned})
@@ -117,7 +117,7 @@ def plan_listwise(dataset: Name = "sample", *, preset: str | None = None, **sett
 @takes(PlanPairwiseSettings)
 def plan_pairwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """What `audit_pairwise` with these settings would ask, cost and find; nothing is asked."""
-    from llmfair.audits.plan_pairs import plan_pairwise as plan
+    from llmfair.audits.pairwise.plan import plan_pairwise as plan
 
     planned = plan(make_settings(PlanPairwiseSettings, {"dataset": dataset, **settings}, preset))
     return Result("plan pairwise", {"schema": 1, **planned})
@@ -126,7 +126,7 @@ def plan_pairwise(dataset: Name = "sample", *, preset: str | None = None, **sett
 @takes(CalibrateSettings)
 def calibrate_listwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """Simulated listwise audits of your own lists: recovery, coverage, false alarms; no model is asked."""
-    from llmfair.audits.calibrate import calibrate
+    from llmfair.audits.listwise.calibrate import calibrate
 
     found = calibrate(make_settings(CalibrateSettings, {"dataset": dataset, **settings}, preset))
     return Result("calibrate listwise", found)
@@ -135,7 +135,7 @@ def calibrate_listwise(dataset: Name = "sample", *, preset: str | None = None, *
 @takes(CalibratePairwiseSettings)
 def calibrate_pairwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """Simulated pairwise audits of your own pairs: recovery, coverage, false alarms; no model is asked."""
-    from llmfair.audits.calibrate_pairs import calibrate_pairwise as calibrate
+    from llmfair.audits.pairwise.calibrate import calibrate_pairwise as calibrate
 
     found = calibrate(make_settings(CalibratePairwiseSettings, {"dataset": dataset, **settings}, preset))
     return Result("calibrate pairwise", found)
@@ -156,8 +156,8 @@ def study_windows(
 
     Every setting is the run that `audit_listwise` makes. Raises the gravest of their errors, after all were tried.
     """
-    from llmfair.audits.study import gravest_of, make_folder, study_of, write_study
-    from llmfair.audits.study import study_windows as tried_of
+    from llmfair.audits.sweep import gravest_of, make_folder, study_of, write_study
+    from llmfair.audits.sweep import study_windows as tried_of
     from llmfair.rundir import RunDir
 
     made = make_settings(StudySettings, {"dataset": dataset, "settings": settings, **others}, preset)
@@ -260,7 +260,7 @@ def parse_model(spec: str, **settings: Any) -> Backend:
 
     `settings` are those that say how it is reached: `base_url`, `timeout`, `system`, `backend_arg`, …
     """
-    from llmfair.audits.models import backend_of
+    from llmfair.audits.subject import backend_of
 
     return backend_of(spec, make_settings(PairwiseSettings, settings))
 
@@ -282,7 +282,7 @@ def _audit(
     progress: bool,
 ) -> Result:
     """One model's audit, run or continued, with its report."""
-    from llmfair.audits.models import label_of, subjects
+    from llmfair.audits.subject import label_of, subjects
     from llmfair.backends.given import Given
     from llmfair.rundir import RunDir
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 MEASURED = ("listwise", "pairwise", "score", "finetune-lora")
 """The kinds whose rows are measurements."""
 TABLES = {
-    "listwise": "listwise:listwise_table",
-    "pairwise": "pairwise:pairwise_table",
-    "score": "score:score_table",
-    "finetune-lora": "finetune:finetune_table",
-    "compare": "compare:compare_table",
-    "study windows": "study:study_table",
-    "plan listwise": "plan:plan_table",
-    "plan pairwise": "plan_pairs:plan_pairs_table",
-    "calibrate listwise": "calibrate:calibrate_table",
-    "calibrate pairwise": "calibrate_pairs:calibrate_pairs_table",
+    "listwise": "audits.listwise.table:listwise_table",
+    "pairwise": "audits.pairwise.table:pairwise_table",
+    "score": "report.score:score_table",
+    "finetune-lora": "report.finetune:finetune_table",
+    "compare": "report.compare:compare_table",
+    "study windows": "report.study:study_table",
+    "plan listwise": "audits.listwise.plan_table:plan_table",
+    "plan pairwise": "audits.pairwise.plan_table:plan_pairs_table",
+    "calibrate listwise": "audits.listwise.calibrate_table:calibrate_table",
+    "calibrate pairwise": "audits.pairwise.calibrate_table:calibrate_pairs_table",
 }
 FLOATS = ("value", "low", "high", "p", "p_adjusted")
 Record = Mapping[str, Any]
@@ -118,7 +118,7 @@ class Result:
             frame = pandas.DataFrame(list(records), columns=list(COLUMNS))
             return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
         if self.kind == "study windows":
-            from llmfair.audits.study import LINE, study_lines
+            from llmfair.audits.sweep import LINE, study_lines
 
             return pandas.DataFrame(study_lines(self.results), columns=list(LINE))
         records = self.results.get("rows", self.results.get("planted"))
@@ -138,13 +138,13 @@ class Result:
             return [_typed(row) for row in csv.DictReader(file)]
 
     def _table(self) -> Table:
-        from llmfair.report.plan import plan_text
+        from llmfair.audits.listwise.plan_table import plan_text
         from llmfair.report.tables import Table
 
         if self.kind == "study windows" and not self.results["rows"]:
             return Table("Windows: no setting has results yet", (), (), ())
         module, _, name = TABLES[self.kind].partition(":")
-        table_of: Callable[[Record], Table | None] = getattr(import_module(f"llmfair.report.{module}"), name)
+        table_of: Callable[[Record], Table | None] = getattr(import_module(f"llmfair.{module}"), name)
         return table_of(self.results) or Table(plan_text(self.results).strip(), (), (), ())
 
     def __str__(self) -> str:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from llmfair.adaptive import Adaptive
-from llmfair.slots import Slots
+from llmfair.asking.adaptive import Adaptive
+from llmfair.asking.slots import Slots
 from tests.virtual import Clock
 
 
@@ -15,7 +15,7 @@ from tests.virtual import Clock
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in ("pacing", "adaptive", "slots"):
-        monkeypatch.setattr(f"llmfair.{module}.time", clock)
+        monkeypatch.setattr(f"llmfair.asking.{module}.time", clock)
     return clock
 
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from llmfair.asking.batch import dispatch_batch
+from llmfair.asking.dispatch import Program
+from llmfair.asking.journal import Journal
+from llmfair.asking.ledger import FILE, read_sent
+from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batch import MOST_LINES, split
 from llmfair.backends.openai import OpenAI
-from llmfair.batch import dispatch_batch
-from llmfair.dispatch import Program
 from llmfair.errors import (
     BackendError,
     Incomplete,
@@ -23,9 +26,6 @@ from llmfair.errors import (
     RunConflict,
     Unavailable,
 )
-from llmfair.journal import Journal
-from llmfair.ledger import FILE, read_sent
-from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
 from tests.batch_server import BatchServer, as_json
 from tests.pace import within
@@ -34,8 +34,8 @@ from tests.servers import Reply, rank
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.batch.FIRST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.batch.LONGEST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
     monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
     monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.budgets import Budget
-from llmfair.dispatch import Program, dispatch
+from llmfair.asking.budgets import Budget
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import Incomplete
-from llmfair.journal import Journal
-from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 
 WORDS = "x" * 400  # 100 tokens at four characters each

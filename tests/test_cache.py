@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from llmfair import cache as module
-from llmfair.cache import FILE, Cache, clear, count, facts
-from llmfair.dispatch import Program, dispatch
+from llmfair.asking import cache as module
+from llmfair.asking.cache import FILE, Cache, clear, count, facts
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal, read_rows
+from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
-from llmfair.journal import Journal, read_rows
-from llmfair.limits import Limits, Progress
 from llmfair.records import Completion, Finish, Sampling, Steps
 from tests.pace import within
 from tests.test_dispatch import Scripted, chain, chat, single
@@ -93,7 +93,7 @@ def test_what_is_put_is_on_disk_within_a_second_and_nobody_waits_for_it(tmp_path
 WRITER = """
 import sys
 from pathlib import Path
-from llmfair.cache import Cache
+from llmfair.asking.cache import Cache
 from llmfair.records import Completion, Finish
 path, name, number = sys.argv[1:]
 cache = Cache(Path(path), "openai any test", lambda text: sys.exit(text))
@@ -224,7 +224,7 @@ def test_a_lock_that_is_given_back_in_time_costs_nothing(tmp_path: Path) -> None
 FULL = """
 import resource, sys
 from pathlib import Path
-from llmfair.cache import Cache
+from llmfair.asking.cache import Cache
 from llmfair.records import Completion, Finish
 path = Path(sys.argv[1])
 warnings = []

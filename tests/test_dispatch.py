@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking import Asker, chat_sampling
+from llmfair.asking.dispatch import Program, _Driver, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.one_chat import Asker, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
-from llmfair.dispatch import Program, _Driver, dispatch
 from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable, UsageError
-from llmfair.journal import Journal
-from llmfair.limits import Limits, Progress
 from llmfair.records import (
     Chat,
     Completion,
@@ -440,7 +440,7 @@ def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
 def test_a_second_ctrl_c_does_not_wait(
     journal: Journal, heard: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 60)
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 60)
 
     def once_more() -> None:
         heard.wait()
@@ -468,7 +468,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence(journal: Journal, monkeypatch:
     def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("llmfair.journal.os.write", full)
+    monkeypatch.setattr("llmfair.asking.journal.os.write", full)
     with pytest.raises(Exception, match="No space left on device") as caught:
         list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
     assert type(caught.value).__name__ == "LlmfairError"
@@ -491,7 +491,7 @@ def test_a_budget_finishes_chains_before_it_begins_others(journal: Journal) -> N
 
 
 def test_a_spent_budget_waits_for_slow_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.05)
     backend = Scripted(latency=0.4)
     with pytest.raises(Incomplete):
         list(
@@ -514,7 +514,7 @@ def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
             raise OSError(28, "No space left on device")
         return real(file, data)
 
-    monkeypatch.setattr("llmfair.journal.os.write", full_after_ten)
+    monkeypatch.setattr("llmfair.asking.journal.os.write", full_after_ten)
     backend = Scripted(latency=0.02)
     with pytest.raises(Exception, match="No space left"):
         list(
@@ -579,7 +579,7 @@ def test_a_server_that_dies_in_mid_run_is_not_asked_to_exhaustion(journal: Journ
 
 
 def test_an_interrupt_does_not_wait_for_ever(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.2)
     backend = Scripted(latency=60, on_peak=lambda _: interrupt(0.1))
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -591,7 +591,7 @@ def test_an_interrupt_is_heard_while_every_answer_is_known(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs that never wait must not keep the loop to themselves; these would go on for ever."""
-    monkeypatch.setattr("llmfair.dispatch.GRACE_SECONDS", 60)
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 60)
     list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
     endless = (single(f"p{number}", "t") for number in itertools.count())
     started = time.monotonic()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.asking.journal import Journal, read_rows, request_key
 from llmfair.errors import LlmfairError, RunConflict
-from llmfair.journal import Journal, read_rows, request_key
 from llmfair.records import Chat, Completion, Failure, Finish, Message, Permutation, Request, Sampling
 
 
@@ -181,7 +181,7 @@ def test_a_write_that_fails_half_way_swallows_nothing(
             raise OSError(28, "No space left on device")
         return real(file, bytes(data)[:30])
 
-    monkeypatch.setattr("llmfair.journal.os.write", half)
+    monkeypatch.setattr("llmfair.asking.journal.os.write", half)
     with pytest.raises(LlmfairError, match="No space left"):
         journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)
     monkeypatch.undo()
@@ -195,8 +195,8 @@ def test_a_write_that_fails_half_way_swallows_nothing(
 
 def test_answers_reach_the_disk_itself_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    monkeypatch.setattr("llmfair.journal.os.fsync", synced.append)
-    monkeypatch.setattr("llmfair.journal.FSYNC_SECONDS", 0.0)
+    monkeypatch.setattr("llmfair.asking.journal.os.fsync", synced.append)
+    monkeypatch.setattr("llmfair.asking.journal.FSYNC_SECONDS", 0.0)
     journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
     for number, text in enumerate("ab", start=1):
         journal.put(request(text), Completion(f"answer to {text}", Finish.STOP), attempts=1)
@@ -214,8 +214,8 @@ def test_nobody_waits_for_a_slow_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         begun.append(file)
         assert free.wait(30)
 
-    monkeypatch.setattr("llmfair.journal.os.fsync", slow)
-    monkeypatch.setattr("llmfair.journal.FSYNC_SECONDS", 0.0)
+    monkeypatch.setattr("llmfair.asking.journal.os.fsync", slow)
+    monkeypatch.setattr("llmfair.asking.journal.FSYNC_SECONDS", 0.0)
     journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
     for text in "abc":
         journal.put(request(text), Completion(f"answer to {text}", Finish.STOP), attempts=1)
@@ -231,8 +231,8 @@ def test_a_disk_that_fails_later_is_said(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(5, "Input/output error")
 
     journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
-    monkeypatch.setattr("llmfair.journal.os.fsync", failing)
-    monkeypatch.setattr("llmfair.journal.FSYNC_SECONDS", 0.0 if later == "put" else 60.0)
+    monkeypatch.setattr("llmfair.asking.journal.os.fsync", failing)
+    monkeypatch.setattr("llmfair.asking.journal.FSYNC_SECONDS", 0.0 if later == "put" else 60.0)
     journal.put(request("a"), Completion("answer to a", Finish.STOP), attempts=1)
     with pytest.raises(LlmfairError, match="Input/output error"):
         if later == "put":

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
-from llmfair.dispatch import Program, dispatch
-from llmfair.journal import Journal
-from llmfair.limits import Limits
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 from tests.virtual import Clock, virtual_time
 
@@ -142,7 +142,7 @@ def test_a_first_sample_that_told_too_much_is_corrected(
 ) -> None:
     """With these draws it is 2 % too high, and a pace just below that has no room: refused every few seconds."""
     with virtual_time(monkeypatch) as clock:
-        monkeypatch.setattr("llmfair.retries.random", random.Random(seed))
+        monkeypatch.setattr("llmfair.asking.retries.random", random.Random(seed))
         backend = Metered(clock, 5.0, 300.0, 0.05, tells=False)
         ask(backend, tmp_path, minutes=4)
     share, refused = used(backend)

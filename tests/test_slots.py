@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from llmfair.pacing import Bucket
-from llmfair.slots import Slots
+from llmfair.asking.pacing import Bucket
+from llmfair.asking.slots import Slots
 from tests.virtual import Clock, finish, virtual_clock
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.gates import RATIO
-from llmfair.audits.stopping import judged_of
+from llmfair.audits.pairwise.stopping import judged_of
+from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.tallies import joined, tallied
-from llmfair.audits.verdict_files import read_verdicts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure, measure_all
 from llmfair.metrics.names import parse_measures

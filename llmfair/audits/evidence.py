@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from llmfair.asking import chat_sampling
-from llmfair.audits.listwise import Listwise
-from llmfair.audits.models import sampling_of
-from llmfair.audits.pairwise import Pairwise
-from llmfair.audits.running import Task
+from llmfair.asking.dispatch import Program
+from llmfair.asking.journal import completion_of, read_rows, request_key
+from llmfair.asking.one_chat import chat_sampling
+from llmfair.audits.listwise.task import Listwise
+from llmfair.audits.pairwise.task import Pairwise
+from llmfair.audits.run import Task
+from llmfair.audits.subject import sampling_of
 from llmfair.backends.base import Backend, NoBackend
-from llmfair.dispatch import Program
 from llmfair.errors import Incomplete, LlmfairError
-from llmfair.journal import completion_of, read_rows, request_key
 from llmfair.rankers.answers import AnswerClass, read
 from llmfair.rankers.choices import LABELS, read_choice, read_margin
 from llmfair.records import Completion, Failure

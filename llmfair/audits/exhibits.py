@@ -15,11 +15,11 @@ from inspect import isfunction
 from typing import Any
 from zlib import crc32
 
+from llmfair.asking.journal import read_rows
 from llmfair.audits.evidence import TASKS, how_ended, what_was_shown
 from llmfair.audits.lists import load_lists
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.journal import read_rows
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.rankers.answers import AnswerClass

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
-from llmfair.asking import chat_sampling
-from llmfair.audits.models import sampling_of
-from llmfair.audits.running import Task, folder_of, shared_answers
-from llmfair.cache import FILE
+from llmfair.asking.cache import FILE
+from llmfair.asking.journal import completion_of, read_rows, request_key
+from llmfair.asking.one_chat import chat_sampling
+from llmfair.audits.run import Task, folder_of, shared_answers
+from llmfair.audits.subject import sampling_of
 from llmfair.datasets.base import cache_folder
-from llmfair.journal import completion_of, read_rows, request_key
 from llmfair.records import Chat, Completion
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.running import warn
+from llmfair.audits.run import warn
 from llmfair.datasets.base import (
     Dataset,
     attribute_of,

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.answers import unassessed
 from llmfair.audits.exhibits import REPRODUCES
-from llmfair.audits.findings import Asked, findings_of, unassessable, with_family
 from llmfair.audits.gates import parse_gate
-from llmfair.audits.reach import surface_of
+from llmfair.audits.listwise.answers import unassessed
+from llmfair.audits.listwise.findings import Asked, findings_of, unassessable, with_family
+from llmfair.audits.listwise.reach import surface_of
+from llmfair.audits.pairwise.score import score_pairs
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
 from llmfair.audits.score_gates import named_in_reasons, requirements_of, with_gated
-from llmfair.audits.score_pairs import score_pairs
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.versions import versions
 from llmfair.errors import RunConflict, UsageError

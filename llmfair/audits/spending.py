@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmfair.audits.models import is_ranker
-from llmfair.audits.running import Watch
+from llmfair.asking.limits import Progress
+from llmfair.audits.run import Watch
+from llmfair.audits.subject import is_ranker
 from llmfair.errors import Incomplete
-from llmfair.limits import Progress
 from llmfair.settings import AuditSettings
 
 S = TypeVar("S", bound=AuditSettings)

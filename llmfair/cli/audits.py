@@ -17,8 +17,8 @@ from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
+    from llmfair.asking.limits import Progress
     from llmfair.audits.spending import Spending
-    from llmfair.limits import Progress
     from llmfair.report.tables import Table
     from llmfair.rundir import RunDir
 
@@ -39,8 +39,8 @@ class Kind:
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
-    from llmfair.audits.models import subjects
     from llmfair.audits.spending import Spending
+    from llmfair.audits.subject import subjects
 
     asked = subjects(settings)
     if settings.output is not None and len(asked) > 1:
@@ -77,8 +77,8 @@ def _audit_all(
     kind: Kind, settings: AuditSettings, asked: Sequence[tuple[str, bool]], style: str
 ) -> LlmfairError | None:
     """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
-    from llmfair.audits.models import check_models, label_of
     from llmfair.audits.spending import Spending
+    from llmfair.audits.subject import check_models, label_of
 
     check_models(settings)  # nothing is spent while another model's name is wrong
     runs: list[dict[str, Any]] = []
@@ -135,7 +135,7 @@ def _audit(
     `spending`: what other runs of the command have used. `spender`: whose cost is told. Raises the errors after which
     there are no results.
     """
-    from llmfair.audits.models import label_of
+    from llmfair.audits.subject import label_of
     from llmfair.cli.app import Terminated
     from llmfair.cli.report import write_report
     from llmfair.rundir import RunDir

@@ -33,7 +33,7 @@ def show_path(as_json: Json = False) -> None:
 @cache.command(epilog="llmfair cache info\n\nllmfair cache info --json")
 def info(as_json: Json = False) -> None:
     """How many answers of which models, and their size."""
-    from llmfair.cache import facts
+    from llmfair.asking.cache import facts
     from llmfair.report.tables import Table
 
     found = facts(_path())
@@ -66,7 +66,7 @@ def clear(
     as_json: Json = False,
 ) -> None:
     """Remove cached answers; run folders keep theirs."""
-    from llmfair import cache as answers
+    from llmfair.asking import cache as answers
 
     path, before = _path(), _before(older_than)
     identity = None if model is None else model.replace(":", " ", 1) if " " not in model else model
@@ -84,7 +84,7 @@ def clear(
 
 
 def _path() -> Path:
-    from llmfair.cache import FILE
+    from llmfair.asking.cache import FILE
     from llmfair.datasets.base import cache_folder
 
     return cache_folder() / FILE

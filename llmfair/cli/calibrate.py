@@ -32,8 +32,8 @@ def listwise(
 
     No model is asked.
     """
-    from llmfair.audits.calibrate import calibrate as run
-    from llmfair.report.calibrate import calibrate_table, calibrate_tsv
+    from llmfair.audits.listwise.calibrate import calibrate as run
+    from llmfair.audits.listwise.calibrate_table import calibrate_table, calibrate_tsv
 
     with _bar(len(planted_of(settings.planted)) * settings.runs) as advance:
         results = run(settings, advance)
@@ -50,8 +50,8 @@ def pairwise(
 
     No model is asked.
     """
-    from llmfair.audits.calibrate_pairs import calibrate_pairwise
-    from llmfair.report.calibrate_pairs import calibrate_pairs_table, calibrate_pairs_tsv
+    from llmfair.audits.pairwise.calibrate import calibrate_pairwise
+    from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_table, calibrate_pairs_tsv
 
     with _bar(len(settings.kinds()) * len(planted_of(settings.planted)) * settings.runs) as advance:
         results = calibrate_pairwise(settings, advance)

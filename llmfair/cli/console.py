@@ -19,7 +19,7 @@ from llmfair.errors import LlmfairError
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-    from llmfair.limits import Progress
+    from llmfair.asking.limits import Progress
     from llmfair.report.tables import Table
 
 PLAIN_EVERY = 10.0

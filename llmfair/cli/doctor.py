@@ -138,9 +138,9 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
     import asyncio
 
-    from llmfair.asking import chat_sampling
-    from llmfair.audits.models import backend_of, sampling_of
-    from llmfair.audits.pairs import make_pair_design
+    from llmfair.asking.one_chat import chat_sampling
+    from llmfair.audits.pairwise.design import make_pair_design
+    from llmfair.audits.subject import backend_of, sampling_of
     from llmfair.records import Request
     from llmfair.settings import PairwiseSettings
 

@@ -10,9 +10,9 @@ from llmfair.settings import ListwiseSettings
 
 def listwise(settings: ListwiseSettings, style: str, *, ctx: typer.Context) -> None:
     """Exposure and utility of a ranker under neutral and sensitive prompts."""
-    from llmfair.audits.listwise import audit_listwise
+    from llmfair.audits.listwise.table import before_text, listwise_table
+    from llmfair.audits.listwise.task import audit_listwise
     from llmfair.cli.audits import Kind, run_audits
-    from llmfair.report.listwise import before_text, listwise_table
 
     if settings.dry_run:
         _dry_run(settings, style)
@@ -22,8 +22,8 @@ def listwise(settings: ListwiseSettings, style: str, *, ctx: typer.Context) -> N
 
 def _dry_run(settings: ListwiseSettings, style: str) -> None:
     """Says what would be asked; asks nothing."""
-    from llmfair.audits.plan import plan_listwise
-    from llmfair.report.plan import plan_text
+    from llmfair.audits.listwise.plan import plan_listwise
+    from llmfair.audits.listwise.plan_table import plan_text
 
     planned = plan_listwise(settings)
     if style == "json":

@@ -10,9 +10,9 @@ from llmfair.settings import PairwiseSettings
 
 def pairwise(settings: PairwiseSettings, style: str, *, ctx: typer.Context) -> None:
     """Who wins between a protected and an unprotected item, asked in both orders."""
-    from llmfair.audits.pairwise import audit_pairwise
+    from llmfair.audits.pairwise.table import before_text, pairwise_table
+    from llmfair.audits.pairwise.task import audit_pairwise
     from llmfair.cli.audits import Kind, run_audits
-    from llmfair.report.pairwise import before_text, pairwise_table
 
     if settings.dry_run:
         _dry_run(settings, style)
@@ -22,8 +22,8 @@ def pairwise(settings: PairwiseSettings, style: str, *, ctx: typer.Context) -> N
 
 def _dry_run(settings: PairwiseSettings, style: str) -> None:
     """Says what would be asked; asks nothing."""
-    from llmfair.audits.plan_pairs import plan_pairwise
-    from llmfair.report.plan_pairs import plan_pairs_text
+    from llmfair.audits.pairwise.plan import plan_pairwise
+    from llmfair.audits.pairwise.plan_table import plan_pairs_text
 
     planned = plan_pairwise(settings)
     if style == "json":

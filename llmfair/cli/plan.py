@@ -27,8 +27,8 @@ def listwise(
     ctx: typer.Context,
 ) -> None:
     """What `llmfair listwise` with these flags would ask, reach, cost and find; nothing is asked."""
-    from llmfair.audits.plan import plan_listwise
-    from llmfair.report.plan import plan_table, plan_text
+    from llmfair.audits.listwise.plan import plan_listwise
+    from llmfair.audits.listwise.plan_table import plan_table, plan_text
 
     with _busy("Counting and simulating"):
         planned = plan_listwise(settings)
@@ -46,8 +46,8 @@ def pairwise(
     ctx: typer.Context,
 ) -> None:
     """What `llmfair pairwise` with these flags would ask, cost and find; nothing is asked."""
-    from llmfair.audits.plan_pairs import plan_pairwise
-    from llmfair.report.plan_pairs import plan_pairs_table
+    from llmfair.audits.pairwise.plan import plan_pairwise
+    from llmfair.audits.pairwise.plan_table import plan_pairs_table
 
     with _busy("Counting"):
         planned = plan_pairwise(settings)

@@ -62,7 +62,7 @@ def listwise(
     ] = 1,
 ) -> None:
     """Exactly the messages that `llmfair listwise` with these flags sends for one window of its first chain."""
-    from llmfair.audits.plan import first_order_chats
+    from llmfair.audits.listwise.plan import first_order_chats
 
     _print(first_order_chats(settings), number, "windows", style)
 
@@ -80,7 +80,7 @@ def pairwise(
     ] = 1,
 ) -> None:
     """Exactly the messages that `llmfair pairwise` with these flags sends for one of its questions."""
-    from llmfair.audits.pairs import make_pair_design
+    from llmfair.audits.pairwise.design import make_pair_design
 
     design = make_pair_design(settings)
     _print(

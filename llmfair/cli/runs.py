@@ -63,9 +63,9 @@ def show(
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.evidence import answers_of, failures_of
+    from llmfair.audits.listwise.table import listwise_table
+    from llmfair.audits.pairwise.table import pairwise_table
     from llmfair.cli.audits import cost_text
-    from llmfair.report.listwise import listwise_table
-    from llmfair.report.pairwise import pairwise_table
     from llmfair.report.tables import Table
     from llmfair.rundir import find_run
 

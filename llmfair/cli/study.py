@@ -17,9 +17,9 @@ from llmfair.errors import UsageError
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
-    from llmfair.audits.running import Watch
-    from llmfair.audits.study import Tried
-    from llmfair.limits import Progress
+    from llmfair.asking.limits import Progress
+    from llmfair.audits.run import Watch
+    from llmfair.audits.sweep import Tried
     from llmfair.rundir import RunDir
 
 study = typer.Typer(name="study", help="The same model under several settings.", no_args_is_help=True)
@@ -36,7 +36,7 @@ def windows(
     Unless told otherwise the neutral prompt alone is asked, in one pass. Each setting is the run that llmfair
     listwise makes with the same flags, so answers of one serve the other.
     """
-    from llmfair.audits.study import gravest_of, make_folder, study_of, write_study
+    from llmfair.audits.sweep import gravest_of, make_folder, study_of, write_study
 
     for flag in ("window", "step"):
         source = ctx.get_parameter_source(flag)
@@ -70,10 +70,10 @@ study.command(
 
 def _ask(settings: StudySettings, style: str) -> list[Tried]:
     """Every setting's run, each with its progress shown."""
-    from llmfair.audits.study import study_windows
+    from llmfair.audits.listwise.table import before_text
+    from llmfair.audits.sweep import study_windows
     from llmfair.cli.app import Terminated
     from llmfair.cli.audits import answers_of
-    from llmfair.report.listwise import before_text
     from llmfair.rundir import RunDir
 
     seen: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def _report(settings: StudySettings) -> Path | None:
 
 
 def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
-    from llmfair.audits.study import LINE, study_lines
+    from llmfair.audits.sweep import LINE, study_lines
     from llmfair.report.study import study_table
     from llmfair.report.tables import markdown
 
@@ -164,7 +164,7 @@ def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
 
 def _dry_run(settings: StudySettings, style: str) -> None:
     """Says what each setting would ask; asks nothing."""
-    from llmfair.audits.study import plan_windows
+    from llmfair.audits.sweep import plan_windows
     from llmfair.report.study import plan_table
 
     planned = plan_windows(settings)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.report.figures import FIRST_SHOWN, on_log, value_of
 from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
 from llmfair.report.method import method_of
 from llmfair.report.page import KINDS as PAGES
 from llmfair.report.page import Page, Verdict
-from llmfair.report.pairwise import pair_conclusion
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios

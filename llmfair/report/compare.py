@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from math import log
 from typing import Any
 
-from llmfair.report.findings import p_text
+from llmfair.audits.listwise.sentences import p_text
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled
 

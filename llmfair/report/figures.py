@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.listwise.lists import Lists
 from llmfair.metrics.base import CONTROLLED
-from llmfair.report.lists import Lists
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import looks_of, palette
 from llmfair.report.plots.pairs import position_bias, stacked_answers

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.report.findings import p_text
-from llmfair.report.pairwise import pair_conclusion
+from llmfair.audits.listwise.sentences import p_text
+from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, plural, tsv
 
 Row = Mapping[str, Any]

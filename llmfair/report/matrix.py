@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.listwise.table import listwise_table
+from llmfair.audits.pairwise.table import pairwise_table
 from llmfair.report.adapter import adapter_warnings
 from llmfair.report.figures import plain
 from llmfair.report.finetune import finetune_table
 from llmfair.report.groups import Group, groups_of, results_of
-from llmfair.report.listwise import listwise_table
 from llmfair.report.matrix_plots import DRAWN, group_plots
 from llmfair.report.method import LIMITS, SIMULATED, WORDS, Method, cost_of, formulas_of, lopsided
 from llmfair.report.page import Page, missing_settings
-from llmfair.report.pairwise import pairwise_table
 from llmfair.report.score import lacking, score_table
 from llmfair.report.source import Source, missing_of, unfinished
 from llmfair.report.study import study_table

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmfair.audits.listwise.lists import read_lists
 from llmfair.report.figures import NAMES, cells_of, on_log, plain, ratio_of, utility_of, value_of
 from llmfair.report.groups import Group, results_of
-from llmfair.report.lists import read_lists
 from llmfair.report.plots.base import MARKS, Plot
 from llmfair.report.plots.looks import Look, palette
 from llmfair.report.plots.pairs import stacked_answers

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmfair.report.listwise import window_text
+from llmfair.audits.listwise.table import window_text
 from llmfair.report.tables import calls_of, capitalised, count
 
 WORDS: Mapping[str, Sequence[str]] = {

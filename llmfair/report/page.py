@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.listwise.furthest import Furthest, furthest_from_parity
+from llmfair.audits.listwise.lists import read_lists
+from llmfair.audits.listwise.table import listwise_table
+from llmfair.audits.pairwise.table import pairwise_table
 from llmfair.report.figures import (
     cells_of,
     listwise_plots,
@@ -17,11 +21,7 @@ from llmfair.report.figures import (
     study_plots,
     utility_of,
 )
-from llmfair.report.furthest import Furthest, furthest_from_parity
-from llmfair.report.lists import read_lists
-from llmfair.report.listwise import listwise_table
 from llmfair.report.method import Method, method_of
-from llmfair.report.pairwise import pairwise_table
 from llmfair.report.plots.base import Plot
 from llmfair.report.score import lacking, score_table
 from llmfair.report.source import missing_of

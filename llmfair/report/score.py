@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.report.findings import conclusion, relevance_note
-from llmfair.report.pairwise import own_figures_note, pair_conclusion
+from llmfair.audits.listwise.sentences import conclusion, relevance_note
+from llmfair.audits.pairwise.table import own_figures_note, pair_conclusion
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
     Table,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.listwise.sentences import conclusion
 from llmfair.metrics.base import CONTROLLED
-from llmfair.report.findings import conclusion
 from llmfair.report.tables import (
     Table,
     cell,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.lists import load_lists, name_parts, selected_queries
-from llmfair.audits.models import backend_args, template_args
+from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint, require_local

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.stopping import judged_of
+from llmfair.audits.pairwise.outcome import Asked, Measured, measure_verdicts
+from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.audits.tallies import joined, tallied
-from llmfair.audits.verdicts import Asked, Measured, measure_verdicts
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, tally
 from llmfair.metrics.values import Formula

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.models import backend_args
+from llmfair.audits.subject import backend_args
 from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
-from llmfair.audits.calibrate import audits, calibrate, share
-from llmfair.audits.making import make_design
-from llmfair.audits.simulate import Kinds, kinds_of, simulate
+from llmfair.audits.listwise.calibrate import audits, calibrate, share
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged
 from llmfair.metrics.exposure import excess_ratio

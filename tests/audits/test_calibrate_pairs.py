@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.audits.calibrate_pairs import calibrate_pairwise, found_in_pairs
-from llmfair.audits.pairs import make_pair_design
-from llmfair.audits.simulate_pairs import marginal_odds, pair_audits, pairs_of, simulate_answers
-from llmfair.audits.stopping import judged_of
+from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
+from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_of, simulate_answers
+from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import Inference
 from llmfair.audits.tallies import tallied
 from llmfair.errors import UsageError

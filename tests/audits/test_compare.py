@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.audits.compare import compare
-from llmfair.audits.verdict_files import read_verdicts, verdicts_text
+from llmfair.audits.pairwise.verdict_files import read_verdicts, verdicts_text
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
 from llmfair.records import PairAnswer, Side, Verdict

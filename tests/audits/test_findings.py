@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import llmfair as api
-from llmfair.audits.contrasts import contrasts, pairs_of
-from llmfair.audits.findings import Asked, findings_of, with_family
-from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.listwise.contrasts import contrasts, pairs_of
+from llmfair.audits.listwise.findings import Asked, findings_of, with_family
+from llmfair.audits.listwise.task import audit_listwise
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged, measure_all

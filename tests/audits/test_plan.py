@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.listwise import audit_listwise
-from llmfair.audits.making import make_design
-from llmfair.audits.plan import answer_in_shown_order, plan_listwise
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.plan import answer_in_shown_order, plan_listwise
+from llmfair.audits.listwise.task import audit_listwise
 from llmfair.settings import ListwiseSettings, PlanSettings
 from tests.folders import balanced, write_folder
 

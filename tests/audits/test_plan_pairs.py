@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.pairwise import audit_pairwise
-from llmfair.audits.plan_pairs import plan_pairwise
+from llmfair.audits.pairwise.plan import plan_pairwise
+from llmfair.audits.pairwise.task import audit_pairwise
 from llmfair.errors import UsageError
 from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.stats.power import Pairing, power

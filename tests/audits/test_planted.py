@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.listwise.task import audit_listwise
 from llmfair.settings import ListwiseSettings
 from tests.folders import write_folder
 from tests.shared import vectors

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.listwise import audit_listwise
+from llmfair.audits.listwise.task import audit_listwise
 from llmfair.audits.score import Scored, score
 from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ListwiseSettings, ScoreSettings

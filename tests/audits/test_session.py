@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.running import session
+from llmfair.audits.run import session
 from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish
 from llmfair.rundir import RunDir
@@ -28,13 +28,13 @@ def test_a_disk_that_fails_leaves_an_honest_manifest(
             raise OSError(5, "Input/output error")
         real(file)
 
-    monkeypatch.setattr("llmfair.journal.FSYNC_SECONDS", 0.0 if fails == "on the way" else 60.0)
+    monkeypatch.setattr("llmfair.asking.journal.FSYNC_SECONDS", 0.0 if fails == "on the way" else 60.0)
     folder = RunDir(tmp_path / "run")
     with (
         pytest.raises(LlmfairError, match="Input/output error"),
         session(folder, {"task": "listwise", "identity": "fake"}, False, {}) as (journal, manifest),
     ):
-        monkeypatch.setattr("llmfair.journal.os.fsync", failing_once)
+        monkeypatch.setattr("llmfair.asking.journal.os.fsync", failing_once)
         journal.put(request("a"), Completion("answer to a", Finish.STOP), attempts=1)
         while fails == "on the way":
             journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.making import make_design
-from llmfair.audits.running import no_watch
-from llmfair.audits.study import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.run import no_watch
+from llmfair.audits.sweep import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.rundir import RunDir
 from llmfair.settings import ListwiseSettings, StudySettings

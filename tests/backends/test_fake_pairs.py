@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from llmfair.asking import chat_sampling
+from llmfair.asking.journal import request_key
+from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, damage_pair, fake
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import UsageError
-from llmfair.journal import request_key
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import LABELS, read_choice
 from llmfair.rankers.pairwise import PairwiseRanker

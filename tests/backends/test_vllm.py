@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from llmfair import dispatch
+from llmfair.asking import dispatch
 from llmfair.backends import vllm as backend_module
 from llmfair.backends import vllm_engine
 from llmfair.backends.adapters import Adapter

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmfair.asking import chat_sampling
+from llmfair.asking.journal import read_rows
+from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.chat_completions import encode_body
-from llmfair.journal import read_rows
 from llmfair.records import Chat, Message, Permutation, Sampling
 from tests.cli.command import llmfair, process
 from tests.folders import balanced, write_folder

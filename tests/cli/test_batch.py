@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.journal import read_rows
+from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.cli.command import Outcome, llmfair
 from tests.folders import balanced, write_folder
@@ -23,7 +23,7 @@ from tests.servers import Reply, Respond, Server, rank
 pytestmark = pytest.mark.whole
 
 QUICK = (
-    "import llmfair.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+    "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
     "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; from llmfair.cli.app import main; main()"
 )
 CHATS = 2 * 3 * 11  # both orders, 3 queries, 10 pairs and one of them twice
@@ -34,8 +34,8 @@ CALM: dict[tuple[Respond, tuple[str, ...]], dict[str, bytes]] = {}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.batch.FIRST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.batch.LONGEST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
     monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
     monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
     write_folder(Path("lists"), balanced(3, 20, 20))
@@ -235,7 +235,7 @@ MOMENTS = {
 }
 DYING = """
 import os, signal
-from llmfair.journal import Journal
+from llmfair.asking.journal import Journal
 put, left = Journal.put, [30]
 def dying(*given, **named):
     put(*given, **named)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from llmfair.audits.listwise import audit_listwise
-from llmfair.audits.making import make_design
-from llmfair.audits.running import warn
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.task import audit_listwise
+from llmfair.audits.run import warn
 from llmfair.settings import ListwiseSettings
 from llmfair.stats.reach import attainable_ratio
 from tests.cli.command import llmfair, only_run

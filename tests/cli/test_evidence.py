@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.answers import answer_counts
+from llmfair.audits.listwise.answers import answer_counts
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.listwise import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side

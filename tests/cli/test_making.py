@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.asking.limits import Progress
 from llmfair.cli.audits import cost_text
-from llmfair.limits import Progress
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.report.plan import plan_text
+from llmfair.audits.listwise.plan_table import plan_text
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 

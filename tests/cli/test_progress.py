@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
+from llmfair.asking.limits import Progress
 from llmfair.cli import console
-from llmfair.limits import Progress
 
 
 class Clock:

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llmfair.asking.journal import completion_of
 from llmfair.errors import LlmfairError
-from llmfair.journal import completion_of
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Finish
 

@@ -16,22 +16,22 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from llmfair.asking import chat_sampling
+from llmfair.asking.budgets import Budget
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import SHARED, Journal, request_key
+from llmfair.asking.ledger import Ledger, Sent
+from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import ENDED, Batches, split
 from llmfair.backends.openai import OpenAI
-from llmfair.budgets import Budget
-from llmfair.dispatch import Program, dispatch
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.journal import SHARED, Journal, request_key
-from llmfair.ledger import Ledger, Sent
-from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
 
 if TYPE_CHECKING:
     from openai.types import Batch
 
-    from llmfair.cache import Cache
+    from llmfair.asking.cache import Cache
 
 MOST_ROUNDS = 3
 FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5

@@ -8,8 +8,8 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.listwise.lists import SIDES, Lists, own_values, read_csv
 from llmfair.report.figures import NAMES, plain
-from llmfair.report.lists import SIDES, Lists, own_values, read_csv
 
 FURTHEST = 10
 SHOWN_PAIRS = 60

@@ -13,14 +13,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.design import INPUT
-from llmfair.audits.listwise import audit_listwise
-from llmfair.audits.models import is_ranker
-from llmfair.audits.plan import plan_listwise
-from llmfair.audits.running import Watch
+from llmfair.asking.limits import Progress
+from llmfair.audits.listwise.design import INPUT
+from llmfair.audits.listwise.plan import plan_listwise
+from llmfair.audits.listwise.task import audit_listwise
+from llmfair.audits.run import Watch
 from llmfair.audits.spending import Spending
+from llmfair.audits.subject import is_ranker
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
-from llmfair.limits import Progress
 from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
 from llmfair.settings import ListwiseSettings, StudySettings
 from llmfair.trec import write_whole

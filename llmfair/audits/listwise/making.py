@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
-from llmfair.audits.design import INPUT, Design
 from llmfair.audits.gates import RATIO, read_gates
 from llmfair.audits.lists import load_lists, selected_queries
-from llmfair.audits.models import is_ranker, scoring_ranker
+from llmfair.audits.listwise.design import INPUT, Design
+from llmfair.audits.subject import is_ranker, scoring_ranker
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, measure_all
 from llmfair.metrics.names import parse_measures

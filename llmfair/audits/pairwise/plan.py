@@ -11,11 +11,11 @@ from statistics import harmonic_mean
 from typing import Any
 
 from llmfair.audits.known import shared_calls
-from llmfair.audits.models import backend_of, limits_of, subjects, unready
-from llmfair.audits.pairs import PairDesign
-from llmfair.audits.pairwise import Pairwise
-from llmfair.audits.plan import CHARACTERS_PER_TOKEN, cost_of, spent
-from llmfair.audits.running import folder_of
+from llmfair.audits.listwise.plan import CHARACTERS_PER_TOKEN, cost_of, spent
+from llmfair.audits.pairwise.design import PairDesign
+from llmfair.audits.pairwise.task import Pairwise
+from llmfair.audits.run import folder_of
+from llmfair.audits.subject import backend_of, limits_of, subjects, unready
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form

@@ -14,8 +14,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.calibrate import BLOCK
-from llmfair.audits.pairs import PairDesign
+from llmfair.audits.listwise.calibrate import BLOCK
+from llmfair.audits.pairwise.design import PairDesign
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPROTECTED, UNREADABLE
 from llmfair.metrics.values import Tally
 from llmfair.records import PairAnswer, PairKind, Probe, Verdict

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.design import Design
-from llmfair.audits.findings import Asked, findings_of
-from llmfair.audits.making import make_design
-from llmfair.audits.reach import inference_of
-from llmfair.audits.simulate import Kinds, kinds_of, simulate
+from llmfair.audits.listwise.design import Design
+from llmfair.audits.listwise.findings import Asked, findings_of
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.reach import inference_of
+from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
 from llmfair.audits.summary import Inference, implied_curve
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llmfair.audits.answers import answer_counts, unassessed
-from llmfair.audits.contrasts import contrasts
-from llmfair.audits.design import INPUT, Design
-from llmfair.audits.findings import findings_of, unassessable, with_family
 from llmfair.audits.gates import check_gates
-from llmfair.audits.reach import inference_of, reach_of
-from llmfair.audits.running import Outcome
+from llmfair.audits.listwise.answers import answer_counts, unassessed
+from llmfair.audits.listwise.contrasts import contrasts
+from llmfair.audits.listwise.design import INPUT, Design
+from llmfair.audits.listwise.findings import findings_of, unassessable, with_family
+from llmfair.audits.listwise.reach import inference_of, reach_of
+from llmfair.audits.run import Outcome
 from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.values import Quotient, Ratio

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.metrics.base import CONTROLLED
-from llmfair.report.findings import (
+from llmfair.audits.listwise.sentences import (
     Cells,
     conclusion,
     gap_note,
@@ -16,6 +15,7 @@ from llmfair.report.findings import (
     relevance_note,
     test_notes,
 )
+from llmfair.metrics.base import CONTROLLED
 from llmfair.report.tables import (
     Table,
     calls_of,

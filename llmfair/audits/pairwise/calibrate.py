@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.calibrate import share
-from llmfair.audits.pairs import make_pair_design
-from llmfair.audits.plan_pairs import check_power
-from llmfair.audits.simulate_pairs import Audit, marginal_odds, pair_audits, pairs_of
+from llmfair.audits.listwise.calibrate import share
+from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.outcome import HEADLINE, Asked, finding_of
+from llmfair.audits.pairwise.plan import check_power
+from llmfair.audits.pairwise.simulate import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
-from llmfair.audits.verdicts import HEADLINE, Asked, finding_of
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.report.findings import differs_text, p_text
+from llmfair.audits.listwise.sentences import differs_text, p_text
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import (
     Table,

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llmfair.adaptive import Adaptive
+from llmfair.asking.adaptive import Adaptive
+from llmfair.asking.budgets import Budget, characters
+from llmfair.asking.journal import SHARED, Journal, request_keys
+from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.pacing import Bucket
+from llmfair.asking.retries import LONGEST_WAIT, Retries
+from llmfair.asking.slots import Slots
 from llmfair.backends.base import Backend, RateLimited, Transient
-from llmfair.budgets import Budget, characters
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.journal import SHARED, Journal, request_keys
-from llmfair.limits import Limits, Progress
-from llmfair.pacing import Bucket
 from llmfair.records import (
     Chat,
     Completion,
@@ -29,11 +31,9 @@ from llmfair.records import (
     Request,
     Sampling,
 )
-from llmfair.retries import LONGEST_WAIT, Retries
-from llmfair.slots import Slots
 
 if TYPE_CHECKING:
-    from llmfair.cache import Cache
+    from llmfair.asking.cache import Cache
 
 FAILURES_IN_A_ROW = 5
 THINKING_CHECK = 20

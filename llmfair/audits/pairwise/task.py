@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmfair.audits.models import backend_of, capable, label_of
-from llmfair.audits.pairs import PairDesign, make_pair_design
-from llmfair.audits.running import Outcome, Result, Watch, audit, no_watch
-from llmfair.audits.stopping import Stopping
-from llmfair.audits.verdicts import outcome_of
+from llmfair.asking.dispatch import Program
+from llmfair.audits.pairwise.design import PairDesign, make_pair_design
+from llmfair.audits.pairwise.outcome import outcome_of
+from llmfair.audits.pairwise.stopping import Stopping
+from llmfair.audits.run import Outcome, Result, Watch, audit, no_watch
+from llmfair.audits.subject import backend_of, capable, label_of
 from llmfair.backends.base import Backend
-from llmfair.dispatch import Program
 from llmfair.records import Failure, PairKind, Probe, Steps, Verdict
 from llmfair.settings import PairwiseSettings, band_of
 

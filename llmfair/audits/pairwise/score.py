@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from llmfair.audits.pairwise.outcome import Asked, measure_verdicts
 from llmfair.audits.runs import PairTarget
 from llmfair.audits.score_gates import with_gated
 from llmfair.audits.summary import Inference, undefined_counts
-from llmfair.audits.verdicts import Asked, measure_verdicts
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement
 from llmfair.settings import ScoreSettings, band_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.contrasts import SEPARATOR
+from llmfair.audits.listwise.contrasts import SEPARATOR
 from llmfair.audits.summary import ALL, Inference, aggregate, controlled, implied_curve
 from llmfair.metrics.base import Column, Judged
 from llmfair.metrics.exposure import exposures

@@ -9,14 +9,14 @@ from itertools import cycle
 from math import ceil, log, sqrt
 from typing import Any
 
-from llmfair.audits.design import Design
 from llmfair.audits.known import shared_calls
 from llmfair.audits.lists import drawn_of
-from llmfair.audits.listwise import Listwise
-from llmfair.audits.making import make_design
-from llmfair.audits.models import backend_of, is_ranker, limits_of, subjects, unready
-from llmfair.audits.reach import inference_of, reach_of
-from llmfair.audits.running import folder_of
+from llmfair.audits.listwise.design import Design
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.reach import inference_of, reach_of
+from llmfair.audits.listwise.task import Listwise
+from llmfair.audits.run import folder_of
+from llmfair.audits.subject import backend_of, is_ranker, limits_of, subjects, unready
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.report.calibrate import percent, share
+from llmfair.audits.listwise.calibrate_table import percent, share
 from llmfair.report.tables import Table, count, few_queries, tsv
 
 Row = Mapping[str, Any]

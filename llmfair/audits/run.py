@@ -10,25 +10,25 @@ from functools import cache as once
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llmfair.audits.answers import require_readable
+from llmfair.asking.batch import dispatch_batch
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.asking.ledger import FILE as BATCHES
+from llmfair.asking.ledger import refuse_open
+from llmfair.asking.limits import Progress
 from llmfair.audits.gates import require_met
-from llmfair.audits.models import adapter_doubts, label_of, limits_of, sampling_of
+from llmfair.audits.listwise.answers import require_readable
+from llmfair.audits.subject import adapter_doubts, label_of, limits_of, sampling_of
 from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
-from llmfair.batch import dispatch_batch
 from llmfair.datasets.base import cache_folder
-from llmfair.dispatch import Program, dispatch
 from llmfair.errors import Incomplete, LlmfairError, RunConflict
-from llmfair.journal import Journal
-from llmfair.ledger import FILE as BATCHES
-from llmfair.ledger import refuse_open
-from llmfair.limits import Progress
 from llmfair.records import Failure, Measurement, Probe
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
 from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
-    from llmfair.cache import Cache
+    from llmfair.asking.cache import Cache
 
 
 class Watch(Protocol):
@@ -237,7 +237,7 @@ def shared_answers(task: Task, backend: Backend) -> Iterator[Cache | None]:
     if task.settings.no_cache or backend.reads_about or not task.calls:
         yield None
         return
-    from llmfair.cache import FILE, Cache  # what asks no server needs no SQLite
+    from llmfair.asking.cache import FILE, Cache  # what asks no server needs no SQLite
 
     with closing(Cache(cache_folder() / FILE, backend.identity, warn)) as cache:
         yield cache

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.design import Design, Shape
+from llmfair.audits.listwise.design import Design, Shape
 from llmfair.audits.summary import Inference
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Side

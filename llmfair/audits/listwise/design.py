@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.findings import Asked
+from llmfair.asking.dispatch import Program
 from llmfair.audits.gates import Gate
 from llmfair.audits.lists import bucket, drawn_of, name_parts
+from llmfair.audits.listwise.findings import Asked
 from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
-from llmfair.dispatch import Program
 from llmfair.metrics.base import Groups, Judged, Measure
 from llmfair.probes import Arm, listwise_probes
 from llmfair.prompts import Prompt

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from llmfair.pacing import Bucket
+from llmfair.asking.pacing import Bucket
 
 
 class Slots:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from llmfair.pacing import Bucket, Pace
-from llmfair.slots import Slots
+from llmfair.asking.pacing import Bucket, Pace
+from llmfair.asking.slots import Slots
 
 START = 16
 BUSY = 0.8

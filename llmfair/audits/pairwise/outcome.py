@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.gates import check_gates
-from llmfair.audits.pairs import PairDesign
-from llmfair.audits.running import Outcome
-from llmfair.audits.stopping import Stopping, judged_of
+from llmfair.audits.pairwise.design import PairDesign
+from llmfair.audits.pairwise.stopping import Stopping, judged_of
+from llmfair.audits.pairwise.verdict_files import verdicts_text
+from llmfair.audits.run import Outcome
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.tallies import joined, tallied_p
-from llmfair.audits.verdict_files import verdicts_text
 from llmfair.metrics.base import Column, Measure, measure_all
 from llmfair.metrics.values import Undefined
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from llmfair.asking import Asker, Stopped
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.one_chat import Asker, Stopped
 from llmfair.backends.base import Backend
 from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
-from llmfair.journal import Journal
-from llmfair.limits import Limits, Progress
 from llmfair.records import Chat, Completion, Failure, Sampling, Steps
 
 if TYPE_CHECKING:
-    from llmfair.cache import Cache
+    from llmfair.asking.cache import Cache
 
 GRACE_SECONDS = 5.0
 PASSES_TO_ASK = 8

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmfair.audits.design import Design
-from llmfair.audits.making import make_design
-from llmfair.audits.models import backend_of, capable, label_of
-from llmfair.audits.outcome import outcome_of
-from llmfair.audits.reach import reach_of
-from llmfair.audits.running import Outcome, Result, Watch, audit, no_watch
+from llmfair.asking.dispatch import Program
+from llmfair.audits.listwise.design import Design
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.outcome import outcome_of
+from llmfair.audits.listwise.reach import reach_of
+from llmfair.audits.run import Outcome, Result, Watch, audit, no_watch
+from llmfair.audits.subject import backend_of, capable, label_of
 from llmfair.backends.base import Backend, NoBackend
-from llmfair.dispatch import Program
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked
 from llmfair.records import Failure, Probe
