@@ -14,7 +14,7 @@ from math import sqrt
 
 import numpy as np
 
-from llmfair.audits.pairwise.design import MEASURED
+from llmfair.audits.pairwise.making import MEASURED
 from llmfair.audits.summary import summarise
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measure, parse_measures

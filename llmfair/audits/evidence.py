@@ -2,67 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
-from llmfair.audits.listwise.task import Listwise
-from llmfair.audits.pairwise.task import Pairwise
-from llmfair.audits.run import Task
-from llmfair.audits.subject import sampling_of
+from llmfair.audits.kind import kind_of
+from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.errors import Incomplete, LlmfairError
-from llmfair.rankers.answers import AnswerClass, read
-from llmfair.rankers.choices import LABELS, read_choice, read_margin
+from llmfair.rankers.answers import AnswerClass
 from llmfair.records import Completion, Failure
 from llmfair.rundir import RunDir
-from llmfair.settings import AuditSettings, ListwiseSettings, PairwiseSettings
-
-TASKS: Mapping[str, tuple[type[Any], Callable[[Any, str], Task]]] = {
-    "listwise": (ListwiseSettings, Listwise.of),
-    "pairwise": (PairwiseSettings, Pairwise.of),
-}
+from llmfair.settings import AuditSettings
 
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
     found = []
     settings = run.read_manifest()["settings"]
+    kind = kind_of(settings["task"])
     for row in read_rows(run.journal):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
-        ended = how_ended(row, settings)
+        ended = kind.how_ended(row, settings)
         if only_bad and ended == AnswerClass.OK:
             continue
         found.append(
             {
                 "probe": row["probe"],
-                "shown": what_was_shown(row["about"]),
+                "shown": kind.what_was_shown(row["about"]),
                 "class": ended,
                 "finish": row["finish"],
                 "text": row["text"],
             }
         )
     return found
-
-
-def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """How an answer ended: `ok`, or what was wrong with it, by the settings of the run."""
-    completion, form = completion_of(row), settings.get("form")
-    if form is None:
-        return str(read(completion, len(row["about"]["doc_ids"])).answer_class)
-    margins = settings["answers"] == "margin"
-    choice = read_margin(completion, LABELS[form]) if margins else read_choice(completion, form)
-    return str(choice.problem or AnswerClass.OK)
-
-
-def what_was_shown(about: Mapping[str, Any]) -> str:
-    """What a question showed: a window's ranks, or which side's item came first."""
-    return (
-        f"{about['sides'][0]} first" if about.get("task") == "pairwise" else "{}–{}".format(*about["window"])
-    )
 
 
 def failures_of(run: RunDir) -> list[dict[str, Any]]:
@@ -85,14 +61,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
     flags: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in manifest["flags"].items()
     }
-    settings_class, task_of = TASKS[manifest["task"]]
-    settings, model = settings_class.make(**flags), str(manifest["model"])
-    task = task_of(settings, model)
-    known, now = manifest["settings"], task.identity()
+    kind = kind_of(manifest["task"])
+    settings = kind.settings.make(**flags)
+    design = kind.design(settings, Subject(str(manifest["model"])))
+    known, now = manifest["settings"], design.identity()
     problems = [
         f"{what} is not what it was at the time of the run"
         for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
-        if now[key] != known[key]
+        if now.get(key) != known.get(key)
     ]
     if problems:
         return {"answers": 0, "problems": problems}
@@ -106,7 +82,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     results: dict[str, Any] = {}
     failures: list[Failure] = []
     missing = 0
-    for program in task.programs():
+    for program in design.programs():
         try:
             results[program.probe_id] = _replay(program, answers, asked, settings)
         except KeyError:
@@ -119,7 +95,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
             "answers.",
             "the command that began the run completes it",
         )
-    for name, text in task.outcome(run.path.name, results, failures).files.items():
+    for name, text in design.outcome(run.path.name, results, failures).files.items():
         path = run.path / name
         if not path.is_file():
             problems.append(f"{name} is missing")

@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from llmfair.asking.journal import read_rows
-from llmfair.audits.evidence import TASKS, how_ended, what_was_shown
+from llmfair.audits.kind import kind_of
 from llmfair.audits.lists import load_lists
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import LlmfairError, UsageError
@@ -54,12 +54,12 @@ def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
 def _settings(manifest: Mapping[str, Any]) -> AuditSettings | None:
     """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
     try:
-        settings_class, _ = TASKS[manifest["task"]]
-        flags = {
+        settings = kind_of(manifest["task"]).settings
+        flags: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in manifest["flags"].items()
         }
-        made: AuditSettings = settings_class.make(**flags)
+        made: AuditSettings = settings.make(**flags)
     except (LlmfairError, KeyError, TypeError):
         return None
     return made
@@ -134,7 +134,7 @@ def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any
     """Every answer of the journal once."""
     if not run.journal.is_file():
         return
-    seen = set()
+    seen, kind = set(), kind_of(settings["task"])
     for row in read_rows(run.journal):
         if "key" not in row or row["key"] in seen:
             continue
@@ -142,8 +142,8 @@ def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any
         yield {
             "key": row["key"],
             "probe": row["probe"],
-            "shown": what_was_shown(row["about"]),
-            "class": how_ended(row, settings),
+            "shown": kind.what_was_shown(row["about"]),
+            "class": kind.how_ended(row, settings),
             "finish": row["finish"],
             "text": row["text"],
             "chat": row["chat"],

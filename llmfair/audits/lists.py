@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.run import warn
 from llmfair.datasets.base import (
     Dataset,
     attribute_of,
@@ -19,7 +18,7 @@ from llmfair.datasets.base import (
 from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.settings import ListSettings
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair.audits.listwise.settings import StudySettings
 from llmfair.cli import console
 from llmfair.cli.options import with_flags
 from llmfair.errors import UsageError
-from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -72,8 +72,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
     """Every setting's run, each with its progress shown."""
     from llmfair.audits.listwise.table import before_text
     from llmfair.audits.sweep import study_windows
-    from llmfair.cli.app import Terminated
-    from llmfair.cli.audits import answers_of
+    from llmfair.cli.audits import Terminated, answers_of
     from llmfair.rundir import RunDir
 
     seen: dict[str, Any] = {}

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
-from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.making import make_pair_design
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import Inference
@@ -21,7 +22,6 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairAnswer, Side
-from llmfair.settings import CalibratePairwiseSettings
 from tests.folders import balanced, write_folder
 from tests.shared import vectors
 

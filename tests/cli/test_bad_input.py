@@ -82,7 +82,7 @@ CASES: list[tuple[str, Case, int, str]] = [
     ("measure of pairs", lambda: (*SMALL, "--measures", "AdjustedOdds"), 2, "AdjustedOdds is a measure of pairs"),
     ("measure of lists", lambda: ("pairwise", "--measures", "P@20"), 2, "P is a measure of lists"),
     ("gate of lists", lambda: ("pairwise", "--require", "ExpRatio>=0.8"), 2, "ExpRatio is a measure of lists"),
-    ("ranker of pairs", lambda: ("pairwise", "-m", "bm25"), 2, "bm25 ranks lists; pairwise needs a model."),
+    ("ranker of pairs", lambda: ("pairwise", "-m", "bm25"), 2, "bm25 is a ranker, which answers no questions."),
     ("unknown variant", lambda: (*SMALL, "--variants", "femal"), 2, "Did you mean 'female'?"),
     ("unknown attribute", lambda: (*SMALL, "-a", "gendr"), 2, "Did you mean 'gender'?"),
     ("unknown query", lambda: (*SMALL, "--queries", "phisics"), 2, "Did you mean 'physics'?"),
@@ -161,7 +161,7 @@ def test_a_malformed_flag_leaves_no_run_behind(flags: tuple[str, ...]) -> None:
 
 def test_no_model_is_asked_while_another_cannot_be() -> None:
     found = llmfair("pairwise", "-n", "1", "-m", "fake:biased", "-m", "bm25")
-    assert found.code == 2 and "bm25 ranks lists" in found.err and not Path("runs").exists()
+    assert found.code == 2 and "bm25 is a ranker" in found.err and not Path("runs").exists()
 
 
 def test_the_help_of_pairs_speaks_of_pairs() -> None:

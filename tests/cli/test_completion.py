@@ -17,7 +17,7 @@ from tests.pace import within
 
 pytestmark = pytest.mark.whole
 
-KINDS: dict[str, registry.Kind] = {
+KINDS: dict[str, registry.What] = {
     "backends": "backend", "rankers": "ranker", "measures": "measure", "datasets": "dataset",
 }  # fmt: skip
 

@@ -12,11 +12,12 @@ import pytest
 
 from llmfair.audits.exhibits import command_of
 from llmfair.audits.listwise.furthest import Furthest
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.cli.report import page_of
 from llmfair.report.html import page_html, rows_json
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
-from llmfair.settings import ListwiseSettings, PairwiseSettings
 from tests.cli.command import llmfair
 from tests.report.reading import read
 from tests.report.runs import AUDITS, BIASED, EVIL, TOPIC, lists, run

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.listwise.design import Design
+from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.findings import Asked, findings_of
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.reach import inference_of
+from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
 from llmfair.audits.summary import Inference, implied_curve
 from llmfair.errors import UsageError
@@ -27,7 +28,7 @@ from llmfair.metrics.base import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rundir import SCHEMA
-from llmfair.settings import CalibrateSettings, band_of, planted_of
+from llmfair.settings import band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.implied import OddsCurve
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
@@ -198,7 +199,7 @@ def share(holds: Sequence[bool]) -> tuple[float | None, float | None]:
 
 
 def audits(
-    design: Design, settings: CalibrateSettings, lists: Sequence[Kinds], betas: Sequence[float]
+    design: ListwiseDesign, settings: CalibrateSettings, lists: Sequence[Kinds], betas: Sequence[float]
 ) -> Iterator[tuple[int, Audit]]:
     """Simulated audits, each with the place of its planted preference; all preferences meet the same noise."""
     for block, first in enumerate(range(0, settings.runs, BLOCK)):

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.design import Outcome
 from llmfair.audits.gates import check_gates
 from llmfair.audits.listwise.answers import answer_counts, unassessed
 from llmfair.audits.listwise.contrasts import contrasts
-from llmfair.audits.listwise.design import INPUT, Design
+from llmfair.audits.listwise.design import INPUT, ListwiseDesign
 from llmfair.audits.listwise.findings import findings_of, unassessable, with_family
 from llmfair.audits.listwise.reach import inference_of, reach_of
-from llmfair.audits.run import Outcome
 from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.values import Quotient, Ratio
@@ -32,7 +32,9 @@ FAILURE_COLUMNS = ("probe", "class", "message")
 Chains = Sequence[tuple[Probe, Ranked]]
 
 
-def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: Sequence[Failure]) -> Outcome:
+def outcome_of(
+    design: ListwiseDesign, run: str, model: str, chains: Chains, failures: Sequence[Failure]
+) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
     columns = [
@@ -65,7 +67,7 @@ def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: S
     return Outcome(results, rows, dict(_files(design, named, chains, failures, rows, results)))
 
 
-def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
+def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     """Every query's rankings by arm, orders and repeats together, and the input orders as an arm of their own."""
     found: dict[str, dict[str, list[Ranking]]] = {arm.name: {} for arm in design.arms}
     beside: dict[tuple[str, str], list[Ranking]] = {}
@@ -99,7 +101,7 @@ def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
     }
 
 
-def _rows_of_files(design: Design, chains: Chains, inference: Inference) -> Iterator[Measurement]:
+def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:
     """Utility of each run file by itself, where an arm has several: what ir_measures prints for that file."""
     if design.settings.orders * design.settings.repeats == 1:
         return
@@ -114,7 +116,7 @@ def _rows_of_files(design: Design, chains: Chains, inference: Inference) -> Iter
 
 
 def _results(
-    design: Design,
+    design: ListwiseDesign,
     named: Mapping[str, str],
     chains: Chains,
     failures: Sequence[Failure],
@@ -167,7 +169,7 @@ def _runs(column: Column) -> int:
 
 
 def _files(
-    design: Design,
+    design: ListwiseDesign,
     named: Mapping[str, str],
     chains: Chains,
     failures: Sequence[Failure],
@@ -198,7 +200,7 @@ def _files(
     yield "results.json", json_text(results)
 
 
-def _relevant_lines(design: Design) -> Iterator[str]:
+def _relevant_lines(design: ListwiseDesign) -> Iterator[str]:
     """Of drawn lists: the groups of all relevant documents of each query, and how many have them."""
     groups = design.groups
     for query_id, counts in sorted(groups.relevant.items()):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.listwise.design import Design, Shape
+from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.summary import Inference
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Side
@@ -38,7 +38,7 @@ MOST_SHAPES = 100
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
-def reach_of(design: Design) -> dict[str, dict[str, float]]:
+def reach_of(design: ListwiseDesign) -> dict[str, dict[str, float]]:
     """ExpRatio of rankers that always put one side first, P@20 of a perfect ranker, both from random orders.
 
     Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
@@ -63,7 +63,7 @@ def _reach(shapes: tuple[Shape, ...], plans: Plans, passes: int, seed: int) -> d
     return found
 
 
-def _indifferent(design: Design, rng: np.random.Generator) -> float | None:
+def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | None:
     """The exposure ratio of a ranker that orders every window by chance, from the design's own initial orders."""
     kind_of = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
     over = under = 0.0
@@ -81,7 +81,7 @@ def _indifferent(design: Design, rng: np.random.Generator) -> float | None:
     return over / under if under else None
 
 
-def inference_of(design: Design) -> Inference:
+def inference_of(design: ListwiseDesign) -> Inference:
     """How this design's figures of all queries are inferred."""
     settings = design.settings
     surface = None

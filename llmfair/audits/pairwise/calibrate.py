@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.listwise.calibrate import share
-from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.outcome import HEADLINE, Asked, finding_of
 from llmfair.audits.pairwise.plan import check_power
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
@@ -27,7 +28,7 @@ from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairKind
 from llmfair.rundir import SCHEMA
-from llmfair.settings import CalibratePairwiseSettings, band_of, planted_of
+from llmfair.settings import band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate
 

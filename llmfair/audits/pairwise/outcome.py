@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.audits.design import Outcome
 from llmfair.audits.gates import check_gates
-from llmfair.audits.pairwise.design import PairDesign
+from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.stopping import Stopping, judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
-from llmfair.audits.run import Outcome
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.tallies import joined, tallied_p
 from llmfair.metrics.base import Column, Measure, measure_all
@@ -44,7 +44,7 @@ NEAR_CERTAIN = 0.02
 
 
 def outcome_of(
-    design: PairDesign,
+    design: PairwiseDesign,
     run: str,
     model: str,
     verdicts: Sequence[Verdict],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.audits.listwise.plan_table import calls_line, folder_lines, queries_lines, share, time_line
+from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
 from llmfair.report.tables import Table, count, drawn_note, few_queries, plural
 from llmfair.stats.power import FEWEST_TESTED
 
