@@ -1,8 +1,8 @@
-"""Finds backends, rankers, measures and datasets by name, ours and other people's.
+"""Finds backends, rankers, strategies, measures and datasets by name, ours and other people's.
 
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
-groups `llmfair.backends`, `llmfair.rankers`, `llmfair.measures` and `llmfair.datasets`.
+groups `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures` and `llmfair.datasets`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean
 
-Kind = Literal["backend", "ranker", "measure", "dataset"]
+Kind = Literal["backend", "ranker", "strategy", "measure", "dataset"]
 F = TypeVar("F")
 
 _PACKAGES: dict[Kind, str] = {
     "backend": "llmfair.backends",
     "ranker": "llmfair.rankers",
+    "strategy": "llmfair.rankers",
     "measure": "llmfair.metrics",
     "dataset": "llmfair.datasets",
 }
+_GROUPS: dict[Kind, str] = {"strategy": "llmfair.strategies", "measure": "llmfair.measures"}
+"""Entry-point groups that are not called like our package of that kind."""
 _found: dict[Kind, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
 _complete: set[Kind] = set()
 
@@ -65,6 +68,6 @@ def _discover(kind: Kind) -> None:
     package = import_module(_PACKAGES[kind])
     for module in pkgutil.iter_modules(package.__path__):
         import_module(f"{_PACKAGES[kind]}.{module.name}")
-    for point in entry_points(group=f"{_PACKAGES[kind].replace('metrics', 'measures')}"):
+    for point in entry_points(group=_GROUPS.get(kind, _PACKAGES[kind])):
         register(kind, point.name)(point.load())
     _complete.add(kind)

@@ -22,7 +22,7 @@ from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.metrics.base import Groups, Judged, Measure
 from llmfair.probes import Arm, listwise_probes
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.base import WINDOW_FACTS, ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
@@ -113,8 +113,8 @@ class Design:
 
     @property
     def passes(self) -> int:
-        """Passes over a list; a ranker without windows orders it once."""
-        return 1 if isinstance(self.ranker, ScoringRanker) else self.settings.passes
+        """Passes over a list; a ranker that asks nothing orders it once."""
+        return self.ranker.passes
 
     def windows(self, n: int) -> Sequence[tuple[int, int]]:
         """The windows asked in one pass over a list of n."""
@@ -143,17 +143,25 @@ class Design:
         }
 
     def asked_with(self) -> dict[str, Any]:
-        """How a model is asked: windows and prompt; None each for a ranker that asks none."""
-        settings = self.settings
-        known = {
-            "window": settings.window,
-            "step": settings.step,
-            "passes": settings.passes,
-            "windows": settings.windows,
-            "prompt_sha256": self.prompt.sha256,
-            "constrained": settings.constrain,
+        """How a model is asked: strategy, windows and prompt; None each for a ranker that asks none."""
+        asked = not isinstance(self.ranker, ScoringRanker)
+        return {
+            **self.ordered_by(),
+            "prompt_sha256": self.prompt.sha256 if asked else None,
+            "constrained": self.settings.constrain if asked else None,
         }
-        return dict.fromkeys(known) if isinstance(self.ranker, ScoringRanker) else known
+
+    def ordered_by(self) -> dict[str, Any]:
+        """Strategy and windows; None each where there are none."""
+        if isinstance(self.ranker, ScoringRanker):
+            return dict.fromkeys(WINDOW_FACTS)
+        return {**self.other_strategy, **self.ranker.strategy.facts()}
+
+    @property
+    def other_strategy(self) -> dict[str, str]:
+        """The strategy by name where it is not windows: those runs are told by their windows alone."""
+        name = self.settings.strategy
+        return {} if name == ListwiseSettings.strategy else {"strategy": name}
 
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
@@ -180,6 +188,7 @@ class Design:
         attribute = asdict(self.attribute)
         return {
             **self.settings.of_result(),
+            **self.other_strategy,
             "attribute": {
                 key: attribute[key] for key in ("name", "protected", "unprotected", "other", "words")
             },
@@ -200,8 +209,11 @@ class Design:
         return {
             "task": "listwise",
             "flags": {
-                key: value for key, value in asdict(self.settings).items() if not isinstance(value, Path)
-            },
+                key: value
+                for key, value in asdict(self.settings).items()
+                if not isinstance(value, Path) and key != "strategy"
+            }
+            | self.other_strategy,
             "dataset": self.dataset.name,
             "lists": {
                 **self.dataset.describe(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import cycle
+from itertools import cycle, takewhile
 from math import ceil, log, sqrt
 from typing import Any
 
@@ -18,8 +18,7 @@ from llmfair.audits.listwise.task import Listwise
 from llmfair.audits.run import folder_of
 from llmfair.audits.subject import backend_of, is_ranker, limits_of, subjects, unready
 from llmfair.probes import listwise_probes
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.listwise import Ranked
+from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.records import Chat, Completion, Finish, Permutation, Steps
 from llmfair.settings import AuditSettings, ListwiseSettings, PlanSettings
 from llmfair.settings.designs import Planned
@@ -34,7 +33,7 @@ FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
 WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "experts", "min_experts", "mixed", "input", "words",
-    "prompt", "window", "step", "depth", "windows", "initial", "orders",
+    "prompt", "strategy", "window", "step", "depth", "windows", "initial", "orders",
 )  # fmt: skip
 
 
@@ -129,18 +128,17 @@ def _characters(design: Design) -> tuple[int, int]:
     One chain a query is driven over one pass, each window answered in the order shown, and stands for the
     query's others: these differ in the arm's word, for which the queries take turns, and in the order of items.
     """
-    if isinstance(design.ranker, ScoringRanker):
-        return 0, 0
     prompts = answers = 0
-    ranker = replace(design.ranker, passes=1)
     for query, arm in zip(design.queries, cycle(design.arms), strict=False):
         first_order = design.orders[query.query_id][:1]
         for probe in listwise_probes(design.dataset.candidates(query), first_order, (arm,), 1):
-            for chat in _chats(ranker.steps(probe)):
-                prompts += sum(len(message.content) for message in chat.messages)
-                answers += len(answer_in_shown_order(chat).text)
-    times = design.settings.passes * design.chains_per_query
-    return prompts * times, answers * times
+            first_pass = takewhile(lambda chat: chat.about["pass"] == 1, _chats(design.ranker.steps(probe)))
+            if chats := [*first_pass]:
+                characters = sum(len(message.content) for chat in chats for message in chat.messages)
+                prompts += characters * design.calls_of(query) // len(chats)
+                characters = sum(len(answer_in_shown_order(chat).text) for chat in chats)
+                answers += characters * design.calls_of(query) // len(chats)
+    return prompts * design.chains_per_query, answers * design.chains_per_query
 
 
 def _chats(steps: Steps[Ranked]) -> Iterator[Chat]:
@@ -177,11 +175,11 @@ def _other_windows(design: Design, planned: dict[str, Any]) -> dict[str, Any] | 
     default = ListwiseSettings()
     windows: dict[str, Any] = {"window": default.window, "step": default.step, "passes": default.passes}
     reach = planned["reach"].get("ExpRatio", {})
-    if isinstance(design.ranker, ScoringRanker) or "low" not in reach:
+    if isinstance(design.ranker, ScoringRanker) or planned["window"] is None or "low" not in reach:
         return None
-    other = replace(
-        design, settings=replace(design.settings, **windows), ranker=replace(design.ranker, **windows)
-    )
+    settings = replace(design.settings, **windows)
+    ranker = replace(design.ranker, strategy=strategy_of(settings.strategy, vars(settings)))
+    other = replace(design, settings=settings, ranker=ranker)
     calls, other_reach = other.calls * planned["calls"] // design.calls, reach_of(other)["ExpRatio"]
     fewer, further = calls < planned["calls"], _wider(other_reach, reach)
     if not calls or not (fewer or further):

@@ -18,8 +18,7 @@ from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.run import Outcome, Result, Watch, audit, no_watch
 from llmfair.audits.subject import backend_of, capable, label_of
 from llmfair.backends.base import Backend, NoBackend
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.listwise import Ranked
+from llmfair.rankers.base import Ranked, ScoringRanker
 from llmfair.records import Failure, Probe
 from llmfair.settings import ListwiseSettings
 
