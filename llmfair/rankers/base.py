@@ -70,11 +70,11 @@ class Ask(Protocol):
 class StrategyOptions:
     """What the settings of a listwise audit say of how a list is ordered; a strategy reads what it has use for."""
 
-    window: int = 20
-    step: int = 10
-    passes: int = 3
-    depth: int | None = None
-    windows: str = "covering"
+    window: int
+    step: int
+    passes: int
+    depth: int | None
+    windows: str
 
 
 class Strategy(ABC):
