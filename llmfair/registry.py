@@ -1,8 +1,9 @@
-"""Finds kinds of audits, backends, rankers, measures and datasets by name, ours and other people's.
+"""Finds kinds of audits, backends, rankers, strategies, measures and datasets by name, ours and other people's.
 
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
-groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.measures` and `llmfair.datasets`.
+groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures` and
+`llmfair.datasets`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean
 
-What = Literal["audit", "backend", "ranker", "measure", "dataset"]
+What = Literal["audit", "backend", "ranker", "strategy", "measure", "dataset"]
 F = TypeVar("F")
 
 _PACKAGES: dict[What, str] = {
     "audit": "llmfair.audits",
     "backend": "llmfair.backends",
     "ranker": "llmfair.rankers",
+    "strategy": "llmfair.rankers",
     "measure": "llmfair.metrics",
     "dataset": "llmfair.datasets",
 }
+_GROUPS: dict[What, str] = {"strategy": "llmfair.strategies", "measure": "llmfair.measures"}
+"""Entry-point groups that are not called like our package of that kind."""
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
 _complete: set[What] = set()
 
@@ -68,6 +72,6 @@ def _discover(kind: What) -> None:
         if kind == "audit" and not module.ispkg:  # a kind is a folder; what is beside it serves them all
             continue
         import_module(f"{_PACKAGES[kind]}.{module.name}")
-    for point in entry_points(group=f"{_PACKAGES[kind].replace('metrics', 'measures')}"):
+    for point in entry_points(group=_GROUPS.get(kind, _PACKAGES[kind])):
         register(kind, point.name)(point.load())
     _complete.add(kind)

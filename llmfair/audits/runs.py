@@ -11,13 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
-from llmfair.rankers.windows import PLANS, Window, sent
+from llmfair.rankers.base import Window, strategy_of
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Ranking, Side, Verdict
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
@@ -217,14 +218,10 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
         answers=results["answers"],
         incomplete=_incomplete(manifest, results),
     )
-    if results["design"]["window"] is None:
+    if results["design"]["prompt_sha256"] is None:
         return target  # it forgets the order it is given
-
-    def windows(n: int) -> list[Window]:
-        plan = PLANS[asked["windows"]](n, asked["window"], asked["step"], 0, asked["depth"])
-        return sent(plan, n)
-
-    return replace(target, windows=windows, passes=asked["passes"], initial=asked["initial"])
+    strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
+    return replace(target, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])
 
 
 def _incomplete(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from llmfair.audits.run import Watch, audit
 from llmfair.audits.spending import Spending
 from llmfair.audits.subject import Subject
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
+from llmfair.rankers.base import strategy_of
 from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
 from llmfair.trec import write_whole
 
@@ -100,7 +101,7 @@ def listwise_settings(study: StudySettings) -> dict[str, ListwiseSettings]:
 
 
 def _subject(study: StudySettings) -> Subject:
-    """The model of a study. Raises UsageError for several, and for a ranker without windows."""
+    """The model of a study. Raises UsageError for several, and for a ranker or strategy without windows."""
     if len(study.model) != 1:
         raise UsageError(
             f"a study has one model, but {len(study.model)} are named.", "one command for each -m"
@@ -108,6 +109,9 @@ def _subject(study: StudySettings) -> Subject:
     subject = Subject(study.model[0], study.adapter)
     if subject.ranks:
         raise UsageError(f"{subject.spec} has no windows to study.", f"llmfair listwise -m {subject.spec}")
+    if strategy_of(study.strategy, vars(study)).facts()["window"] is None:
+        asked = f"llmfair listwise --strategy {study.strategy}"
+        raise UsageError(f"{study.strategy} has no windows to study.", asked)
     return subject
 
 

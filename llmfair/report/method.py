@@ -154,7 +154,7 @@ def _facts(
         ("reported as", ", ".join(manifest.get("models_reported", ()))),
         ("queries", design.get("queries", results.get("queries"))),
     ]
-    if design.get("window") is not None:
+    if "window" in design and design["prompt_sha256"] is not None:
         facts += [
             ("windows", window_text(design)),
             (

@@ -18,7 +18,8 @@ from tests.pace import within
 pytestmark = pytest.mark.whole
 
 KINDS: dict[str, registry.What] = {
-    "backends": "backend", "rankers": "ranker", "measures": "measure", "datasets": "dataset",
+    "backends": "backend", "rankers": "ranker", "strategies": "strategy", "measures": "measure",
+    "datasets": "dataset",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from llmfair.audits.listwise.answers import answer_counts
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.listwise import Ranked, WindowAnswer
+from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side
 from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write, write_folder

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmfair import registry
-from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.rankers.listwise import Ranked
+from llmfair.rankers.base import Ranked, RankerOptions, ScoringRanker
 from llmfair.records import Candidates, Document, Probe, Query
 
 DOCUMENTS = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llmfair.errors import RequirementFailed
-from llmfair.rankers.listwise import Ranked, WindowAnswer
+from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Side
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9

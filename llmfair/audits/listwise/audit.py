@@ -16,7 +16,7 @@ from llmfair.audits.listwise.outcome import outcome_of
 from llmfair.audits.listwise.plan import findable_of, plan_of, tokens_of
 from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.listwise.settings import PlanSettings
-from llmfair.rankers.listwise import Ranked
+from llmfair.rankers.base import Ranked
 from llmfair.records import Failure
 
 

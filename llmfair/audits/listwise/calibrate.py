@@ -135,8 +135,9 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         "settings": {
             item.name: getattr(settings, item.name)
             for item in fields(settings)
-            if item.metadata["panel"] in ("Data", "Prompt", "Statistics")
-        },
+            if item.metadata["panel"] in ("Data", "Prompt", "Statistics") and item.name != "strategy"
+        }
+        | design.ordered_by(),
         "planted": [asdict(row) for row in rows],
         "slope": _slope(rows),
         "smallest": _smallest(found[none], curve, settings.power),
@@ -208,7 +209,7 @@ def audits(
                 one,
                 one.log_weights(betas, settings.relevance),
                 design.windows(one.n),
-                settings.passes,
+                design.passes,
                 BLOCK,
                 settings.orders,
                 settings.repeats,

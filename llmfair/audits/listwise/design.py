@@ -22,8 +22,8 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
 from llmfair.probes import Arm, listwise_probes
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.listwise import ListwiseRanker, Ranked
+from llmfair.rankers.base import WINDOW_FACTS, Ranked, ScoringRanker
+from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
 from llmfair.records import Candidates, Probe, Query, Ranking, Side
@@ -107,8 +107,8 @@ class ListwiseDesign(Design[Ranked]):
 
     @property
     def passes(self) -> int:
-        """Passes over a list; a ranker without windows orders it once."""
-        return 1 if isinstance(self.ranker, ScoringRanker) else self.settings.passes
+        """Passes over a list; a ranker that asks nothing orders it once."""
+        return self.ranker.passes
 
     def windows(self, n: int) -> Sequence[tuple[int, int]]:
         """The windows asked in one pass over a list of n."""
@@ -137,17 +137,25 @@ class ListwiseDesign(Design[Ranked]):
         }
 
     def asked_with(self) -> dict[str, Any]:
-        """How a model is asked: windows and prompt; None each for a ranker that asks none."""
-        settings = self.settings
-        known = {
-            "window": settings.window,
-            "step": settings.step,
-            "passes": settings.passes,
-            "windows": settings.windows,
-            "prompt_sha256": self.prompt.sha256,
-            "constrained": settings.constrain,
+        """How a model is asked: strategy, windows and prompt; None each for a ranker that asks none."""
+        asked = not isinstance(self.ranker, ScoringRanker)
+        return {
+            **self.ordered_by(),
+            "prompt_sha256": self.prompt.sha256 if asked else None,
+            "constrained": self.settings.constrain if asked else None,
         }
-        return dict.fromkeys(known) if isinstance(self.ranker, ScoringRanker) else known
+
+    def ordered_by(self) -> dict[str, Any]:
+        """Strategy and windows; None each where there are none."""
+        if isinstance(self.ranker, ScoringRanker):
+            return dict.fromkeys(WINDOW_FACTS)
+        return {**self.other_strategy, **self.ranker.strategy.facts()}
+
+    @property
+    def other_strategy(self) -> dict[str, str]:
+        """The strategy by name where it is not windows: those runs are told by their windows alone."""
+        name = self.settings.strategy
+        return {} if name == ListwiseSettings.strategy else {"strategy": name}
 
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
@@ -172,6 +180,7 @@ class ListwiseDesign(Design[Ranked]):
     def identity(self) -> dict[str, Any]:
         return {
             **super().identity(),
+            **self.other_strategy,
             "arms": [arm.name for arm in self.arms],
             **({"first_stage": self.first_stage.identity} if self.first_stage else {}),
         }

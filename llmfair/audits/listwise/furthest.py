@@ -110,7 +110,7 @@ def _rankings_of(
 
 def _order(design: Mapping[str, Any], run: tuple[int, int]) -> str:
     """Which of a query's initial orders and repeats a list is of; nothing where no model was given an order."""
-    if design["window"] is None:
+    if design["prompt_sha256"] is None:
         return ""
     orders, repeats = design["orders"], design["repeats"]
     said = f", {design['initial']} initial order" + (f" {run[0] + 1} of {orders}" if orders > 1 else "")

@@ -17,7 +17,7 @@ from llmfair.metrics.base import CONTROLLED, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
 from llmfair.prompts import load_prompt
-from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.base import ScoringRanker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.records import Attribute, Candidates, Ranking
@@ -68,11 +68,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         or ListwiseRanker(
             prompt=prompt,
             attribute=attribute,
-            window=settings.window,
-            step=settings.step,
-            passes=settings.passes,
-            depth=settings.depth,
-            windows=settings.windows,
+            strategy=strategy_of(settings.strategy, vars(settings)),
             reader=settings.read,
             on_bad_answer=settings.on_bad_answer,
             input=settings.input,

@@ -21,8 +21,7 @@ from llmfair.audits.listwise.reach import inference_of, reach_of
 from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.values import Quotient, Ratio
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.listwise import Ranked
+from llmfair.rankers.base import Ranked, ScoringRanker
 from llmfair.records import Failure, Measurement, Probe, Ranking
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
 from llmfair.settings import band_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import cycle, takewhile
 from math import log, sqrt
 from typing import Any
 
@@ -15,8 +15,7 @@ from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.reach import inference_of, reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.probes import listwise_probes
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.listwise import Ranked
+from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.records import Chat, Completion, Finish, Permutation, Steps
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, query_sd, smallest_ratio
 
@@ -28,7 +27,7 @@ FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
 WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "experts", "min_experts", "mixed", "input", "words",
-    "prompt", "window", "step", "depth", "windows", "initial", "orders",
+    "prompt", "strategy", "window", "step", "depth", "windows", "initial", "orders",
 )  # fmt: skip
 
 
@@ -102,18 +101,17 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
     One chain a query is driven over one pass, each window answered in the order shown, and stands for the
     query's others: these differ in the arm's word, for which the queries take turns, and in the order of items.
     """
-    if isinstance(design.ranker, ScoringRanker):
-        return 0, 0
     prompts = answers = 0
-    ranker = replace(design.ranker, passes=1)
     for query, arm in zip(design.queries, cycle(design.arms), strict=False):
         first_order = design.orders[query.query_id][:1]
         for probe in listwise_probes(design.dataset.candidates(query), first_order, (arm,), 1):
-            for chat in _chats(ranker.steps(probe)):
-                prompts += sum(len(message.content) for message in chat.messages)
-                answers += len(answer_in_shown_order(chat).text)
-    times = design.settings.passes * design.chains_per_query
-    return prompts * times, answers * times
+            first_pass = takewhile(lambda chat: chat.about["pass"] == 1, _chats(design.ranker.steps(probe)))
+            if chats := [*first_pass]:
+                characters = sum(len(message.content) for chat in chats for message in chat.messages)
+                prompts += characters * design.calls_of(query) // len(chats)
+                characters = sum(len(answer_in_shown_order(chat).text) for chat in chats)
+                answers += characters * design.calls_of(query) // len(chats)
+    return prompts * design.chains_per_query, answers * design.chains_per_query
 
 
 def _chats(steps: Steps[Ranked]) -> Iterator[Chat]:
@@ -131,11 +129,12 @@ def _other_windows(design: ListwiseDesign, models: int, reach: Mapping[str, floa
     """The default windows with their calls and reach, where they cost fewer calls or reach further."""
     default = ListwiseSettings()
     windows: dict[str, Any] = {"window": default.window, "step": default.step, "passes": default.passes}
-    if isinstance(design.ranker, ScoringRanker) or "low" not in reach:
+    asked_with = design.asked_with()
+    if isinstance(design.ranker, ScoringRanker) or asked_with["window"] is None or "low" not in reach:
         return None
-    other = replace(
-        design, settings=replace(design.settings, **windows), ranker=replace(design.ranker, **windows)
-    )
+    settings = replace(design.settings, **windows)
+    ranker = replace(design.ranker, strategy=strategy_of(settings.strategy, vars(settings)))
+    other = replace(design, settings=settings, ranker=ranker)
     other_reach = reach_of(other)["ExpRatio"]
     fewer, further = other.calls < design.calls, _wider(other_reach, reach)
     if not other.calls or not (fewer or further):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmfair.audits.listwise.table import window_text
 from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
 from llmfair.report.tables import Table, count, drawn_note
 from llmfair.stats.power import FEWEST_TESTED
@@ -19,7 +20,7 @@ UNKNOWN = {
 
 def plan_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
-    if planned["window"] is None:
+    if planned["prompt_sha256"] is None:
         return f"{_lists(planned)} × {_orders(planned)} · no model is asked\nNothing was ranked.\n"
     return "\n".join([_design(planned), *(f"  {line}" for line in _lines(planned)), "Nothing was asked.", ""])
 
@@ -50,7 +51,7 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
 def _design(planned: Mapping[str, Any]) -> str:
     arms = f"{count(len(planned['arms']), 'arm')} ({', '.join(planned['arms'])})"
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
-    return f"{_lists(planned)} × {arms} × {_orders(planned)} · {_windows(planned)} · {chains}"
+    return f"{_lists(planned)} × {arms} × {_orders(planned)} · {window_text(planned)} · {chains}"
 
 
 def _lists(planned: Mapping[str, Any]) -> str:
@@ -80,7 +81,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
     if "low" in reach:
         protected = f"{_span(planned['protected'])} of {_span(planned['candidates'])} protected"
         lines.append(
-            f"{_windows(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
+            f"{window_text(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
             f"{_range(reach)} on these lists ({protected}; {_simulated(planned)})"
         )
     if "indifferent" in reach:
@@ -94,7 +95,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
             calls = "more calls"
         further = "further reach" if other["further_reach"] else "no further reach"
         lines.append(
-            f"{_windows(other)}: {count(other['calls'], 'call')}, {_range(other['reach'])}: {calls}, {further}"
+            f"{window_text(other)}: {count(other['calls'], 'call')}, {_range(other['reach'])}: {calls}, {further}"
         )
     if "P@20" in planned["reach"]:
         lines.append(
@@ -104,7 +105,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
         ranks = ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS])
         more = ", …" * (len(positions) > SHOWN_RANKS)
         lines.append(f"ranks that no window holds in some list: {ranks}{more}")
-    if planned["step"] == planned["window"]:
+    if planned["window"] is not None and planned["step"] == planned["window"]:
         lines.append("step equals window: no item is carried from window to window")
     return lines
 
@@ -127,8 +128,9 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     if found["queries"] < FEWEST_TESTED:
         lines.append(f"{queries}: no test at all, which needs {FEWEST_TESTED}")
     if found["reason"] == "out_of_reach":
-        windows = f"window {planned['window']}, step {planned['step']}"
-        lines.append(f"no ranker could show {effect} at {windows}: nothing to be found")
+        windows = f"at window {planned['window']}, step {planned['step']}"
+        where = "on these lists" if planned["window"] is None else windows
+        lines.append(f"no ranker could show {effect} {where}: nothing to be found")
     elif found["power"] is None:
         lines.append(f"finding {effect} with {target} {enough}")
     elif found["power"] < found["target"]:
@@ -139,11 +141,6 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     ):
         lines.append(f"not even a ranker that always puts one side first is found with {target}")
     return lines
-
-
-def _windows(design: Mapping[str, Any]) -> str:
-    passes = count(design["passes"], "pass", "passes")
-    return f"window {design['window']}, step {design['step']}, {passes}"
 
 
 def _effect(effect: Mapping[str, Any]) -> tuple[str, ...]:

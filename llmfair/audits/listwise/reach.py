@@ -73,9 +73,7 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
             if not {0, 1} <= set(kinds.tolist()):
                 continue
             lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
-            ranked = rank_planted(
-                lists, np.zeros(3), design.windows(len(kinds)), design.settings.passes, rng=rng
-            )
+            ranked = rank_planted(lists, np.zeros(3), design.windows(len(kinds)), design.passes, rng=rng)
             sides = kind_exposures(ranked, 2).mean(axis=0)
             over, under = over + float(sides[0]), under + float(sides[1])
     return over / under if under else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
+from llmfair.registry import lookup
 from llmfair.settings import MOST_REPEATS, AuditSettings, Calibrated, Planned, at_least, setting
 from llmfair.settings.designs import MOST_SPREAD
 
@@ -27,6 +28,9 @@ class ListwiseSettings(AuditSettings):
         result=False,
     )
     prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
+    strategy: str = setting(
+        "windows", "How a list is ordered by asking; windows slide over it.", "Prompt", result=False
+    )
     window: int = setting(20, "Items in one window.", "Prompt")
     step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
     passes: int = setting(3, "Passes over the list.", "Prompt")
@@ -92,6 +96,7 @@ class ListwiseSettings(AuditSettings):
                 "--batch cannot ask windows: each needs the answer of the one before.",
                 "leave it out; llmfair pairwise --batch asks pairs",
             )
+        lookup("strategy", self.strategy)
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
         if self.repeats > MOST_REPEATS:
             raise UsageError(

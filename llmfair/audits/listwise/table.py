@@ -75,7 +75,7 @@ def _title(results: Mapping[str, Any]) -> str:
         f"{results['attribute']} (protected: {results['words']['protected']})",
         results["model"] + (", a simulated model" if results["model"].startswith("fake:") else ""),
         f"{design['queries']} {plural(design['queries'], 'query', 'queries')} × {size}",
-        "no model asked" if design["window"] is None else f"{calls_of(results)} calls",
+        "no model asked" if design["prompt_sha256"] is None else f"{calls_of(results)} calls",
     ]
     if design["preset"]:
         parts.append(f"preset {design['preset']}")
@@ -142,7 +142,7 @@ def _ratio_note(results: Mapping[str, Any]) -> list[str]:
     how = ["ratio of means"] * ("agg=" not in ratios[0])
     how += [named[interval]] if interval is not None else []
     orders = f"{count(design['orders'], design['initial'] + ' initial order')}"
-    setting = f"{window_text(design)}, {orders}" if design["window"] is not None else "whole lists"
+    setting = f"{window_text(design)}, {orders}" if design["prompt_sha256"] is not None else "whole lists"
     note = f"{ratios[0]}{': ' if how else ''}{', '.join(how)}; {setting}"
     if "low" in reach:
         note += (
@@ -203,8 +203,12 @@ def _ranks(positions: list[int]) -> str:
 
 
 def window_text(design: Mapping[str, Any]) -> str:
-    passes = count(design["passes"], "pass", "passes")
-    return f"window {design['window']}, step {design['step']}, {passes}"
+    """How lists are gone through: the strategy, unless it is windows, and the windows where it has any."""
+    said = [f"strategy {design['strategy']}"] if "strategy" in design else []
+    if design["window"] is not None:
+        said.append(f"window {design['window']}, step {design['step']}")
+        said.append(count(design["passes"], "pass", "passes"))
+    return ", ".join(said)
 
 
 def _lists_notes(design: Mapping[str, Any]) -> list[str]:
