@@ -2,7 +2,7 @@
 
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
-groups `llmfair.backends`, `llmfair.rankers`, `llmfair.measures` and `llmfair.datasets`.
+groups `llmfair.backends`, `llmfair.rankers`, `llmfair.measures`, `llmfair.aggregates` and `llmfair.datasets`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean
 
-Kind = Literal["backend", "ranker", "measure", "dataset"]
+Kind = Literal["backend", "ranker", "measure", "aggregate", "dataset"]
 F = TypeVar("F")
 
 _PACKAGES: dict[Kind, str] = {
     "backend": "llmfair.backends",
     "ranker": "llmfair.rankers",
     "measure": "llmfair.metrics",
+    "aggregate": "llmfair.audits.summary",
     "dataset": "llmfair.datasets",
 }
 _found: dict[Kind, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
@@ -63,8 +64,8 @@ def _discover(kind: Kind) -> None:
     if kind in _complete:
         return
     package = import_module(_PACKAGES[kind])
-    for module in pkgutil.iter_modules(package.__path__):
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):  # one file has none
         import_module(f"{_PACKAGES[kind]}.{module.name}")
-    for point in entry_points(group=f"{_PACKAGES[kind].replace('metrics', 'measures')}"):
+    for point in entry_points(group=f"llmfair.{kind}s"):
         register(kind, point.name)(point.load())
     _complete.add(kind)

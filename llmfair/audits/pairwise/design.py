@@ -16,6 +16,7 @@ from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.metrics.base import Groups, Measure
 from llmfair.metrics.names import parse_measures
+from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PAIR_STREAM, PairProbes, pairwise_probes
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
@@ -164,7 +165,7 @@ def make_pair_design(settings: PairwiseSettings) -> PairDesign:
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)
     kinds = settings.kinds()
-    gates = read_gates(settings.require, kinds, "pairwise")
+    gates = read_gates(settings.require, kinds, JudgedPairs)
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (_weighted(names, settings.weights) for names in (SHOWN, MEASURED))
@@ -182,8 +183,8 @@ def make_pair_design(settings: PairwiseSettings) -> PairDesign:
         attribute=attribute,
         prompt=prompt,
         ranker=ranker,
-        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates))), "pairwise"),
-        shown=parse_measures(shown, "pairwise"),
+        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates))), JudgedPairs),
+        shown=parse_measures(shown, JudgedPairs),
         gates=gates,
         queries=tuple(queries),
         pairs={kind: _pairs(dataset, attribute, queries, kind, settings, ranker) for kind in kinds},
