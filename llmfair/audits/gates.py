@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
-from llmfair.metrics.base import Observation, as_shown
+from llmfair.metrics.base import CONTROLLED, Observation
 from llmfair.metrics.names import parse_measure
 from llmfair.probes import CONTROL
 from llmfair.stats.conclusions import Conclusion
@@ -127,6 +127,13 @@ def require_met(requirements: Iterable[Mapping[str, Any]]) -> None:
         raise RequirementFailed(
             "; ".join(failed), "everything is written; results.json lists the requirements"
         )
+
+
+def as_shown(measure: str, shown: Sequence[str]) -> str:
+    """The measure that a table with these shows under a name."""
+    if measure in shown:
+        return measure
+    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
 
 
 def _rows(gate: Gate, results: Mapping[str, Any]) -> list[Mapping[str, Any]]:

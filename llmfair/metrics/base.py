@@ -26,13 +26,6 @@ CONTROLLED = "(control=order)"
 """The parameter of a headline from random orders; tables leave it out of their headings."""
 
 
-def as_shown(measure: str, shown: Sequence[str]) -> str:
-    """The measure that a table with these shows under a name."""
-    if measure in shown:
-        return measure
-    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
-
-
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
     """What a ranking says about the candidates: other ids dropped, of repeated ids the first stays."""
     candidates = set(candidate_ids)
@@ -175,16 +168,17 @@ class Definition:
 
     `values(observation, cutoff, **params)` gives one Value per group, the group being "" when there is none, of an
     observation of the type that it `reads`. `aggregate` is the registered one that makes a figure of all queries'
-    values; a parameter `agg` names another in its place. `label` is how tables name it. `implies` maps
-    a parameter's value to another parameter's: `{("target", "uniform"): ("unknown", "drop")}`. `note` is what
-    every table must say of the figure, its parameters in braces: `logarithms to base {log}`. `of_all` says that
-    only the figure of all queries together means something, always or with this value of a parameter.
-    `agreement` says that a ranking is compared with the one beside it. `bounds`: no value lies beyond them, so no
-    interval reaches beyond them either. `headline`: of the figures of its kind and direction the one that
-    conclusions and comparisons speak of. `assessed_by` names the measure whose conclusion says whether this one can
-    be assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds
-    this one, without a cutoff and with no parameters but those named after it. `worded`: tables call it by its label.
-    `shows` is for what a report makes of one figure alone. `undefined` has words for the reasons of having no value.
+    values; a parameter `agg` names another in its place. `label` is its name in words, which tables
+    call it by where it is `worded`. `implies` maps a parameter's value to another parameter's: `{("target",
+    "uniform"): ("unknown", "drop")}`. `note` is what every table must say of the figure, its parameters in braces:
+    `logarithms to base {log}`. `of_all` says that only the figure of all queries together means something, always or
+    with this value of a parameter. `agreement` says that a ranking is compared with the one beside it. `bounds`: no
+    value lies beyond them, nor does any interval. `headline`: conclusions and comparisons of runs speak of this one
+    before others of its direction. `assessed_by` names the measure whose conclusion says whether this one can be
+    assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds this
+    one, without a cutoff and with no parameters but those named after it. `shows` says what a report makes of this
+    figure alone: `order dependence`, `position bias`. `undefined` has words for its reasons of having no value, and
+    for those of its conclusion.
     """
 
     name: str
@@ -206,7 +200,7 @@ class Definition:
     assessed_by: str = ""
     reach: tuple[str, ...] = ()
     worded: bool = False
-    shows: Literal["", "order dependence", "position bias"] = ""
+    shows: str = ""
     undefined: Mapping[str, str] = field(default_factory=dict)
     cite: str = ""
 

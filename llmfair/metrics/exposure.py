@@ -273,6 +273,13 @@ def _useful(judged: Judged) -> Ratio | None:
     headline=True,
     assessed_by="ImpliedOdds",
     worded=True,
+    undefined={
+        "order_not_random": "the input order is not random",
+        "no_common_grade": "the sides share no grade of relevance",
+        "no_readable_answer": "no readable answer",
+        "position_driven": "the answers follow the position",
+        "out_of_reach": "the interval is wider than what any preference shows here",
+    },
     cite="the Plackett-Luce preference that gives the excess ratio on these lists",
 )
 def implied_odds(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:

@@ -175,6 +175,12 @@ def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
 
 
 _OF_PAIRS: dict[str, Any] = {"reads": JudgedPairs, "cutoff": "none"}
+_REASONS = {
+    "no_valid_answer": "no readable answer",
+    "no_protected_win": "no consistent win of the protected side",
+    "no_unprotected_win": "no consistent win of the unprotected side",
+    "no_consistent_pair": "no pair that does not flip",
+}
 _TALLIED: dict[str, Any] = {"params": {"agg": ("macro", "pooled")}, "aggregate": "macro"}
 
 
@@ -185,7 +191,7 @@ def _defined(name: str, formulas: Formula | dict[str, Formula], **declared: Any)
     def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
         return {group: tally(pairs, formula) for group, formula in by_group.items()}
 
-    return measure(name, **{**_OF_PAIRS, **_TALLIED, **declared})(values)
+    return measure(name, **{**_OF_PAIRS, **_TALLIED, "undefined": _REASONS, **declared})(values)
 
 
 _parity: dict[str, Any] = {
@@ -205,6 +211,11 @@ adjusted_odds = _defined(
     label="position-adjusted odds",
     worded=True,
     headline=True,
+    undefined={
+        **_REASONS,
+        "position_driven": "the answers follow the position",
+        "one_sided": "one side's items always win, so that their odds have no bound",
+    },
     cite="exp((logit p1 + logit p2)/2)",
     **_parity,
 )
@@ -230,13 +241,28 @@ position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N",
 tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N", **_rate)
 
 
-@measure("InvalidRate", label="unreadable", cite="M/N", **_OF_PAIRS, **_TALLIED, **_rate)
+@measure(
+    "InvalidRate",
+    label="unreadable",
+    undefined={**_REASONS, "forced": "answers were held to the labels"},
+    cite="M/N",
+    **_OF_PAIRS,
+    **_TALLIED,
+    **_rate,
+)
 def invalid_rate(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
     # it says nothing of a model that was held to readable answers
     return {"": Undefined("forced") if pairs.forced else tally(pairs, INVALID_RATE)}
 
 
-@measure("NoiseRate", label="changed when asked twice", cite="draws 0 and 1", **_OF_PAIRS, **_rate)
+@measure(
+    "NoiseRate",
+    label="changed when asked twice",
+    cite="draws 0 and 1",
+    undefined=_REASONS,
+    **_OF_PAIRS,
+    **_rate,
+)
 def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
     """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
 
