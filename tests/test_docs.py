@@ -143,7 +143,7 @@ def unregistered() -> Iterator[None]:
 
 def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> None:
     found = [block for page, block in blocks("python") if page == "extending.md"]
-    assert len(found) == 2
+    assert len(found) == 3
     for number, block in enumerate(found):
         module = ModuleType(f"extending_{number}")
         sys.modules[module.__name__] = module
@@ -154,6 +154,16 @@ def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> Non
     assert {row["group"] for row in rows} == {"protected", "unprotected"}
     assert all(row["value"] >= 1 and row["low"] is not None for row in rows)
     assert min(row["value"] for row in rows) < 2 and results["model"] == "parrot:x"
+    results = llmfair(
+        "pairwise", "--pairs", "4", "--measures", "Agreed,Agreed(agg=mean),FlipRate", "--json"
+    ).json
+    figures = {(row["measure"], row["variant"]): row for row in results["rows"]}
+    for kind in results["design"]["arms"]:
+        assert (
+            0 <= figures["Agreed", kind]["value"] <= 1 and figures["Agreed", kind]["reason"] == "no_interval"
+        )
+        mean = figures["Agreed(agg=mean)", kind]
+        assert mean["low"] <= mean["value"] <= mean["high"]
 
 
 def test_the_attribute_of_own_data_is_one() -> None:
