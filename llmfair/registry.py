@@ -2,8 +2,8 @@
 
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
-groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures` and
-`llmfair.datasets`.
+groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures`,
+`llmfair.aggregates` and `llmfair.datasets`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean
 
-What = Literal["audit", "backend", "ranker", "strategy", "measure", "dataset"]
+What = Literal["audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset"]
 F = TypeVar("F")
 
 _PACKAGES: dict[What, str] = {
@@ -25,10 +25,10 @@ _PACKAGES: dict[What, str] = {
     "ranker": "llmfair.rankers",
     "strategy": "llmfair.rankers",
     "measure": "llmfair.metrics",
+    "aggregate": "llmfair.audits.summary",
     "dataset": "llmfair.datasets",
 }
-_GROUPS: dict[What, str] = {"strategy": "llmfair.strategies", "measure": "llmfair.measures"}
-"""Entry-point groups that are not called like our package of that kind."""
+_PLURALS: dict[What, str] = {"strategy": "strategies"}
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
 _complete: set[What] = set()
 
@@ -68,10 +68,10 @@ def _discover(kind: What) -> None:
     if kind in _complete:
         return
     package = import_module(_PACKAGES[kind])
-    for module in pkgutil.iter_modules(package.__path__):
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):  # one file has none
         if kind == "audit" and not module.ispkg:  # a kind is a folder; what is beside it serves them all
             continue
         import_module(f"{_PACKAGES[kind]}.{module.name}")
-    for point in entry_points(group=_GROUPS.get(kind, _PACKAGES[kind])):
+    for point in entry_points(group=f"llmfair.{_PLURALS.get(kind, kind + 's')}"):
         register(kind, point.name)(point.load())
     _complete.add(kind)

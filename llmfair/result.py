@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmfair.audits.gates import as_shown
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
-from llmfair.metrics.base import as_shown
 from llmfair.records import Measurement
 from llmfair.rundir import COLUMNS
 

@@ -158,6 +158,16 @@ def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> Non
     assert min(row["value"] for row in rows) < 2 and results["model"] == "parrot:x"
     design = llmfair("listwise", "-n", "2", "--orders", "1", "--strategy", "bubble", "--json").json["design"]
     assert (design["strategy"], design["calls"]) == ("bubble", 2 * 4 * 39)
+    results = llmfair(
+        "pairwise", "--pairs", "4", "--measures", "Agreed,Agreed(agg=mean),FlipRate", "--json"
+    ).json
+    figures = {(row["measure"], row["variant"]): row for row in results["rows"]}
+    for kind in results["design"]["arms"]:
+        assert (
+            0 <= figures["Agreed", kind]["value"] <= 1 and figures["Agreed", kind]["reason"] == "no_interval"
+        )
+        mean = figures["Agreed(agg=mean)", kind]
+        assert mean["low"] <= mean["value"] <= mean["high"]
 
 
 def test_the_attribute_of_own_data_is_one() -> None:

@@ -111,6 +111,9 @@ def _declaration(measure: Measure) -> dict[str, Any]:
         "better": definition.better,
         "agreement": definition.agreement,
         "of_all": measure.of_all,
+        "headline": definition.headline,
+        "worded": definition.worded,
+        "shows": definition.shows,
         "cite": definition.cite,
         "says": MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
     }

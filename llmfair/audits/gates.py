@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
-from llmfair.metrics.base import as_shown
-from llmfair.metrics.names import Task, parse_measure
+from llmfair.metrics.base import CONTROLLED, Observation
+from llmfair.metrics.names import parse_measure
 from llmfair.probes import CONTROL
 from llmfair.stats.conclusions import Conclusion
 
@@ -26,9 +26,6 @@ GRAMMAR = (
 _SPELLING = re.compile(
     r"(?P<measure>.+?)(?::(?P<variant>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
 )
-# Those that the attainable range speaks of: exposure over the whole list.
-RATIO = re.compile("ExpRatio|ExcessRatio|ImpliedOdds|AdjustedOdds|WinRatio|BalancedRatio|RawRatio")
-_EXPOSURE_RATIO = re.compile(r"(ExpRatio|ExcessRatio)(\((,?(agg|control|missing)=[\w-]+)+\))?")
 SAID = {
     "position_driven": "the answers follow the position",
     "one_sided": "one side's items always win",
@@ -58,15 +55,15 @@ class Gate:
         return f"below {self.low:g}" if self.high is None else f"outside {self.low:g}..{self.high:g}"
 
 
-def parse_gate(text: str, task: Task | None = None) -> Gate:
-    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError, and for a measure of another task too."""
+def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
+    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError, and for a measure that reads something else."""
     text = text.strip()
     match = _SPELLING.fullmatch(text)
     if match is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     low, high = _bounds(text, match["operator"], match["bound"])
     variant = match["variant"]
-    measure = str(parse_measure(match["measure"], task))
+    measure = str(parse_measure(match["measure"], reads))
     return Gate(measure, None if variant is None else variant.strip(), low, high, text)
 
 
@@ -94,9 +91,9 @@ def _number(text: str, written: str) -> float:
         raise UsageError(f"--require '{text}': '{written.strip()}' is not a number.", GRAMMAR) from None
 
 
-def read_gates(texts: Iterable[str], variants: Collection[str], task: Task) -> tuple[Gate, ...]:
+def read_gates(texts: Iterable[str], variants: Collection[str], reads: type[Observation]) -> tuple[Gate, ...]:
     """The gates of a design that has these variants. Raises UsageError for any other."""
-    gates = tuple(parse_gate(text, task) for text in texts)
+    gates = tuple(parse_gate(text, reads) for text in texts)
     for gate in gates:
         if gate.variant is not None and gate.variant not in variants:
             raise UsageError(
@@ -104,6 +101,12 @@ def read_gates(texts: Iterable[str], variants: Collection[str], task: Task) -> t
                 f"this audit has: {', '.join(variants)}",
             )
     return gates
+
+
+def assessing(gates: Iterable[Gate]) -> list[str]:
+    """The measures whose conclusions say whether those of the gates can be assessed, each once."""
+    named = [parse_measure(gate.measure).definition.assessed_by for gate in gates]
+    return [*dict.fromkeys(filter(None, named))]
 
 
 def check_gates(gates: Iterable[Gate], results: Mapping[str, Any], interval: bool) -> list[dict[str, Any]]:
@@ -124,6 +127,13 @@ def require_met(requirements: Iterable[Mapping[str, Any]]) -> None:
         raise RequirementFailed(
             "; ".join(failed), "everything is written; results.json lists the requirements"
         )
+
+
+def as_shown(measure: str, shown: Sequence[str]) -> str:
+    """The measure that a table with these shows under a name."""
+    if measure in shown:
+        return measure
+    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
 
 
 def _rows(gate: Gate, results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -153,9 +163,9 @@ def _entry(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], inter
 
 
 def _always_held(gate: Gate, results: Mapping[str, Any]) -> str | None:
-    """Why an exposure ratio says nothing here: its gate contains all that rankers can reach."""
-    reach = results["reach"].get("ExpRatio", {})  # of a given initial order no range is known
-    if "low" not in reach or not _EXPOSURE_RATIO.fullmatch(gate.measure):
+    """Why a figure says nothing here: its gate contains all that rankers can reach."""
+    reach = results["reach"].get(parse_measure(gate.measure).reach, {})
+    if "low" not in reach:  # of a given initial order no range is known
         return None
     if not gate.contains(reach["low"], reach["high"]):
         return None
@@ -175,7 +185,8 @@ def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], inte
     value = row["value"]
     if value is None:
         return f"{what} is undefined{because}"
-    finding = results["findings"].get(row["variant"], {}) if RATIO.match(row["measure"]) else {}
+    assessed = parse_measure(gate.measure).definition.assessed_by
+    finding = results["findings"].get(row["variant"], {}) if assessed else {}
     if finding.get("conclusion") == Conclusion.NOT_ASSESSABLE:
         return f"{what} cannot be assessed: {_said(finding['reason'])}"
     if not interval:

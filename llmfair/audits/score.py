@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.exhibits import REPRODUCES
-from llmfair.audits.gates import parse_gate
+from llmfair.audits.gates import assessing, parse_gate
 from llmfair.audits.listwise.answers import unassessed
 from llmfair.audits.listwise.findings import Asked, findings_of, unassessable, with_family
 from llmfair.audits.listwise.reach import surface_of
 from llmfair.audits.pairwise.score import score_pairs
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
-from llmfair.audits.score_gates import named_in_reasons, requirements_of, with_gated
+from llmfair.audits.score_gates import gates_of, named_in_reasons, requirements_of
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.versions import versions
 from llmfair.errors import RunConflict, UsageError
@@ -136,9 +136,9 @@ def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a run file or a folder of rankings, and its rows."""
-    measures = parse_measures(
-        with_gated(settings.measures or DEFAULT_MEASURES, settings, "listwise"), "listwise"
-    )
+    gates = gates_of(settings, Judged)
+    named = (settings.measures or DEFAULT_MEASURES, *(gate.measure for gate in gates), *assessing(gates))
+    measures = parse_measures(",".join(named), Judged)
     asked = Asked(band_of(settings.band), seed=target.seed, initial=target.initial)
     columns: list[Column] = []
     rows: list[Measurement] = []

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.gates import RATIO, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.gates import Gate, check_gates, parse_gate, read_gates, require_met
 from llmfair.errors import RequirementFailed
-from llmfair.metrics.names import Task
+from llmfair.metrics.base import Judged, Observation
+from llmfair.metrics.pairs import JudgedPairs
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 
@@ -16,15 +17,13 @@ WHOLE: Mapping[str, Any] = {"window": None, "step": None}
 """A run file has no windows: nothing kept its ranker from any order."""
 
 
-def with_gated(measures: str, settings: ScoreSettings, task: Task) -> str:
-    """The measures and those that gates ask for, with what says whether a ratio of exposures can be assessed.
+READS: Mapping[str, type[Observation]] = {"listwise": Judged, "pairwise": JudgedPairs}
+"""What the measures of a run's task read."""
 
-    Raises UsageError for a malformed gate, and one of another task.
-    """
-    asked = [parse_gate(text, task).measure for text in settings.require]
-    if task == "listwise" and any(RATIO.match(measure) for measure in asked):
-        asked.append("ImpliedOdds")
-    return ",".join((measures, *asked))
+
+def gates_of(settings: ScoreSettings, reads: type[Observation]) -> list[Gate]:
+    """The gates. Raises UsageError for a malformed one, and one of a measure that reads something else."""
+    return [parse_gate(text, reads) for text in settings.require]
 
 
 def requirements_of(
@@ -52,7 +51,7 @@ def requirements_of(
         if known["attribute"] == facts["attribute"]:
             windows = {key: known["design"][key] for key in WHOLE}
             results |= {"design": {"arms": list(arms), **windows}, "reach": known["reach"]}
-    gates = [parse_gate(text, facts["task"]) for text in settings.require]
+    gates = gates_of(settings, READS[facts["task"]])
     asked = [gate for gate in gates if gate.variant is None or gate.variant in facts["variants"]]
     found = check_gates(asked, results, settings.require_interval)
     return [{"run": facts["run"], **entry} for entry in found]
@@ -67,7 +66,7 @@ def named_in_reasons(
     """
     if runs:
         variants = dict.fromkeys(variant for facts in runs for variant in facts["variants"])
-        read_gates(settings.require, variants, runs[0]["task"])
+        read_gates(settings.require, variants, READS[runs[0]["task"]])
     return [
         entry | {"reason": f"{entry['run']}: {entry['reason']}"}
         if entry["reason"] and len(runs) > 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmfair.audits.pairwise.table import pair_conclusion
-from llmfair.report.figures import FIRST_SHOWN, on_log, value_of
+from llmfair.report.figures import on_log, value_of
 from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
 from llmfair.report.method import method_of
 from llmfair.report.page import KINDS as PAGES
@@ -16,7 +16,7 @@ from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
 from llmfair.report.tables import capitalised, count
 
-HEADLINE, TIMES = "AdjustedOdds", ("before", "after")
+HEADLINE, FIRST_SHOWN, TIMES = "AdjustedOdds", "FirstSlotRate", ("before", "after")
 WHEN = {"before": "base", "after": "adapter"}
 
 

@@ -15,7 +15,6 @@ from llmfair.report.plots.ratios import Point, Value, Window, ratios, utility_an
 
 Row = Mapping[str, Any]
 Declared = Mapping[str, Mapping[str, Any]]
-FIRST_SHOWN = "FirstSlotRate"
 NAMES = {"control": "neutral again", "input": "input order"}
 
 
@@ -138,7 +137,9 @@ def pairwise_plots(results: Mapping[str, Any], declared: Declared) -> Iterator[P
         (kind, value)
         for kind in kinds
         for (measure, variant), row in cells.items()
-        if plain(measure) == FIRST_SHOWN and variant == kind and (value := value_of(row))
+        if declared.get(measure, {}).get("shows") == "position bias"
+        and variant == kind
+        and (value := value_of(row))
     ]
     if first:
         yield position_bias(first)

@@ -192,7 +192,12 @@ def _verdicts(
         found.append(_verdict(f"{arms[0]} prompt", utility, row, about.removeprefix(f"{utility}: ")))
     if len(found) < 3 and not listwise:
         row = next(
-            (r for (name, arm), r in cells.items() if plain(name) == "FlipRate" and arm == arms[0]), None
+            (
+                row
+                for (name, arm), row in cells.items()
+                if declared.get(name, {}).get("shows") == "order dependence" and arm == arms[0]
+            ),
+            None,
         )
         if row is not None and row["value"] is not None:
             about = next(

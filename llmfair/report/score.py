@@ -44,11 +44,7 @@ def score_table(results: Mapping[str, Any]) -> Table:
         notes.append(
             "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
         )
-    relevance = {
-        ("RelevanceRatio", name): {"value": run.get("relevance", {}).get(variant)}
-        for run, variant, name in named
-    }
-    notes += relevance_note([name for *_, name in named], relevance)
+    notes += relevance_note({name: run.get("relevance", {}).get(variant) for run, variant, name in named})
     if sum(len(run["variants"]) for run in results["runs"]) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llmfair.audits.reasons import in_words
 from llmfair.metrics.base import CONTROLLED
-from llmfair.report.reasons import in_words
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -110,7 +110,7 @@ def cell(row: Mapping[str, Any] | None) -> str:
     if row["value"] is None:
         # what the conclusion says need not stand here too
         unsaid = {"out_of_reach": "out of reach", "order_not_random": "", "no_common_grade": ""}
-        return unsaid.get(row["reason"], f"undefined ({in_words(row['reason'])})")
+        return unsaid.get(row["reason"], f"undefined ({in_words(row['reason'], row.get('measure', ''))})")
     text = f"{row['value']:.3f}"
     if row["low"] is None and row["high"] is None:
         return text

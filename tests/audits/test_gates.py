@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from llmfair.audits.gates import Gate, check_gates, parse_gate, read_gates, require_met
 from llmfair.errors import RequirementFailed, UsageError
+from llmfair.metrics.base import Judged
+from llmfair.metrics.pairs import JudgedPairs
 
 
 def row(
@@ -98,20 +100,22 @@ def test_what_is_malformed_is_named(text: str, message: str) -> None:
 
 def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no measure 'ExpRato'. Did you mean 'ExpRatio'"):
-        parse_gate("ExpRato=0.8..1.25", "listwise")
+        parse_gate("ExpRato=0.8..1.25", Judged)
     with pytest.raises(UsageError, match=r"no variant 'femal'. Did you mean 'female'"):
-        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], "listwise")
+        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], Judged)
     with pytest.raises(UsageError, match="no variant ''"):
-        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], "listwise")
-    gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], "listwise")
+        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], Judged)
+    gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], Judged)
     assert [gate.variant for gate in gates] == [None, "input"]
 
 
 def test_a_gate_on_a_measure_of_the_other_task_is_refused() -> None:
-    with pytest.raises(UsageError, match="AdjustedOdds is a measure of pairs, but listwise asks about lists"):
-        read_gates(["AdjustedOdds>=0.8"], ["neutral"], "listwise")
-    with pytest.raises(UsageError, match="ExpRatio is a measure of lists, but pairwise asks about pairs"):
-        read_gates(["ExpRatio>=0.8"], ["relevant"], "pairwise")
+    with pytest.raises(
+        UsageError, match="AdjustedOdds is a measure of pairs, but this audit asks about lists"
+    ):
+        read_gates(["AdjustedOdds>=0.8"], ["neutral"], Judged)
+    with pytest.raises(UsageError, match="ExpRatio is a measure of lists, but this audit asks about pairs"):
+        read_gates(["ExpRatio>=0.8"], ["relevant"], JudgedPairs)
 
 
 @given(st.text(max_size=30))

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
 from llmfair.audits.design import NOBODY
-from llmfair.audits.gates import RATIO, read_gates
+from llmfair.audits.gates import assessing, read_gates
 from llmfair.audits.lists import load_lists, selected_queries
 from llmfair.audits.listwise.audit import ListwiseAudit
 from llmfair.audits.listwise.design import INPUT
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import CONTROLLED, measure_all
+from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
 from llmfair.prompts import load_prompt
@@ -41,13 +41,12 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)
     arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
-    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], "listwise")
+    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], Judged)
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (names.format(control=_control(settings)) for names in (SHOWN, MEASURED))
     asked = [gate.measure for gate in gates]
-    if any(RATIO.match(measure) for measure in asked):  # whether it can be assessed, its pair odds say
-        asked.append(f"ImpliedOdds{_control(settings)}")
+    asked += [f"{measure}{_control(settings)}" for measure in assessing(gates)]
     candidates = [dataset.candidates(query) for query in queries]
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
     design = ListwiseAudit(
@@ -56,10 +55,10 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         dataset=dataset,
         attribute=attribute,
         prompt=prompt,
-        measures=parse_measures(",".join((measured, *asked)), "listwise"),
+        measures=parse_measures(",".join((measured, *asked)), Judged),
         shown=parse_measures(
             SHOWN.format(control=_control(settings)) if settings.measures is None else settings.measures,
-            "listwise",
+            Judged,
         ),
         gates=gates,
         queries=tuple(queries),

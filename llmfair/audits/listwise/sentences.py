@@ -5,11 +5,11 @@ Nothing here is computed but percentages; no sentence judges, it states a distan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.report.reasons import in_words
+from llmfair.audits.reasons import in_words
 from llmfair.report.tables import count
 
 TELLING = 0.05
@@ -26,7 +26,7 @@ def conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, Any])
     """The conclusion of one arm: where its pair odds lie, and whether they differ from parity at all."""
     verdict, (low, high) = finding["conclusion"], results["band"]
     if verdict == "not_assessable":
-        return f"not assessable: {in_words(finding['reason'])}"
+        return f"not assessable: {in_words(finding['reason'], finding['measure'])}"
     excess, p = finding["excess"], row["p_adjusted"]
     if verdict == "outside":
         beyond = f"pair odds below {low:g}" if excess["value"] < 1 else f"pair odds above {high:g}"
@@ -126,15 +126,12 @@ def _inverse(value: float | None) -> float | None:
     return None if value is None else 1 / value
 
 
-def relevance_note(arms: Sequence[str], cells: Cells) -> list[str]:
-    """What relevance alone gives the sides, where that is not parity."""
+def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
+    """What relevance alone gives the sides, by arm, where that is not parity."""
     told = [
-        f"{arm} {row['value']:.3f}"
-        for arm in arms
-        if arm != "control"
-        and (row := cells.get(("RelevanceRatio", arm)))
-        and row["value"]
-        and abs(row["value"] - 1) >= UNEVEN
+        f"{arm} {ratio:.3f}"
+        for arm, ratio in ratios.items()
+        if arm != "control" and ratio and abs(ratio - 1) >= UNEVEN
     ]
     if not told:
         return []

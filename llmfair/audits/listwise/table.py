@@ -108,7 +108,9 @@ def _words(arm: str, results: Mapping[str, Any], cells: Cells) -> str:
 def _notes(results: Mapping[str, Any], cells: Cells, doubled: Mapping[str, str]) -> list[str]:
     design = results["design"]
     notes = [*_ratio_note(results), *order_notes(results, cells), *_precision_note(results)]
-    notes += relevance_note(design["arms"], cells)
+    notes += relevance_note(
+        {arm: row["value"] for arm in design["arms"] if (row := cells.get(("RelevanceRatio", arm)))}
+    )
     notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*test_notes(results, cells), *gap_note(results, cells)]

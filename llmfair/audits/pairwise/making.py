@@ -12,6 +12,7 @@ from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.subject import Subject
 from llmfair.datasets.base import Dataset
 from llmfair.metrics.names import parse_measures
+from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PairProbes, pairwise_probes
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
@@ -27,7 +28,7 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)
     kinds = settings.kinds()
-    gates = read_gates(settings.require, kinds, "pairwise")
+    gates = read_gates(settings.require, kinds, JudgedPairs)
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (_weighted(names, settings.weights) for names in (SHOWN, MEASURED))
@@ -46,8 +47,8 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         attribute=attribute,
         prompt=prompt,
         ranker=ranker,
-        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates))), "pairwise"),
-        shown=parse_measures(shown, "pairwise"),
+        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates))), JudgedPairs),
+        shown=parse_measures(shown, JudgedPairs),
         gates=gates,
         queries=tuple(queries),
         pairs={kind: _pairs(dataset, attribute, queries, kind, settings, ranker) for kind in kinds},

@@ -16,9 +16,8 @@ from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.stopping import Stopping, judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
-from llmfair.audits.tallies import joined, tallied_p
+from llmfair.audits.tallies import joined, tallied_p, weights_of
 from llmfair.metrics.base import Column, Measure, measure_all
-from llmfair.metrics.values import Undefined
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
 from llmfair.settings import band_of
@@ -30,7 +29,7 @@ from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
 FAILURE_COLUMNS = ("probe", "class", "message")
-HEADLINE, INVALID = "AdjustedOdds", "InvalidRate"
+HEADLINE = "AdjustedOdds"
 POSITION = ("position_driven", "one_sided")
 SETTLED = {
     Decision.ABOVE: Conclusion.OUTSIDE,
@@ -145,12 +144,10 @@ def measure_verdicts(
     asked: Asked,
 ) -> Measured:
     """All figures of a pairwise audit, from its verdicts alone."""
-    judged = {kind: list(judged_of(of_it, asked.repeats)) for kind, of_it in by_kind.items()}
+    judged = {kind: list(judged_of(of_it, asked.repeats, asked.forced)) for kind, of_it in by_kind.items()}
     columns = measure_all(measures, judged)
-    if asked.forced:
-        columns = [_without_value(column) if column.measure.name == INVALID else column for column in columns]
     # the first: what a gate asks of is measured beside it
-    headline = next((measure for measure in measures if measure.name == HEADLINE), None)
+    headline = next((measure for measure in measures if measure.definition.headline), None)
     findings = {
         column.variant: finding_of(column, by_kind[column.variant], asked)
         for column in columns
@@ -160,17 +157,12 @@ def measure_verdicts(
     return Measured(None if headline is None else str(headline), columns, findings, rows, family)
 
 
-def _without_value(column: Column) -> Column:
-    """A share of unreadable answers says nothing of a model that was held to readable ones."""
-    return replace(column, values={query_id: Undefined("forced") for query_id in column.values})
-
-
 def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> dict[str, Any]:
     """The conclusion on one kind of pairs, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
     verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
     odds = aggregate(column.measure.aggregate, values, inference)
-    weights: Weights = "pooled" if column.measure.aggregate == "pooled" else "macro"
+    weights = weights_of(column.measure.aggregate)
     counted = joined(values, weights)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"

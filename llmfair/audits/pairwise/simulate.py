@@ -88,7 +88,7 @@ def pair_audits(
 def simulate_answers(
     betas: Sequence[float], pairs: int, settings: CalibratePairwiseSettings, *, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Answers of one query in BLOCK audits, as `Judged.answers` has them; shape (betas, BLOCK, pairs, 2)."""
+    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2)."""
     own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
     drawn, damaged = rng.random((2, BLOCK, pairs, 2))
     order = settings.position * np.array([1, -1])

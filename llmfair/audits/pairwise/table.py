@@ -7,7 +7,7 @@ from math import log
 from typing import Any
 
 from llmfair.audits.listwise.sentences import differs_text, p_text
-from llmfair.report.reasons import in_words
+from llmfair.audits.reasons import in_words
 from llmfair.report.tables import (
     Table,
     calls_of,
@@ -96,7 +96,7 @@ def pair_conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, 
     """Where the odds of a kind of pairs lie; `results` holds the level and the words for the sides."""
     said = str(finding["conclusion"]).replace("_", " ")
     if finding["conclusion"] == "not_assessable":
-        said += f": {in_words(finding['reason'])}"
+        said += f": {in_words(finding['reason'], finding['measure'])}"
     elif finding["conclusion"] == "outside":
         side = results["words"]["protected" if row["value"] > 1 else "unprotected"]
         said += f": {side} items are preferred"
@@ -154,13 +154,14 @@ def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
 def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
     """Queries whose own figures are missing from per_query.csv; the figure of all counts their pairs."""
     reasons: dict[str, int] = {}
-    for kinds in undefined.values():
+    for measure, kinds in undefined.items():
         for found in kinds.values():
             for reason, queries in found.items():
-                reasons[reason] = max(queries, reasons.get(reason, 0))
+                said = in_words(reason, measure)
+                reasons[said] = max(queries, reasons.get(said, 0))
     if not reasons:
         return []
-    told = ", ".join(f"{in_words(reason)} in up to {queries}" for reason, queries in reasons.items())
+    told = ", ".join(f"{reason} in up to {queries}" for reason, queries in reasons.items())
     return [
         f"no figure of their own in per_query.csv for some queries ({told}); those of all count their pairs"
     ]
