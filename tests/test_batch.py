@@ -26,7 +26,8 @@ from llmfair.errors import (
     RunConflict,
     Unavailable,
 )
-from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
+from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling
+from llmfair.steps import Steps
 from tests.batch_server import BatchServer, as_json
 from tests.pace import within
 from tests.servers import Reply, rank

@@ -14,7 +14,8 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import Incomplete
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
+from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
+from llmfair.steps import Steps
 
 WORDS = "x" * 400  # 100 tokens at four characters each
 REQUEST = Request(Chat((Message("user", WORDS),), Text()), Sampling(max_tokens=50), "key", "probe")

@@ -24,7 +24,8 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
-from llmfair.records import Completion, Finish, Sampling, Steps
+from llmfair.records import Completion, Finish, Sampling
+from llmfair.steps import Steps
 from tests.pace import within
 from tests.test_dispatch import Scripted, chain, chat, single
 

@@ -33,9 +33,9 @@ from llmfair.records import (
     Permutation,
     Request,
     Sampling,
-    Steps,
     Text,
 )
+from llmfair.steps import Steps
 from tests.virtual import Clock, virtual_time
 
 Answer = Callable[[str, int], Any]

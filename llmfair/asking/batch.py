@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from llmfair.backends.batch import ENDED, Batches, split
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
+from llmfair.steps import drive
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -76,6 +78,10 @@ def dispatch_batch(
     progress.replayed -= len(new)
     if cause is not None:
         raise cause
+
+
+class _Unanswered(Exception):
+    """A chat has no answer yet: its program goes no further."""
 
 
 class _Asking:
@@ -135,33 +141,35 @@ class _Asking:
 
     def questions(self, program: Program) -> tuple[set[str], list[Request]]:
         """The keys of what a program is given, and what its first step that lacks an answer asks: [] at its end."""
-        given: set[str] = set()
-        steps = program.start()
-        answers: list[Completion] | None = None
-        while True:
-            try:
-                chats = next(steps) if answers is None else steps.send(answers)
-            except Exception:  # its end, or what dispatch tells when it runs the program again
-                return given, []
-            requests = [self._request(chat, program.probe_id) for chat in chats]
-            known = [(request, self._known(request)) for request in requests]
-            if missing := [request for request, answer in known if answer is None]:
-                return given, missing
-            given.update(request.key for request in requests)
-            answers = [answer for _, answer in known if answer is not None]
+        given, missing = dict[str, tuple[Request, Completion]](), list[Request]()
+
+        def answer(chat: Chat) -> Completion:
+            request = self._request(chat, program.probe_id)
+            known = self.journal.get(request.key)
+            if known is None and self.cache is not None:
+                known = self.cache.get(request.key)
+            if known is None:
+                missing.append(request)
+                raise _Unanswered
+            given[request.key] = request, known
+            return known
+
+        with suppress(Exception):  # besides, what dispatch tells when it runs the program again
+            drive(program.start(), answer)
+        for request, known in given.values():
+            self._file(request, known)
+        return set(given), missing
 
     def _request(self, chat: Chat, probe_id: str) -> Request:
         sampling = chat_sampling(chat, self.sampling)
         return Request(chat, sampling, request_key(self.backend.identity, chat, sampling), probe_id)
 
-    def _known(self, request: Request) -> Completion | None:
-        """The answer in the journal, or in the cache, whence it is filed as this run's own evidence."""
-        known = self.journal.get(request.key)
-        if known is None and self.cache is not None and (known := self.cache.get(request.key)) is not None:
+    def _file(self, request: Request, known: Completion) -> None:
+        """Files an answer that other runs were given as this run's own evidence."""
+        if self.journal.get(request.key) is None:
             self.journal.put(request, known, attempts=0, source=SHARED)
             self.progress.cached += 1
             self.collected.add(request.key)
-        return known
 
     def _pending(self) -> Iterator[Request]:
         """All questions without an answer, each once, in the order of the programs."""

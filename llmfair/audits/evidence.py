@@ -16,9 +16,10 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.rankers.answers import AnswerClass, read
 from llmfair.rankers.choices import LABELS, read_choice, read_margin
-from llmfair.records import Completion, Failure
+from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings, ListwiseSettings, PairwiseSettings
+from llmfair.steps import drive
 
 TASKS: Mapping[str, tuple[type[Any], Callable[[Any, str], Task]]] = {
     "listwise": (ListwiseSettings, Listwise.of),
@@ -132,14 +133,11 @@ def _replay(
     program: Program, answers: Mapping[str, Completion], backend: Backend, settings: AuditSettings
 ) -> Any:
     """One chain's result from answers on disk; KeyError when one is missing."""
-    steps, sampling = program.start(), sampling_of(settings)
-    try:
-        chats = next(steps)
-        while True:
-            keys = [
-                request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
-                for chat in chats
-            ]
-            chats = steps.send([answers[key] for key in keys])
-    except StopIteration as end:
-        return end.value
+    sampling = sampling_of(settings)
+
+    def answer(chat: Chat) -> Completion:
+        return answers[
+            request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
+        ]
+
+    return drive(program.start(), answer)

@@ -10,7 +10,8 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 from llmfair.rankers.listwise import Ranked
 from llmfair.rankers.windows import Window
-from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking, Steps
+from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking
+from llmfair.steps import Steps
 
 T_co = TypeVar("T_co", covariant=True)
 

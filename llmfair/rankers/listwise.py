@@ -29,8 +29,8 @@ from llmfair.records import (
     Probe,
     Ranking,
     Side,
-    Steps,
 )
+from llmfair.steps import Steps
 
 Place = Literal["tail", "middle", "head"]
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from math import ceil, log, sqrt
@@ -20,10 +20,11 @@ from llmfair.audits.subject import backend_of, is_ranker, limits_of, subjects, u
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.listwise import Ranked
-from llmfair.records import Chat, Completion, Finish, Permutation, Steps
+from llmfair.records import Chat, Completion, Finish, Permutation
 from llmfair.settings import AuditSettings, ListwiseSettings, PlanSettings
 from llmfair.settings.designs import Planned
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, query_sd, smallest_ratio
+from llmfair.steps import Steps, drive
 
 CHARACTERS_PER_TOKEN = 4
 ENOUGH = 1e9
@@ -143,15 +144,16 @@ def _characters(design: Design) -> tuple[int, int]:
     return prompts * times, answers * times
 
 
-def _chats(steps: Steps[Ranked]) -> Iterator[Chat]:
+def _chats(steps: Steps[Ranked]) -> list[Chat]:
     """What a program asks of a model that changes nothing."""
-    try:
-        chats = next(steps)
-        while True:
-            yield from chats
-            chats = steps.send([answer_in_shown_order(chat) for chat in chats])
-    except StopIteration:
-        return
+    asked: list[Chat] = []
+
+    def answer(chat: Chat) -> Completion:
+        asked.append(chat)
+        return answer_in_shown_order(chat)
+
+    drive(steps, answer)
+    return asked
 
 
 def spent(settings: Planned, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,15 +253,7 @@ def _render_flags(design: Design) -> str:
 def first_order_chats(settings: ListwiseSettings) -> list[Chat]:
     """The chats of the first query's first chain, each window in its initial order."""
     design = make_design(replace(settings, limit=1))
-    steps = next(design.programs()).start()
-    chats = next(steps)
-    found: list[Chat] = []
-    while True:
-        found += chats
-        try:
-            chats = steps.send([answer_in_shown_order(chat) for chat in chats])
-        except StopIteration:
-            return found
+    return _chats(next(design.programs()).start())
 
 
 def answer_in_shown_order(chat: Chat) -> Completion:

@@ -18,8 +18,9 @@ from llmfair.audits.pairwise.stopping import Stopping
 from llmfair.audits.run import Outcome, Result, Watch, audit, no_watch
 from llmfair.audits.subject import backend_of, capable, label_of
 from llmfair.backends.base import Backend
-from llmfair.records import Failure, PairKind, Probe, Steps, Verdict
+from llmfair.records import Failure, PairKind, Probe, Verdict
 from llmfair.settings import PairwiseSettings, band_of
+from llmfair.steps import Steps
 
 
 def audit_pairwise(
