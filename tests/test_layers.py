@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"audits", "rundir", "trec", "stats", "metrics.base"},
     "tuning": {"audits", "checkpoints", *AUDITS_MAY},
     "audits": AUDITS_MAY,
-    "asking": {"backends.base", "backends.batch", "backends", "trec"},
+    "asking": {"backends.base", "trec"},
     "probes": {"prompts"},
     "checkpoints": set(),
     "backends": {"checkpoints", "control_tokens"},

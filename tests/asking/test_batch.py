@@ -15,7 +15,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE, read_sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batch import MOST_LINES, split
+from llmfair.backends.batch import MOST_LINES, Batches, split
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import (
     BackendError,
@@ -79,7 +79,8 @@ class Run:
         results: dict[str, Any] = {}
         ended: LlmfairError | None = None
         try:
-            asked = dispatch_batch(programs, backend, journal, Sampling(), self.limits, self.progress)
+            server = Batches(backend, self.limits.retries)
+            asked = dispatch_batch(programs, server, journal, Sampling(), self.limits, self.progress)
             results.update(asked)
         except LlmfairError as error:
             ended = error
