@@ -65,6 +65,7 @@ class Asker:
         self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
         self.retries = Retries(limits.retries, limits.max_wait)
         self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
+        self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
         self.shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
         self.asked: dict[str, asyncio.Future[Completion]] = {}
         self.answers = 0
