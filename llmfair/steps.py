@@ -14,6 +14,10 @@ Steps = Generator[Sequence[Chat], Sequence[Completion], T]
 """A ranking program: yields the chats it wants answered, receives their completions, returns its result."""
 
 
+class Unanswered(Exception):
+    """A chat has no answer yet: raised to end a program that is followed as far as its answers are known."""
+
+
 def drive(steps: Steps[T], answer: Callable[[Chat], Completion]) -> T:
     """The result of a program whose chats `answer` answers, one after the other.
 

@@ -26,7 +26,7 @@ from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.base import B, BatchServer, NoBackend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
-from llmfair.steps import drive
+from llmfair.steps import Unanswered, drive
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -74,10 +74,6 @@ def dispatch_batch(
     progress.replayed -= len(new)
     if cause is not None:
         raise cause
-
-
-class _Unanswered(Exception):
-    """A chat has no answer yet: its program goes no further."""
 
 
 class _Asking(Generic[B]):
@@ -145,7 +141,7 @@ class _Asking(Generic[B]):
                 known = self.cache.get(request.key)
             if known is None:
                 missing.append(request)
-                raise _Unanswered
+                raise Unanswered
             given[request.key] = request, known
             return known
 

@@ -12,11 +12,7 @@ from llmfair.audits.run import Task, folder_of, shared_answers
 from llmfair.audits.subject import sampling_of
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Chat, Completion
-from llmfair.steps import drive
-
-
-class _Unknown(Exception):
-    """A chat has no answer yet: its program is followed no further."""
+from llmfair.steps import Unanswered, drive
 
 
 def shared_calls(tasks: Iterable[Task]) -> dict[str, int]:
@@ -51,7 +47,7 @@ def _known(task: Task) -> tuple[int, int]:
             if known is None and cache is not None:
                 known = cache.get(key)
             if known is None:
-                raise _Unknown
+                raise Unanswered
             found[key not in journal] += 1
             return known
 
