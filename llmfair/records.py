@@ -7,16 +7,13 @@ boundary's module.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from llmfair.jsonbytes import encode
-
-T = TypeVar("T")
-
 
 # What is ranked
 
@@ -237,10 +234,6 @@ class Completion:
     model: str | None = None
     fingerprint: str | None = None
     seconds: float = 0.0
-
-
-Steps = Generator[Sequence[Chat], Sequence[Completion], T]
-"""A ranking program: yields the chats it wants answered, receives their completions, returns its result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ def test_a_stop_before_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None
     def stop(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("llmfair.audits.listwise.task.audit_listwise", stop)
+    monkeypatch.setattr("llmfair.audits.run.audit", stop)
     found = command(*LISTS, "--json")
     assert found.code == 130
     check(found.json, "failure")

@@ -13,9 +13,10 @@ from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.rankers.answers import AnswerClass
-from llmfair.records import Completion, Failure
+from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
+from llmfair.steps import drive
 
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
@@ -108,14 +109,11 @@ def _replay(
     program: Program, answers: Mapping[str, Completion], backend: Backend, settings: AuditSettings
 ) -> Any:
     """One chain's result from answers on disk; KeyError when one is missing."""
-    steps, sampling = program.start(), sampling_of(settings)
-    try:
-        chats = next(steps)
-        while True:
-            keys = [
-                request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
-                for chat in chats
-            ]
-            chats = steps.send([answers[key] for key in keys])
-    except StopIteration as end:
-        return end.value
+    sampling = sampling_of(settings)
+
+    def answer(chat: Chat) -> Completion:
+        return answers[
+            request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
+        ]
+
+    return drive(program.start(), answer)

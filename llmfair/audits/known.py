@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from llmfair.asking.cache import FILE
@@ -14,6 +14,7 @@ from llmfair.audits.run import folder_of, shared_answers
 from llmfair.audits.subject import sampling_of
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Chat, Completion
+from llmfair.steps import Unanswered, drive
 
 
 def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
@@ -42,27 +43,18 @@ def _known(design: Design[Any]) -> tuple[int, int]:
     found = [0, 0]
     with shared_answers(design, backend) if there else nullcontext() as cache:
 
-        def answer(chat: Chat) -> Completion | None:
+        def answer(chat: Chat) -> Completion:
             key = request_key(backend.identity, chat, chat_sampling(chat, sampling), backend.reads_about)
             known = journal.get(key)
             if known is None and cache is not None:
                 known = cache.get(key)
-            if known is not None:
-                found[key not in journal] += 1
+            if known is None:
+                raise Unanswered
+            found[key not in journal] += 1
             return known
 
         for program in list(design.programs()) if journal or cache is not None else ():
-            _follow(program.start(), answer)
+            with suppress(Exception):  # what a program makes of damaged answers is told when it is asked
+                drive(program.start(), answer)
     kept, shared = found
     return kept, shared
-
-
-def _follow(steps: Any, answer: Callable[[Chat], Completion | None]) -> None:
-    """Runs a program until a chat has no answer; what it makes of damaged ones is told when it is asked."""
-    answers: list[Completion | None] | None = None
-    while answers is None or None not in answers:
-        try:
-            chats = next(steps) if answers is None else steps.send(answers)
-        except Exception:
-            return
-        answers = [answer(chat) for chat in chats]

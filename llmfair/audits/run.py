@@ -21,6 +21,7 @@ from llmfair.audits.listwise.answers import require_readable
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
+from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, RunConflict, warn
 from llmfair.records import Failure, Measurement
@@ -228,14 +229,15 @@ def ask(
     """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
     answered = Answered()
     limits, sampling = limits_of(backend, settings), sampling_of(settings)
-    asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = (
-        dispatch_batch if settings.batch else dispatch
-    )
-    if not settings.batch:
+    asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
+    asked: Any = backend
+    if settings.batch:
+        asking, asked = dispatch_batch, Batches(asked, limits.retries)
+    else:
         refuse_open(journal.path.parent)
     with watch:
         try:
-            for probe_id, result in asking(programs, backend, journal, sampling, limits, progress, cache):
+            for probe_id, result in asking(programs, asked, journal, sampling, limits, progress, cache):
                 progress.finished += 1
                 if isinstance(result, Failure):
                     answered.failures.append(result)

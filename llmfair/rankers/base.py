@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from llmfair.rankers.answers import AnswerClass
-from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking, Steps
+from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking
 from llmfair.registry import lookup
+from llmfair.steps import Steps
 
 Window = tuple[int, int]
 """Neighbouring ranks that are ordered at once: half-open, (start, end), 0 is the head."""

@@ -30,8 +30,8 @@ from llmfair.records import (
     Permutation,
     Probe,
     Side,
-    Steps,
 )
+from llmfair.steps import Steps
 
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
 RETRY_DRAWS = 100

@@ -12,8 +12,9 @@ from typing import Any
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.rankers.base import WINDOW_FACTS, Ask, Strategy, StrategyOptions, Window
-from llmfair.records import Candidates, Ranking, Steps
+from llmfair.records import Candidates, Ranking
 from llmfair.registry import register
+from llmfair.steps import Steps
 
 Plan = Callable[[int, int, int, int, int | None], list[Window]]
 

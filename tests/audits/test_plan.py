@@ -17,6 +17,8 @@ from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
+from llmfair.records import Chat, Completion
+from llmfair.steps import drive
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -94,17 +96,16 @@ def test_a_run_asks_what_was_planned() -> None:
 def test_one_chain_a_query_stands_for_all() -> None:
     settings = ListwiseSettings.make()
     planned, characters, answers = plan_of(LISTWISE, settings), 0, 0
+
+    def answer(chat: Chat) -> Completion:
+        nonlocal characters, answers
+        completion = answer_in_shown_order(chat)
+        characters += sum(len(message.content) for message in chat.messages)
+        answers += len(completion.text)
+        return completion
+
     for program in make_design(settings).programs():
-        steps = program.start()
-        chats = next(steps)
-        try:
-            while True:
-                characters += sum(len(message.content) for chat in chats for message in chat.messages)
-                completions = [answer_in_shown_order(chat) for chat in chats]
-                answers += sum(len(completion.text) for completion in completions)
-                chats = steps.send(completions)
-        except StopIteration:
-            continue
+        drive(program.start(), answer)
     assert planned["prompt_tokens"] == pytest.approx(characters / 4, rel=0.01)
     assert planned["completion_tokens"] == answers // 4
 

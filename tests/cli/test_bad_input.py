@@ -143,7 +143,7 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("llmfair.audits.listwise.task.make_design", broken)
+    monkeypatch.setattr("llmfair.audits.listwise.making.make_design", broken)
     found = llmfair(*SMALL)
     assert found.code == 1 and "unexpected RuntimeError: a bug" in found.err
     assert "-v" in found.err and "Traceback" not in found.err

@@ -27,6 +27,7 @@ from llmfair.records import (
     Query,
     Side,
 )
+from llmfair.steps import drive
 from tests.shared import SHARED, vectors
 
 GENDER = Attribute(
@@ -60,16 +61,13 @@ def numbered(n: int) -> Probe:
 def ask(ranker: ListwiseRanker, probe: Probe, answer: Answer) -> tuple[Ranked, list[Chat]]:
     """Runs a program with answers by hand."""
     chats: list[Chat] = []
-    steps = ranker.steps(probe)
-    try:
-        (chat,) = next(steps)
-        while True:
-            chats.append(chat)
-            reply = answer(chat)
-            (chat,) = steps.send([reply if isinstance(reply, Completion) else Completion(reply, Finish.STOP)])
-    except StopIteration as end:
-        ranked: Ranked = end.value
-        return ranked, chats
+
+    def complete(chat: Chat) -> Completion:
+        chats.append(chat)
+        reply = answer(chat)
+        return reply if isinstance(reply, Completion) else Completion(reply, Finish.STOP)
+
+    return drive(ranker.steps(probe), complete), chats
 
 
 def rendered(order: list[int]) -> str:
@@ -269,11 +267,19 @@ def test_an_only_window_is_the_head_and_short_lists_ask_nothing() -> None:
     ranked, _ = ask(RANKER, numbered(8), identity)
     assert [window.place for window in ranked.windows] == ["tail", "middle", "head"]
     for n in (0, 1):
-        steps = RANKER.steps(numbered(n))
-        with pytest.raises(StopIteration) as ended:
-            next(steps)
-        assert ended.value.value.ranking.doc_ids == tuple(str(i) for i in range(n))
-        assert ended.value.value.windows == ()
+        ranked, chats = ask(RANKER, numbered(n), identity)
+        assert ranked.ranking.doc_ids == tuple(str(i) for i in range(n))
+        assert ranked.windows == () and chats == []
+
+
+def test_every_window_waits_for_the_answer_before() -> None:
+    steps, chats = RANKER.steps(numbered(8)), list[Chat]()
+    (chat,) = next(steps)
+    for _ in range(2):
+        chats.append(chat)
+        (chat,) = steps.send([Completion(reverse(chat), Finish.STOP)])
+    with pytest.raises(StopIteration):
+        steps.send([Completion(reverse(chat), Finish.STOP)])
 
 
 def test_depth_leaves_the_rest_in_its_place() -> None:

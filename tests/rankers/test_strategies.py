@@ -14,7 +14,8 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.errors import UsageError
 from llmfair.rankers.base import Ask, Strategy, StrategyOptions, Window, strategy_of
 from llmfair.rankers.windows import Windows
-from llmfair.records import Candidates, Ranking, Steps
+from llmfair.records import Candidates, Ranking
+from llmfair.steps import Steps
 from tests.cli.command import llmfair
 
 RUN = Path("run")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import cycle, takewhile
-from math import log, sqrt
+from itertools import cycle
+from math import inf, log, sqrt
 from typing import Any
 
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
@@ -16,8 +17,9 @@ from llmfair.audits.listwise.reach import inference_of, reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
-from llmfair.records import Chat, Completion, Finish, Permutation, Steps
+from llmfair.records import Chat, Completion, Finish, Permutation
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, query_sd, smallest_ratio
+from llmfair.steps import Steps, Unanswered, drive
 
 ENOUGH = 1e9
 """A usefulness beyond every ranker's: stands for the most useful one that is simulated."""
@@ -105,8 +107,7 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
     for query, arm in zip(design.queries, cycle(design.arms), strict=False):
         first_order = design.orders[query.query_id][:1]
         for probe in listwise_probes(design.dataset.candidates(query), first_order, (arm,), 1):
-            first_pass = takewhile(lambda chat: chat.about["pass"] == 1, _chats(design.ranker.steps(probe)))
-            if chats := [*first_pass]:
+            if chats := _chats(design.ranker.steps(probe), passes=1):
                 characters = sum(len(message.content) for chat in chats for message in chat.messages)
                 prompts += characters * design.calls_of(query) // len(chats)
                 characters = sum(len(answer_in_shown_order(chat).text) for chat in chats)
@@ -114,15 +115,19 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
     return prompts * design.chains_per_query, answers * design.chains_per_query
 
 
-def _chats(steps: Steps[Ranked]) -> Iterator[Chat]:
-    """What a program asks of a model that changes nothing."""
-    try:
-        chats = next(steps)
-        while True:
-            yield from chats
-            chats = steps.send([answer_in_shown_order(chat) for chat in chats])
-    except StopIteration:
-        return
+def _chats(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
+    """What a program asks, in so many passes, of a model that changes nothing."""
+    asked: list[Chat] = []
+
+    def answer(chat: Chat) -> Completion:
+        if chat.about["pass"] > passes:
+            raise Unanswered
+        asked.append(chat)
+        return answer_in_shown_order(chat)
+
+    with suppress(Unanswered):
+        drive(steps, answer)
+    return asked
 
 
 def _other_windows(design: ListwiseDesign, models: int, reach: Mapping[str, float]) -> dict[str, Any] | None:

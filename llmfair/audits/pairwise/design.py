@@ -18,9 +18,10 @@ from llmfair.audits.pairwise.stopping import Stopping
 from llmfair.probes import PAIR_STREAM, PairProbes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import PairKind, Probe, Steps, Verdict
+from llmfair.records import PairKind, Probe, Verdict
 from llmfair.settings import band_of
 from llmfair.stats.sequential import rounds
+from llmfair.steps import Steps
 
 
 @dataclass(frozen=True, kw_only=True)
