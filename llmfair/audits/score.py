@@ -23,6 +23,7 @@ from llmfair.audits.exhibits import REPRODUCES
 from llmfair.audits.gates import assessing, parse_gate
 from llmfair.audits.listwise.answers import unassessed
 from llmfair.audits.listwise.findings import Asked, findings_of, unassessable, with_family
+from llmfair.audits.listwise.making import SCORED
 from llmfair.audits.listwise.reach import surface_of
 from llmfair.audits.pairwise.score import score_pairs
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
@@ -40,7 +41,6 @@ from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.implied import Cells, length
 from llmfair.trec import RunFile, write_whole
 
-DEFAULT_MEASURES = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
 SHOWN_QUERIES = 5
 
 
@@ -137,7 +137,7 @@ def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a run file or a folder of rankings, and its rows."""
     gates = gates_of(settings, Judged)
-    named = (settings.measures or DEFAULT_MEASURES, *(gate.measure for gate in gates), *assessing(gates))
+    named = (settings.measures or SCORED, *(gate.measure for gate in gates), *assessing(gates))
     measures = parse_measures(",".join(named), Judged)
     asked = Asked(band_of(settings.band), seed=target.seed, initial=target.initial)
     columns: list[Column] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llmfair.audits.listwise.sentences import conclusion
+from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.tables import (
     Table,
@@ -20,7 +20,7 @@ from llmfair.report.tables import (
 )
 
 INPUT = "input"
-ATTAINABLE, PERFECT = "attainable ExpRatio", "perfect P@20"
+ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t intervals"}
 Row = Mapping[str, Any]
 
@@ -88,7 +88,7 @@ def _prompt(variant: str) -> str:
 
 def _reach(row: Row) -> tuple[str, str]:
     """What a ranker that always puts one side first reads, either way, and a perfect one."""
-    ratio, precision = row["reach"].get("ExpRatio", {}), row["reach"].get("P@20")
+    ratio, precision = row["reach"].get(RATIO, {}), row["reach"].get(PRECISION)
     attainable = f"{ratio['low']:.3f} … {ratio['high']:.3f}" if "low" in ratio else ""
     if "indifferent" in ratio:
         attainable = f"{ratio['indifferent']:.3f} without preference"
@@ -118,16 +118,14 @@ def _notes(study: Mapping[str, Any], asked: list[Row]) -> list[str]:
             f"{', '.join(by_group)}: a figure for each group, which finds no place here; each setting's run has them "
             "(llmfair runs show RUN)"
         )
-    if any(measure.startswith("ExpRatio") for measure in study["shown"]):
+    if any(measure.startswith(RATIO) for measure in study["shown"]):
         control = ", what initial orders explain taken out" * any(CONTROLLED in m for m in study["shown"])
         methods = [
-            study["intervals"][m]
-            for m in study["shown"]
-            if m.startswith("ExpRatio") and m in study["intervals"]
+            study["intervals"][m] for m in study["shown"] if m.startswith(RATIO) and m in study["intervals"]
         ]
         how = "".join(f"; {INTERVALS[m]}" + f" (seed {study['seed']})" * (m == "boot-t") for m in methods[:1])
-        notes.append(f"ExpRatio: ratio of means{control}{how}")
-    if any("low" in row["reach"].get("ExpRatio", {}) for row in asked):
+        notes.append(f"{RATIO}: ratio of means{control}{how}")
+    if any("low" in row["reach"].get(RATIO, {}) for row in asked):
         notes.append(f"{ATTAINABLE}: of rankers that always put one side first, from random orders")
     if any(row["finding"] for row in asked):
         notes.append("each setting is concluded by itself: p is not adjusted over settings")

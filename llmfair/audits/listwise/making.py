@@ -27,6 +27,8 @@ SHOWN_QUERIES = 5
 SHOWN = "P@20,ExpRatio{control},ImpliedOdds{control}"
 """The columns of a table unless --measures names others."""
 MEASURED = f"{SHOWN},ExpRatio,RelevanceRatio,ExcessRatio{{control}},overlap@20,nDCG@20,RBO,Tau"
+SCORED = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
+"""What is measured of rankings that exist."""
 
 
 def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> ListwiseAudit:

@@ -16,6 +16,8 @@ TELLING = 0.05
 """An input order nearer to parity than this has nothing to hand on."""
 POWER = 0.8
 """A design with this power to find the nearer edge of the band needs no advice."""
+RATIO, PRECISION = "ExpRatio", "P@20"
+"""The measures whose attainable range a design knows (`reach_of`)."""
 UNEVEN = 0.01
 """From this share on, what relevance alone gives the sides is told."""
 Row = Mapping[str, Any]
