@@ -137,6 +137,12 @@ class Result:
         with path.open(encoding="utf-8", newline="") as file:
             return [_typed(row) for row in csv.DictReader(file)]
 
+    def _found(self) -> Any:
+        """The results as their table takes them: as the class of their task, where it has one."""
+        from llmfair.audits.results import TYPES, found_of
+
+        return found_of(self.results) if self.kind in TYPES else self.results
+
     def _table(self) -> Table:
         from llmfair.audits.listwise.plan_table import plan_text
         from llmfair.report.tables import Table
@@ -144,8 +150,8 @@ class Result:
         if self.kind == "study windows" and not self.results["rows"]:
             return Table("Windows: no setting has results yet", (), (), ())
         module, _, name = TABLES[self.kind].partition(":")
-        table_of: Callable[[Record], Table | None] = getattr(import_module(f"llmfair.{module}"), name)
-        return table_of(self.results) or Table(plan_text(self.results).strip(), (), (), ())
+        table_of: Callable[[Any], Table | None] = getattr(import_module(f"llmfair.{module}"), name)
+        return table_of(self._found()) or Table(plan_text(self.results).strip(), (), (), ())
 
     def __str__(self) -> str:
         from llmfair.cli.console import visible

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.listwise.results import WindowAnswers
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
@@ -19,6 +20,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
 from llmfair.rankers.windows import PLANS, Window, sent
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Ranking, Side, Verdict
+from llmfair.results import typed
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
 from llmfair.stats.sequential import Decision
@@ -83,7 +85,7 @@ class Target:
     passes: int = 1
     seed: int = 0
     initial: str = "random"
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    answers: Mapping[str, WindowAnswers] = field(default_factory=dict)
     incomplete: Mapping[str, Any] | None = None
 
 
@@ -214,7 +216,10 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
         _variants(files),
         against,
         seed=asked["seed"],
-        answers=results["answers"],
+        answers={
+            arm: typed(counts, WindowAnswers, path / "results.json")
+            for arm, counts in results["answers"].items()
+        },
         incomplete=_incomplete(manifest, results),
     )
     if results["design"]["window"] is None:

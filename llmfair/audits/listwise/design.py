@@ -17,6 +17,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.gates import Gate
 from llmfair.audits.lists import bucket, drawn_of, name_parts
 from llmfair.audits.listwise.findings import Asked
+from llmfair.audits.listwise.results import ListwiseDesign
 from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.metrics.base import Groups, Judged, Measure
@@ -120,27 +121,27 @@ class Design:
         """The windows asked in one pass over a list of n."""
         return self.ranker.plan(n)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ListwiseDesign:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
         sizes = [shape.n for shape in self.shapes]
-        return {
-            "preset": settings.preset_name(),
-            "queries": len(self.queries),
-            "left_out": lists.get("left_out", {}),
-            "shrunk": lists.get("shrunk", {}),
-            "candidates": [min(sizes), max(sizes)],
-            **drawn_of(self.dataset, settings),
-            "arms": [arm.name for arm in self.arms],
-            "initial": settings.initial,
-            "orders": settings.orders,
-            "repeats": settings.repeats,
+        return ListwiseDesign(
+            preset=settings.preset_name(),
+            queries=len(self.queries),
+            left_out=lists.get("left_out", {}),
+            shrunk=lists.get("shrunk", {}),
+            candidates=(min(sizes), max(sizes)),
+            drawn=drawn_of(self.dataset, settings),
+            arms=[arm.name for arm in self.arms],
+            initial=settings.initial,
+            orders=settings.orders,
+            repeats=settings.repeats,
             **self.asked_with(),
-            "chains": len(self.queries) * self.chains_per_query,
-            "calls": self.calls,
-            "never_ranked": self.never_ranked(),
-            "seed": settings.seed,
-        }
+            chains=len(self.queries) * self.chains_per_query,
+            calls=self.calls,
+            never_ranked=self.never_ranked(),
+            seed=settings.seed,
+        )
 
     def asked_with(self) -> dict[str, Any]:
         """How a model is asked: windows and prompt; None each for a ranker that asks none."""

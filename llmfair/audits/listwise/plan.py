@@ -91,7 +91,7 @@ def plan_listwise(settings: ListwiseSettings) -> dict[str, Any]:
         "queries": len(design.queries),
         "left_out": design.dataset.describe().get("left_out", {}),
         "candidates": [min(sizes), max(sizes)],
-        **drawn_of(design.dataset, settings),
+        **({} if (drawn := drawn_of(design.dataset, settings)) is None else {"drawn": asdict(drawn)}),
         "protected": [min(protected), max(protected)],
         "arms": [arm.name for arm in design.arms],
         **design.asked_with(),

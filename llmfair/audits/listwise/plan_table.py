@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from llmfair.report.tables import Table, count, drawn_note
+from llmfair.report.tables import Table, count, planned_note
 from llmfair.stats.power import FEWEST_TESTED
 
 SHOWN_LEFT_OUT = 3
@@ -65,7 +65,7 @@ def _orders(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
-        *drawn_note(planned),
+        *planned_note(planned),
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),

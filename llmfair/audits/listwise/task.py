@@ -14,7 +14,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.listwise.design import Design
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.outcome import outcome_of
-from llmfair.audits.listwise.reach import reach_of
+from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.run import Outcome, Result, Watch, audit, no_watch
 from llmfair.audits.subject import backend_of, capable, label_of
 from llmfair.backends.base import Backend, NoBackend
@@ -86,7 +86,7 @@ class Listwise:
         return self.design.describe()
 
     def planned(self) -> dict[str, Any]:
-        return {"calls": self.calls, "design": self.design.facts(), "reach": reach_of(self.design)}
+        return {"calls": self.calls, "design": self.design.facts(), "reach": known_reach(self.design)}
 
     def name_parts(self) -> tuple[str, ...]:
         return self.design.name_parts()

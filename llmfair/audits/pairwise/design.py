@@ -12,6 +12,7 @@ import numpy as np
 
 from llmfair.audits.gates import Gate, read_gates
 from llmfair.audits.lists import drawn_of, load_lists, name_parts, selected_queries
+from llmfair.audits.pairwise.results import PairwiseDesign
 from llmfair.datasets.base import Dataset, cells
 from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.metrics.base import Groups, Measure
@@ -100,41 +101,41 @@ class PairDesign:
             "prompt": {"file": self.settings.prompt, "sha256": self.prompt.sha256, "text": self.prompt.text},
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PairwiseDesign:
         """What results say of the design."""
         settings = self.settings
-        return {
-            "preset": settings.preset_name(),
-            "queries": len(self.queries),
-            "arms": list(self.kinds),
-            "pairs": settings.pairs,
-            "form": settings.form,
-            "answers": settings.answers,
-            "constrained": settings.constrain,
-            "noise_share": settings.noise_share,
-            "repeats": settings.repeats,
-            "weights": settings.weights,
-            "sequential": settings.sequential,
-            "max_pairs": settings.max_pairs if settings.sequential else None,
-            "prompt_sha256": self.prompt.sha256,
-            "probes": {kind: len(self._asked(kind)) for kind in self.kinds},
-            "pairs_asked": {
+        return PairwiseDesign(
+            preset=settings.preset_name(),
+            queries=len(self.queries),
+            arms=list(self.kinds),
+            pairs=settings.pairs,
+            form=settings.form,
+            answers=settings.answers,
+            constrained=settings.constrain,
+            noise_share=settings.noise_share,
+            repeats=settings.repeats,
+            weights=settings.weights,
+            sequential=settings.sequential,
+            max_pairs=settings.max_pairs if settings.sequential else None,
+            prompt_sha256=self.prompt.sha256,
+            probes={kind: len(self._asked(kind)) for kind in self.kinds},
+            pairs_asked={
                 kind: len({(probe.candidates.query.query_id, probe.order) for probe in self._asked(kind)})
                 for kind in self.kinds
             },
-            "without_pairs": {
+            without_pairs={
                 kind: sorted(q for q, one in of_it.items() if not one.probes)
                 for kind, of_it in self.pairs.items()
             },
-            "fewer_pairs": {kind: self._fewer(of_it) for kind, of_it in self.pairs.items()},
-            "passed_over": {
+            fewer_pairs={kind: self._fewer(of_it) for kind, of_it in self.pairs.items()},
+            passed_over={
                 kind: sum(p.passed_over for p in of_it.values()) for kind, of_it in self.pairs.items()
             },
-            "left_out": self.dataset.describe().get("left_out", {}),
-            **drawn_of(self.dataset, settings),
-            "calls": self.calls,
-            "seed": settings.seed,
-        }
+            left_out=self.dataset.describe().get("left_out", {}),
+            drawn=drawn_of(self.dataset, settings),
+            calls=self.calls,
+            seed=settings.seed,
+        )
 
     def _asked(self, kind: PairKind) -> Sequence[Probe]:
         """The probes of a kind; under --sequential at most these."""

@@ -20,6 +20,7 @@ from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form
 from llmfair.records import PairKind, Probe, Query
+from llmfair.results import plain
 from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.stats.power import (
     FEWEST_TESTED,
@@ -83,7 +84,7 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
     _, folder = folder_of(task, backends[0])
     planned: dict[str, Any] = {
         "task": "pairwise",
-        "design": design.facts(),
+        "design": plain(design.facts()),
         "left_out": design.dataset.describe().get("left_out", {}),
         "queries": len(design.queries),
         "kinds": list(design.kinds),
