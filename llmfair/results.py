@@ -21,6 +21,9 @@ from llmfair.records import Conclusion
 from llmfair.rundir import COLUMNS, json_text
 
 T = TypeVar("T")
+Version = Annotated[
+    Literal[1], Meta(description="The version of these documents; another number is another format.")
+]
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Level = Annotated[float, Meta(gt=0, lt=1)]
@@ -174,7 +177,7 @@ class Design:
 class Results:
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met."""
 
-    schema: Literal[1] = 1
+    schema: Version = 1
     status: Literal["complete", "incomplete", "failed"]
     task: str
     run: str

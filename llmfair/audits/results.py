@@ -23,6 +23,7 @@ from llmfair.results import (
     Row,
     Share,
     Undefined,
+    Version,
     Words,
     typed,
 )
@@ -101,7 +102,7 @@ class ScoredRun:
 class ScoreResults:
     """llmfair score; results.json of its --output."""
 
-    schema: Literal[1]
+    schema: Version
     status: Literal["complete", "failed"]
     task: Literal["score"]
     level: Level
@@ -160,7 +161,7 @@ class Unfinished:
 class StudyResults:
     """llmfair study windows; study.json. What all settings share is empty until one of them has results."""
 
-    schema: Literal[1]
+    schema: Version
     status: Literal["complete", "incomplete", "failed"]
     task: Literal["study windows"]
     dataset: str = ""
