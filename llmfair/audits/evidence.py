@@ -12,6 +12,7 @@ from llmfair.audits.listwise.task import Listwise
 from llmfair.audits.pairwise.task import Pairwise
 from llmfair.audits.run import Task
 from llmfair.audits.subject import sampling_of
+from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.rankers.answers import AnswerClass, read
@@ -122,7 +123,8 @@ def check_run(run: RunDir) -> dict[str, Any]:
     for name, text in task.outcome(run.path.name, results, failures).files.items():
         path = run.path / name
         if not path.is_file():
-            problems.append(f"{name} is missing")
+            if name != TEXTS:  # which older versions did not write
+                problems.append(f"{name} is missing")
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
             problems.append(f"{name} does not follow from the journal's answers")
     return {"answers": len(answers), "problems": problems}

@@ -20,6 +20,7 @@ from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseDesign, ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.run import Outcome
 from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import ScoringRanker
@@ -212,6 +213,8 @@ def _files(
     if design.groups.relevant:
         yield "relevant.jsonl", "".join(_relevant_lines(design))
     yield "candidates.jsonl", "".join(design.candidates_lines())
+    listed = (doc for query in design.queries for doc in design.dataset.candidates(query).documents)
+    yield TEXTS, "".join(texts_lines(design.queries, listed))
     yield "metrics.csv", csv_text(COLUMNS, tidy(_of_all(rows), named))
     yield "per_query.csv", csv_text(COLUMNS, tidy([row for row in rows if row.query_id != "all"], named))
     failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)

@@ -27,6 +27,7 @@ from llmfair.audits.pairwise.verdict_files import verdicts_text
 from llmfair.audits.run import Outcome
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.tallies import joined, tallied_p
+from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.metrics.base import Column, Measure, measure_all
 from llmfair.metrics.values import Undefined
 from llmfair.records import Cell, Failure, Measurement, PairKind, Side, Verdict
@@ -117,7 +118,7 @@ def outcome_of(
     )
     gated = Gated(results.design.arms, results.shown, results.rows, results.findings, asked=" pairs")
     results = replace(results, requirements=check_gates(design.gates, gated, settings.require_interval))
-    return Outcome(results, rows, dict(_files(named, verdicts, failures, rows, results)))
+    return Outcome(results, rows, dict(_files(design, named, verdicts, failures, rows, results)))
 
 
 @dataclass(frozen=True)
@@ -328,6 +329,7 @@ def _stopped(one: Stopping, most: int) -> Settled:
 
 
 def _files(
+    design: PairDesign,
     named: Mapping[str, str],
     verdicts: Sequence[Verdict],
     failures: Sequence[Failure],
@@ -336,6 +338,10 @@ def _files(
 ) -> Iterator[tuple[str, str]]:
     """Every file of the run folder but the manifest and the journal, by name."""
     yield "verdicts.csv", verdicts_text(verdicts)
+    documents, asked = design.dataset.documents, {verdict.query_id for verdict in verdicts}
+    shown = {doc_id for verdict in verdicts for doc_id in (verdict.protected, verdict.unprotected)}
+    queries = (query for query in design.queries if query.query_id in asked)
+    yield TEXTS, "".join(texts_lines(queries, (documents[doc_id] for doc_id in shown)))
     yield "metrics.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id == ALL], named))
     yield "per_query.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id != ALL], named))
     failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
