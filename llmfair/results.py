@@ -8,7 +8,7 @@ field that older files lack has a default.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -271,6 +271,16 @@ def typed(document: Any, of: type[T], where: str | Path = "results") -> T:
         return convert(document, of)
     except ValidationError as error:
         raise UsageError(f"{where}: {error}.", HINT) from None
+
+
+def read_lines(path: Path, of: type[T]) -> Iterator[T]:
+    """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
+    try:
+        for number, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
+            if line:
+                yield typed(json.loads(line), of, f"{path}:{number}")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
 
 
 def read(path: Path, of: type[T]) -> T:

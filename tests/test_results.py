@@ -106,11 +106,12 @@ def test_a_field_that_needs_another_is_left_out_with_it_and_null_beside_it() -> 
 
 
 def test_a_run_of_before_there_were_texts_still_checks(folders: Path, tmp_path: Path) -> None:
-    shutil.copytree(folders / "listwise", tmp_path / "run")
-    (tmp_path / "run" / "texts.jsonl").unlink()
-    assert llmfair("runs", "check", str(tmp_path / "run")).code == 0
-    (tmp_path / "run" / "texts.jsonl").write_text("")
-    assert llmfair("runs", "check", str(tmp_path / "run")).code == 1
+    here = tmp_path / "listwise"  # a run's rows name its folder
+    shutil.copytree(folders / "listwise", here)
+    (here / "texts.jsonl").unlink()
+    assert llmfair("runs", "check", str(here)).code == 0
+    (here / "texts.jsonl").write_text("")
+    assert llmfair("runs", "check", str(here)).code == 1
 
 
 def test_texts_are_those_that_were_asked_about(folders: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.listwise.results import WindowAnswers
+from llmfair.audits.listwise.lists import Listed
+from llmfair.audits.listwise.results import RelevantLine, WindowAnswers
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
@@ -20,7 +20,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
 from llmfair.rankers.windows import PLANS, Window, sent
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Ranking, Side, Verdict
-from llmfair.results import typed
+from llmfair.results import read_lines, typed
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
 from llmfair.stats.sequential import Decision
@@ -280,13 +280,12 @@ def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]
     """What stands for the relevant documents outside drawn lists (`outcome.py`); nothing where lists are whole."""
     documents: dict[str, Document] = {}
     counts: dict[str, dict[str, int]] = {}
-    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
-        row = json.loads(line)
-        for number, one in enumerate(row["relevant"]):
-            name = f"@ {row['query_id']} {number}"
-            groups = {attribute: tuple(found) for attribute, found in one["groups"].items()}
+    for row in read_lines(path, RelevantLine) if path.is_file() else ():
+        for number, one in enumerate(row.relevant):
+            name = f"@ {row.query_id} {number}"
+            groups = {attribute: tuple(found) for attribute, found in one.groups.items()}
             documents[name] = Document(name, "", groups=groups)
-            counts.setdefault(row["query_id"], {})[name] = one["count"]
+            counts.setdefault(row.query_id, {})[name] = one.count
     return documents, counts
 
 
@@ -303,13 +302,7 @@ def _attribute(row: Mapping[str, Any]) -> Attribute:
 
 def _lists(path: Path) -> dict[str, list[str]]:
     """The lists that were asked about. Raises UsageError."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return {row["query_id"]: row["doc_ids"] for row in map(json.loads, file)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path}: cannot be read: {error}", "the command that began the run completes it"
-        ) from None
+    return {row.query_id: list(row.doc_ids) for row in read_lines(path, Listed)}
 
 
 def _variants(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
