@@ -7,7 +7,6 @@ command line's alone. Functions raise the errors of `llmfair.errors` instead of 
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -242,10 +241,9 @@ def parse_model(spec: str, **settings: Any) -> Backend:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of what `--json` prints, and of results.json."""
-    from llmfair.datasets.attributes import data_folder
+    from llmfair.documents import schema as schema_of
 
-    found: dict[str, Any] = json.loads((data_folder() / "results.schema.json").read_text("utf-8"))
-    return found
+    return schema_of()
 
 
 def _plan(name: str, given: Mapping[str, Any], preset: str | None) -> Result:

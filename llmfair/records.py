@@ -344,6 +344,15 @@ class Failure:
 # What is measured
 
 
+class Conclusion(StrEnum):
+    """What is concluded of one headline figure."""
+
+    WITHIN = "within"
+    OUTSIDE = "outside"
+    INCONCLUSIVE = "inconclusive"
+    NOT_ASSESSABLE = "not_assessable"
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One tidy row: a measure of one query, or of all (`query_id == "all"`).

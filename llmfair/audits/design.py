@@ -19,6 +19,7 @@ from llmfair.datasets.base import Dataset, cells, fingerprint
 from llmfair.metrics.base import Groups, Measure
 from llmfair.prompts import Prompt
 from llmfair.records import Attribute, Failure, Measurement, Query, Side
+from llmfair.results import DesignFacts, Results, plain
 from llmfair.settings import AuditSettings
 
 T = TypeVar("T")
@@ -28,9 +29,9 @@ NOBODY = Subject("")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found: results as `results.json` has them, all rows, and every file by name."""
+    """What a run found: results, all rows, and every file by name."""
 
-    results: Mapping[str, Any]
+    results: Results
     rows: Sequence[Measurement]
     files: Mapping[str, str]
 
@@ -122,7 +123,7 @@ class Design(ABC, Generic[T]):
         }
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> DesignFacts:
         """What results say of the design."""
 
     def planned(self) -> dict[str, Any]:
@@ -131,7 +132,7 @@ class Design(ABC, Generic[T]):
 
     def plan(self, models: int) -> dict[str, Any]:
         """What a plan for so many models tells of this kind alone; calls, tokens and time are told of every kind."""
-        return {"queries": len(self.queries), "design": self.facts()}
+        return {"queries": len(self.queries), "design": plain(self.facts())}
 
     def findable(self, settings: Any) -> Any:
         """What the audit can find, by the settings of a plan; None where nobody knows."""

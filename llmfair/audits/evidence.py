@@ -10,6 +10,7 @@ from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject, sampling_of
+from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.errors import Incomplete, LlmfairError
 from llmfair.rankers.answers import AnswerClass
@@ -99,7 +100,8 @@ def check_run(run: RunDir) -> dict[str, Any]:
     for name, text in design.outcome(run.path.name, results, failures).files.items():
         path = run.path / name
         if not path.is_file():
-            problems.append(f"{name} is missing")
+            if name != TEXTS:  # which older versions did not write
+                problems.append(f"{name} is missing")
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
             problems.append(f"{name} does not follow from the journal's answers")
     return {"answers": len(answers), "problems": problems}

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from llmfair.asking.journal import read_rows
 from llmfair.audits.kind import kind_of
-from llmfair.audits.lists import load_lists
+from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.metrics.base import Measure
@@ -35,18 +35,18 @@ MARKUP = re.compile(r"(`+)(.*?)\1")
 def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
     """`command`, `measures`, `titles`, `queries` and `evidence` (that many answers) of an audit's run folder.
 
-    Titles and topics are empty where the dataset cannot be loaded any more: ids have to do.
+    Titles and queries are empty of folders that older versions wrote: ids have to do.
     """
     manifest, results = run.read_manifest(), run.read_results()
     settings = _settings(manifest)
-    titles, queries = _texts(settings) if settings is not None else ({}, {})
+    texts = read_texts(run.path)
     return {
         "command": None
         if settings is None or manifest["model"].startswith(f"{GIVEN}:")  # no command names an object
         else command_of(manifest["task"], settings, str(manifest["model"])),
         "measures": declared(results["measures"]),
-        "titles": titles,
-        "queries": queries,
+        "titles": texts.titles,
+        "queries": texts.queries,
         "evidence": drawn_answers(run, manifest, evidence),
     }
 
@@ -63,16 +63,6 @@ def _settings(manifest: Mapping[str, Any]) -> AuditSettings | None:
     except (LlmfairError, KeyError, TypeError):
         return None
     return made
-
-
-def _texts(settings: AuditSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """Titles by doc_id, topics by query_id."""
-    try:
-        dataset, _ = load_lists(settings)
-        titles = {doc_id: document.title for doc_id, document in dataset.documents.items()}
-        return titles, {query.query_id: query.text for query in dataset.queries}
-    except (LlmfairError, OSError):
-        return {}, {}
 
 
 def command_of(task: str, settings: AuditSettings, label: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.records import Chat
     from llmfair.report.tables import Table
+    from llmfair.results import Results
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,21 @@ class Kind(ABC):
 
     # What was found
 
+    def results(self) -> type[Results]:
+        """The class of its results.json."""
+        from llmfair.results import Results
+
+        return Results
+
+    def documents(self) -> Mapping[str, Any]:
+        """The types of what `plan` and `calibrate` print with --json, by these names."""
+        from llmfair.audits.documents import Plan
+
+        return {"plan": Plan}
+
     @abstractmethod
-    def table(self, results: Mapping[str, Any]) -> Table:
-        """The table of a run, from what its results.json holds."""
+    def table(self, results: Any) -> Table:
+        """The table of a run, from its results."""
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """How an answer of the journal ended: `ok`, or what was wrong with it, by the settings of the run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,7 @@ from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, RunConflict, warn
 from llmfair.records import Failure, Measurement
+from llmfair.results import Results, plain
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
 from llmfair.settings import AuditSettings
 
@@ -52,10 +53,10 @@ def no_watch(
 
 @dataclass(frozen=True)
 class Result:
-    """A finished audit: its folder, its results as `results.json` has them, its rows."""
+    """A finished audit: its folder, its results, its rows."""
 
     folder: RunDir
-    results: Mapping[str, Any]
+    results: Results
     rows: Sequence[Measurement]
 
 
@@ -103,7 +104,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
         doubts += from_other_runs(journal)
         manifest |= {
             "status": status,
-            "answers": outcome.results["answers"],
+            "answers": plain(outcome.results.answers),
             "doubts": doubts,
             "failed": len(answered.failures),
         }
@@ -111,10 +112,9 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
         raise answered.error
-    require_readable(outcome.results["answers"], settings.max_invalid)
-    require_met(outcome.results["requirements"])
-    results = {**outcome.results, "doubts": doubts} if doubts else outcome.results
-    return Result(folder, results, outcome.rows)
+    require_readable(outcome.results.answers, settings.max_invalid)
+    require_met(outcome.results.requirements)
+    return Result(folder, replace(outcome.results, doubts=doubts), outcome.rows)
 
 
 def charge(manifest: dict[str, Any], progress: Progress) -> None:

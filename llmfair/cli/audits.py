@@ -165,7 +165,7 @@ def _audit(
         elif calls:
             shown = console.bar(f"Asking {name}", calls, progress, limit)
         else:
-            chains = planned["design"].get("chains", 0)
+            chains = getattr(planned["design"], "chains", 0)
             count = console.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
             shown = console.drawn(count.name, count)
         with shown:
@@ -252,19 +252,20 @@ def cost_text(
 
 def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:
     """The table, and under it where the report is, or the run folder where there is none."""
+    from llmfair.audits.results import found_of
     from llmfair.report.tables import markdown, tidy_tsv
 
     if style == "json":
         return
     if style == "tsv":
-        print(tidy_tsv(results), end="")
+        print(tidy_tsv(found_of(results).rows), end="")
     elif not _ranked(results):
         asked = sum(arm["asked"] for arm in results["chains"].values())
         print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
-        print(markdown(kind.table(results)), end="")
+        print(markdown(kind.table(found_of(results))), end="")
     else:
-        console.print_table(kind.table(results))
+        console.print_table(kind.table(found_of(results)))
         print()
         print(written)
 

@@ -144,6 +144,7 @@ def _report(settings: StudySettings) -> Path | None:
 
 
 def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
+    from llmfair.audits.results import found_of
     from llmfair.audits.sweep import LINE, study_lines
     from llmfair.report.study import study_table
     from llmfair.report.tables import markdown
@@ -155,9 +156,9 @@ def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
     elif not any(row["chains"]["ranked"] for row in found["rows"] if row["chains"]):
         print("No result: no setting has a chain with all its answers.")
     elif style == "md":
-        print(markdown(study_table(found)), end="")
+        print(markdown(study_table(found_of(found))), end="")
     else:
-        console.print_table(study_table(found))
+        console.print_table(study_table(found_of(found)))
         print("", *found["runs"], *([report] if report else []), sep="\n")
 
 

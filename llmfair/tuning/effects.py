@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.pairwise.outcome import Asked, Measured, measure_verdicts
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.audits.tallies import joined, tallied
@@ -103,7 +104,7 @@ class Figures:
     """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by kind of pairs."""
 
     rows: Sequence[Measurement]
-    findings: Mapping[str, Mapping[str, Any]]
+    findings: Mapping[str, PairFinding]
     cells: Mapping[str, Mapping[str, int]]
 
     def value(self, measure: str, variant: str, group: str = "") -> float | None:

@@ -23,6 +23,7 @@ from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement, Permutation, Ranking, Request, Side
+from llmfair.results import plain
 from llmfair.stats.implied import odds_surface
 from tests.cli.command import llmfair
 from tests.folders import write_folder
@@ -74,7 +75,7 @@ def told(
     findings = findings_of(columns, arms, inference, asked or Asked(permutations=499, seed=seed))
     rows = [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)]
     rows, family = with_family(rows, findings, "ExpRatio")
-    return findings, rows, family
+    return plain(findings), rows, family
 
 
 def of_all(rows: list[Measurement], measure: str, variant: str) -> Measurement:
@@ -263,7 +264,7 @@ def test_from_random_orders_the_same_ranker_is_at_parity(side: int, relevance: f
     dataset = str(paper_lists(5, 15, queries=8, side=side))
     settings = ListwiseSettings.make(dataset=dataset, variants="neutral", control=False)
     model = "fake:biased,listwise=0,prompt=0,malformed=0,relevance=4"
-    results = audit(LISTWISE.design(settings, Subject(model))).results
+    results = plain(audit(LISTWISE.design(settings, Subject(model))).results)
     rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
     assert rows["ExpRatio(control=order)", "neutral"]["high"] < 0.95  # relevance, not preference
     assert rows["RelevanceRatio", "neutral"]["value"] == pytest.approx(relevance, abs=0.02)

@@ -42,7 +42,7 @@ def test_the_first_contact_needs_nothing() -> None:
     folder = only_run()
     assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
         "manifest.json", "journal.jsonl", "failures.csv", "rankings", "candidates.jsonl", "qrels.txt",
-        "groups.tsv", "metrics.csv", "per_query.csv", "results.json",
+        "groups.tsv", "metrics.csv", "per_query.csv", "results.json", "texts.jsonl",
     }  # fmt: skip
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["status"], manifest["calls"]) == ("complete", 864)
@@ -161,6 +161,7 @@ def test_workers_do_not_change_a_byte() -> None:
         "metrics.csv",
         "per_query.csv",
         "candidates.jsonl",
+        "texts.jsonl",
         "rankings/female.o1.r0.run",
     ):
         assert (one / name).read_bytes() == (many / name).read_bytes(), name

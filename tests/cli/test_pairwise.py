@@ -56,7 +56,7 @@ def test_the_sample_offline_and_again() -> None:
         if p.name not in ("manifest.json", ".lock") and p.is_file()
     }
     assert {p.name for p in before} == {
-        "journal.jsonl", "verdicts.csv", "metrics.csv", "per_query.csv", "failures.csv", "results.json",
+        "journal.jsonl", "verdicts.csv", "metrics.csv", "per_query.csv", "failures.csv", "results.json", "texts.jsonl",
     }  # fmt: skip
     again = llmfair("pairwise")
     assert "once more; 1,760 answers are on disk already\n" in again.err

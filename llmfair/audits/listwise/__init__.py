@@ -12,6 +12,7 @@ from llmfair.settings import planted_of
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.audit import ListwiseAudit
+    from llmfair.audits.listwise.results import ListwiseResults
     from llmfair.audits.subject import Subject
     from llmfair.records import Chat
     from llmfair.report.tables import Table
@@ -109,7 +110,17 @@ class Listwise(Kind):
 
         return calibrate_tsv(found)
 
-    def table(self, results: Mapping[str, Any]) -> Table:
+    def results(self) -> type[ListwiseResults]:
+        from llmfair.audits.listwise.results import ListwiseResults
+
+        return ListwiseResults
+
+    def documents(self) -> Mapping[str, Any]:
+        from llmfair.audits.listwise.documents import ListwiseCalibration, ListwisePlan
+
+        return {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
+
+    def table(self, results: Any) -> Table:
         from llmfair.audits.listwise.table import listwise_table
 
         return listwise_table(results)

@@ -14,7 +14,7 @@ from llmfair.audits.design import Outcome
 from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.outcome import outcome_of
 from llmfair.audits.listwise.plan import findable_of, plan_of, tokens_of
-from llmfair.audits.listwise.reach import reach_of
+from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.listwise.settings import PlanSettings
 from llmfair.rankers.base import Ranked
 from llmfair.records import Failure
@@ -25,7 +25,7 @@ class ListwiseAudit(ListwiseDesign):
     """A listwise audit made but not begun: what it asks, what that costs and can find, what the answers come to."""
 
     def planned(self) -> dict[str, Any]:
-        return {**super().planned(), "reach": reach_of(self)}
+        return {**super().planned(), "reach": known_reach(self)}
 
     def plan(self, models: int) -> dict[str, Any]:
         return plan_of(self, models)

@@ -17,6 +17,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.kind import Condition
 from llmfair.audits.lists import bucket, drawn_of
 from llmfair.audits.listwise.findings import Asked
+from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
@@ -114,27 +115,27 @@ class ListwiseDesign(Design[Ranked]):
         """The windows asked in one pass over a list of n."""
         return self.ranker.plan(n)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ListwiseFacts:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
         sizes = [shape.n for shape in self.shapes]
-        return {
-            "preset": settings.preset_name(),
-            "queries": len(self.queries),
-            "left_out": lists.get("left_out", {}),
-            "shrunk": lists.get("shrunk", {}),
-            "candidates": [min(sizes), max(sizes)],
-            **drawn_of(self.dataset, settings),
-            "arms": [arm.name for arm in self.arms],
-            "initial": settings.initial,
-            "orders": settings.orders,
-            "repeats": settings.repeats,
+        return ListwiseFacts(
+            preset=settings.preset_name(),
+            queries=len(self.queries),
+            left_out=lists.get("left_out", {}),
+            shrunk=lists.get("shrunk", {}),
+            candidates=(min(sizes), max(sizes)),
+            drawn=drawn_of(self.dataset, settings),
+            arms=[arm.name for arm in self.arms],
+            initial=settings.initial,
+            orders=settings.orders,
+            repeats=settings.repeats,
             **self.asked_with(),
-            "chains": len(self.queries) * self.chains_per_query,
-            "calls": self.calls,
-            "never_ranked": self.never_ranked(),
-            "seed": settings.seed,
-        }
+            chains=len(self.queries) * self.chains_per_query,
+            calls=self.calls,
+            never_ranked=self.never_ranked(),
+            seed=settings.seed,
+        )
 
     def asked_with(self) -> dict[str, Any]:
         """How a model is asked: strategy, windows and prompt; None each for a ranker that asks none."""

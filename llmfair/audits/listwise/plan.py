@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from math import inf, log, sqrt
 from typing import Any
@@ -75,7 +75,7 @@ def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
         "queries": len(design.queries),
         "left_out": design.dataset.describe().get("left_out", {}),
         "candidates": [min(sizes), max(sizes)],
-        **drawn_of(design.dataset, settings),
+        **({} if (drawn := drawn_of(design.dataset, settings)) is None else {"drawn": asdict(drawn)}),
         "protected": [min(protected), max(protected)],
         "arms": [arm.name for arm in design.arms],
         **design.asked_with(),

@@ -7,7 +7,7 @@ from typing import Any
 
 from llmfair.audits.listwise.table import window_text
 from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
-from llmfair.report.tables import Table, count, drawn_note
+from llmfair.report.tables import Table, count, planned_note
 from llmfair.stats.power import FEWEST_TESTED
 
 SHOWN_RANKS = 12
@@ -64,7 +64,7 @@ def _orders(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
-        *drawn_note(planned),
+        *planned_note(planned),
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),

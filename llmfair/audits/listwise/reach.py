@@ -21,6 +21,7 @@ from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.summary import Inference
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Side
+from llmfair.results import Reach
 from llmfair.rundir import json_text
 from llmfair.stats.implied import ALPHAS, Cells, OddsSurface, length, odds_surface, two_sided
 from llmfair.stats.planted import kind_exposures, rank_planted
@@ -48,6 +49,11 @@ def reach_of(design: ListwiseDesign) -> dict[str, dict[str, float]]:
         return {} if indifferent is None else {"ExpRatio": {"indifferent": indifferent}}
     plans = _plans(design.windows, {shape.n for shape in design.shapes})
     return _reach(design.shapes, plans, design.passes, design.settings.seed)
+
+
+def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
+    """The same, typed."""
+    return {measure: Reach(**ends) for measure, ends in reach_of(design).items()}
 
 
 @lru_cache(maxsize=32)

@@ -16,6 +16,7 @@ from llmfair.settings import planted_of
 
 if TYPE_CHECKING:
     from llmfair.audits.pairwise.audit import PairwiseAudit
+    from llmfair.audits.pairwise.results import PairwiseResults
     from llmfair.audits.subject import Subject
     from llmfair.records import Chat
     from llmfair.report.tables import Table
@@ -108,7 +109,17 @@ class Pairwise(Kind):
 
         return calibrate_pairs_tsv(found)
 
-    def table(self, results: Mapping[str, Any]) -> Table:
+    def results(self) -> type[PairwiseResults]:
+        from llmfair.audits.pairwise.results import PairwiseResults
+
+        return PairwiseResults
+
+    def documents(self) -> Mapping[str, Any]:
+        from llmfair.audits.pairwise.documents import PairwiseCalibration, PairwisePlan
+
+        return {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
+
+    def table(self, results: Any) -> Table:
         from llmfair.audits.pairwise.table import pairwise_table
 
         return pairwise_table(results)

@@ -13,6 +13,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.design import Design
 from llmfair.audits.kind import Condition
 from llmfair.audits.lists import drawn_of
+from llmfair.audits.pairwise.results import PairwiseFacts
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.pairwise.stopping import Stopping
 from llmfair.probes import PAIR_STREAM, PairProbes
@@ -96,41 +97,41 @@ class PairwiseDesign(Design[Verdict]):
             "pairs": self.settings.max_pairs if self.settings.sequential else self.settings.pairs,
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PairwiseFacts:
         """What results say of the design."""
         settings = self.settings
-        return {
-            "preset": settings.preset_name(),
-            "queries": len(self.queries),
-            "arms": list(self.kinds),
-            "pairs": settings.pairs,
-            "form": settings.form,
-            "answers": settings.answers,
-            "constrained": settings.constrain,
-            "noise_share": settings.noise_share,
-            "repeats": settings.repeats,
-            "weights": settings.weights,
-            "sequential": settings.sequential,
-            "max_pairs": settings.max_pairs if settings.sequential else None,
-            "prompt_sha256": self.prompt.sha256,
-            "probes": {kind: len(self._asked(kind)) for kind in self.kinds},
-            "pairs_asked": {
+        return PairwiseFacts(
+            preset=settings.preset_name(),
+            queries=len(self.queries),
+            arms=list(self.kinds),
+            pairs=settings.pairs,
+            form=settings.form,
+            answers=settings.answers,
+            constrained=settings.constrain,
+            noise_share=settings.noise_share,
+            repeats=settings.repeats,
+            weights=settings.weights,
+            sequential=settings.sequential,
+            max_pairs=settings.max_pairs if settings.sequential else None,
+            prompt_sha256=self.prompt.sha256,
+            probes={kind: len(self._asked(kind)) for kind in self.kinds},
+            pairs_asked={
                 kind: len({(probe.candidates.query.query_id, probe.order) for probe in self._asked(kind)})
                 for kind in self.kinds
             },
-            "without_pairs": {
+            without_pairs={
                 kind: sorted(q for q, one in of_it.items() if not one.probes)
                 for kind, of_it in self.pairs.items()
             },
-            "fewer_pairs": {kind: self._fewer(of_it) for kind, of_it in self.pairs.items()},
-            "passed_over": {
+            fewer_pairs={kind: self._fewer(of_it) for kind, of_it in self.pairs.items()},
+            passed_over={
                 kind: sum(p.passed_over for p in of_it.values()) for kind, of_it in self.pairs.items()
             },
-            "left_out": self.dataset.describe().get("left_out", {}),
-            **drawn_of(self.dataset, settings),
-            "calls": self.calls,
-            "seed": settings.seed,
-        }
+            left_out=self.dataset.describe().get("left_out", {}),
+            drawn=drawn_of(self.dataset, settings),
+            calls=self.calls,
+            seed=settings.seed,
+        )
 
     def _asked(self, kind: PairKind) -> Sequence[Probe]:
         """The probes of a kind; under --sequential at most these."""

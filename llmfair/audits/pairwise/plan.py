@@ -17,6 +17,7 @@ from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form
 from llmfair.records import PairKind, Probe, Query
+from llmfair.results import plain
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Pairing,
@@ -67,7 +68,7 @@ def plan_of(design: PairwiseDesign, models: int) -> dict[str, Any]:
     pairs = {kind: _pairs(of_it.values()) for kind, of_it in design.pairs.items()}
     once = 2 * settings.repeats * sum(map(sum, pairs.values()))
     return {
-        "design": design.facts(),
+        "design": plain(design.facts()),
         "left_out": design.dataset.describe().get("left_out", {}),
         "queries": len(design.queries),
         "kinds": list(design.kinds),

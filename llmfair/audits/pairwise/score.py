@@ -11,6 +11,7 @@ from llmfair.audits.summary import Inference, undefined_counts
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.records import Measurement
+from llmfair.results import plain
 from llmfair.settings import ScoreSettings, band_of
 
 NOTHING = {"documents": 0, "queries": 0, "first": []}
@@ -50,7 +51,7 @@ def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, 
         "measures": [str(measure) for measure in shown],
         "variants": kinds,
         "undefined": undefined_counts(measured.columns),
-        "findings": measured.findings,
+        "findings": plain(measured.findings),
         "family": {"size": measured.family, "contrasted": None},
         **({"incomplete": dict(target.incomplete)} if target.incomplete else {}),
     }
