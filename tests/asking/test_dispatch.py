@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,16 +70,24 @@ def test_chains_overlap_and_each_waits_only_for_its_own_answers(journal: Journal
 
 
 def test_workers_cap_what_is_in_flight_and_programs_start_lazily(journal: Journal) -> None:
-    backend, started = Scripted(latency=0.001), []
+    looked, started = threading.Event(), list[int]()
+
+    class Held(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            while request.probe_id != "c0" and not looked.is_set():
+                await asyncio.sleep(0.001)
+            return await super().complete(request)
 
     def programs() -> Iterator[Program]:
         for i in range(100):
             started.append(i)
-            yield chain(f"c{i}", 2)
+            yield chain(f"c{i}", 2 if i else 1)
 
+    backend = Held(latency=0.001)
     running = dispatch(programs(), backend, journal, Sampling(), Limits(workers=3))
-    next(running)
+    assert next(running) == ("c0", "C0.")
     assert len(started) < 20
+    looked.set()
     assert len(list(running)) == 99
     assert backend.peak == 3
 
