@@ -11,6 +11,7 @@ import pytest
 
 from llmfair.asking.dispatch import _Driver
 from llmfair.asking.journal import Journal
+from tests.virtual import Clock, virtual_time
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +40,11 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
     yield journal
     journal.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """Dispatch in virtual time, which backends note too."""
+    with virtual_time(monkeypatch) as clock:
+        monkeypatch.setattr("tests.asking.scripted.time", clock)
+        yield clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import signal
 import subprocess
@@ -30,6 +31,35 @@ from tests.asking.scripted import Scripted, chain, chat, interrupt, single
 from tests.pace import within
 
 # Steps of many chats
+
+
+def test_all_chats_of_a_step_are_in_flight_together(journal: Journal) -> None:
+    backend = Scripted(latency=0.02)
+
+    def steps() -> Steps[list[str]]:
+        answers = yield [chat(text) for text in "abcd"]
+        return [answer.text for answer in answers]
+
+    assert list(dispatch([Program("p", steps)], backend, journal, Sampling())) == [("p", list("ABCD"))]
+    assert backend.peak == 4
+
+
+def test_a_failing_chat_of_a_step_waits_for_its_neighbours(journal: Journal) -> None:
+    def steps() -> Steps[None]:
+        yield [chat("bad"), chat("slow"), chat("slower")]
+
+    def answer(text: str, attempt: int) -> Any:
+        return Rejected("no") if text == "bad" else text
+
+    class Slow(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            if request.chat.messages[0].content != "bad":
+                await asyncio.sleep(0.1)
+            return await super().complete(request)
+
+    results = dict(dispatch([Program("p", steps), single("q", "fine")], Slow(answer), journal, Sampling()))
+    assert isinstance(results["p"], Failure) and results["q"] == "fine"
+    assert len(journal) == 3
 
 
 def test_a_step_of_many_chats_begins_a_few_at_a_time_and_answers_in_order(
@@ -130,13 +160,13 @@ def test_searches_of_many_chains_overlap(journal: Journal) -> None:
         number = next(tries)  # so that nothing is known
         programs = [searching(f"c{number}-{i}", threaded=threaded) for i in range(chains)]
         started = time.perf_counter()
-        found = dict(dispatch(programs, Scripted(latency=0.02), journal, Sampling(), Limits(workers=32)))
+        found = dict(dispatch(programs, Scripted(latency=0.02), journal, Sampling()))
         seconds = time.perf_counter() - started
         assert found == {f"c{number}-{i}": f"C{number}-{i}.." for i in range(chains)}
         return seconds
 
     critical = 2 * (0.04 + 0.02)
-    within(0.3 * critical, lambda: rounds(64, True), waiting=critical, tries=5)
+    within(0.3 * critical, lambda: rounds(64, True), waiting=critical, tries=10)
     assert rounds(16, False) > 16 * 2 * 0.04, "on the loop one waits for all others"
 
 
