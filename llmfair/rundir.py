@@ -249,6 +249,19 @@ def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]
     return [[run.get(column, getattr(row, column, None)) for column in COLUMNS] for row in ordered]
 
 
+def with_factors(
+    rows: Iterable[Sequence[Any]], factors: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """Header and tidy rows, each factor of a condition in a column of its own behind `variant`."""
+    names = tuple(dict.fromkeys(name for of_it in factors.values() for name in of_it))
+    place = COLUMNS.index("variant") + 1
+    header = (*COLUMNS[:place], *names, *COLUMNS[place:])
+    return header, [
+        [*row[:place], *(factors.get(row[place - 1], {}).get(name) for name in names), *row[place:]]
+        for row in rows
+    ]
+
+
 def find_run(name: str, runs_dir: Path) -> RunDir:
     """A run folder by path, or by name or unique beginning below `runs_dir`. Raises UsageError."""
     if Path(name).is_dir():

@@ -55,6 +55,7 @@ class Listwise(Kind):
     settings = ListwiseSettings
     unit = "chains"
     question = "window"
+    condition = "prompt"
     ranks = True
 
     def design(self, settings: ListwiseSettings, subject: Subject | None = None) -> ListwiseAudit:

@@ -57,6 +57,7 @@ class Pairwise(Kind):
         ),
     }
     settings = PairwiseSettings
+    condition = "pairs"
 
     def design(self, settings: PairwiseSettings, subject: Subject | None = None) -> PairwiseAudit:
         from llmfair.audits.design import NOBODY
