@@ -62,6 +62,14 @@ class RunDir:
     def journal(self) -> Path:
         return self.path / "journal.jsonl"
 
+    def journal_of(self, stage: str) -> Path:
+        """The journal of a stage after the first."""
+        return self.path / f"{stage}.jsonl"
+
+    def journals(self, manifest: Mapping[str, Any]) -> list[Path]:
+        """All journals of a run, the first stage's first."""
+        return [self.journal, *map(self.journal_of, manifest.get("stages", ()))]
+
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, or UsageError when this is no run folder."""
         try:

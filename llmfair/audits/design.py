@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +52,15 @@ class Outcome:
     files: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Stage:
+    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own."""
+
+    name: str
+    programs: Callable[[Mapping[str, Any]], Iterator[Program]]
+    backend: Backend
+
+
 @dataclass(frozen=True, kw_only=True)
 class Design(ABC, Generic[T]):
     """An audit made but not begun: what it asks, and what the answers come to; T is what one program returns.
@@ -95,6 +104,10 @@ class Design(ABC, Generic[T]):
     def backend(self) -> Backend:
         """What answers the chats. Raises UsageError."""
         return self.subject.backend(self.settings)
+
+    def stages(self) -> Sequence[Stage]:
+        """What is asked once `programs` have their results, stage after stage; probe ids are those of one run."""
+        return ()
 
     def tokens(self) -> tuple[int, int]:
         """About how many tokens all prompts and all answers have; 0 where nobody counts them."""
