@@ -16,8 +16,7 @@ from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
-from llmfair.audits.gates import require_met
-from llmfair.audits.listwise.answers import require_readable
+from llmfair.audits.gates import require_met, require_readable
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend

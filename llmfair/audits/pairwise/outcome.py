@@ -66,7 +66,7 @@ def outcome_of(
     measured = measure_verdicts(
         design.measures,
         by_kind,
-        Asked(
+        HowAsked(
             Inference(level=settings.level, seed=settings.seed),
             band_of(settings.band),
             settings.repeats,
@@ -103,7 +103,7 @@ def outcome_of(
 
 
 @dataclass(frozen=True)
-class Asked:
+class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
 
     `forced`: no answer could be unreadable. `decided`: of a sequential audit, what was settled of each kind.
@@ -133,7 +133,7 @@ class Measured:
 def measure_verdicts(
     measures: Sequence[Measure],
     by_kind: Mapping[str, Sequence[Verdict]],
-    asked: Asked,
+    asked: HowAsked,
 ) -> Measured:
     """All figures of a pairwise audit, from its verdicts alone."""
     judged = {kind: list(judged_of(of_it, asked.repeats, asked.forced)) for kind, of_it in by_kind.items()}
@@ -149,7 +149,7 @@ def measure_verdicts(
     return Measured(None if headline is None else str(headline), columns, findings, rows, family)
 
 
-def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> PairFinding:
+def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> PairFinding:
     """The conclusion on one kind of pairs, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
     verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
