@@ -130,8 +130,8 @@ def study_windows(
 
     Every setting is the run that `audit_listwise` makes. Raises the gravest of their errors, after all were tried.
     """
-    from llmfair.audits.sweep import gravest_of, make_folder, study_of, write_study
-    from llmfair.audits.sweep import study_windows as tried_of
+    from llmfair.audits.listwise.sweep import gravest_of, make_folder, study_of, write_study
+    from llmfair.audits.listwise.sweep import study_windows as tried_of
     from llmfair.rundir import RunDir
 
     made = make_settings(StudySettings, {"dataset": dataset, "settings": settings, **others}, preset)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate
-from llmfair.audits.kind import Condition
 from llmfair.audits.lists import name_parts
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend

@@ -9,9 +9,10 @@ kinds load nothing heavy, since `llmfair --help` asks all of them what they are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair import registry
@@ -21,19 +22,11 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Design
     from llmfair.audits.subject import Subject
     from llmfair.records import Chat
+    from llmfair.report.groups import Group
+    from llmfair.report.plots.base import Plot
+    from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Results
-
-
-@dataclass(frozen=True)
-class Condition:
-    """What is compared within an audit: a prompt, a stratum of pairs, a retriever and its temperature.
-
-    `name` stands in tables and gates; each of `factors` has a column of its own in the CSV files.
-    """
-
-    name: str
-    factors: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -145,9 +138,58 @@ class Kind(ABC):
 
         return {"plan": Plan}
 
-    @abstractmethod
+    # Reported
+
+    condition: str = "condition"
+    """What the conditions are, as in "by model and prompt"."""
+    aside: Collection[str] = ()
+    """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
+    lopsided: bool = False
+    """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
+    studies: Sequence[Study] = ()
+    """Commands over several of its audits."""
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """What conditions are called that are not called by their names."""
+        return {}
+
     def table(self, results: Any) -> Table:
         """The table of a run, from its results."""
+        from llmfair.report.tables import conditions_table
+
+        return conditions_table(self.title, results, self.condition, self.titles)
+
+    def words(self) -> Sequence[str]:
+        """How such audits are made and concluded, a paragraph each."""
+        return (
+            f"{self.title}: each {self.condition} is measured alike, and each query is one unit: intervals go over "
+            "queries.",
+        )
+
+    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+        """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
+        from llmfair.report.figures import headline_plots
+        from llmfair.report.section import Section, condition_verdicts
+
+        table, declared, arms = self.table(results), exhibits["measures"], results.design.arms
+        shown = next(iter(results.shown), None)
+        return Section(
+            table=table,
+            plots=list(headline_plots(results, arms, declared, self.titles)),
+            verdicts=list(condition_verdicts(results, table, declared, shown, arms, "{}")),
+            words=self.words(),
+        )
+
+    def group_plots(
+        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
+    ) -> Iterator[Plot]:
+        """Figures of several audits side by side; `number` keeps their names apart from other groups'."""
+        from llmfair.report.group_figures import headlines
+
+        return headlines(group, declared, number, self.titles)
+
+    # Shown answer by answer
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """How an answer of the journal ended: `ok`, or what was wrong with it, by the settings of the run."""
@@ -156,6 +198,38 @@ class Kind(ABC):
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """What a question showed, in a word."""
         return ""
+
+
+class Study(ABC):
+    """A command over several audits of one kind, with results and a page of its own; `words` are its method's."""
+
+    name: str
+    title: str
+
+    @property
+    @abstractmethod
+    def words(self) -> Sequence[str]:
+        """How it is made, a paragraph each."""
+
+    @abstractmethod
+    def results(self) -> type:
+        """The class of its results: `dataset`, `attribute`, `words` and `model` once there are `rows`."""
+
+    @abstractmethod
+    def table(self, found: Any) -> Table:
+        """The table of its results."""
+
+    @abstractmethod
+    def plots(self, found: Any, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
+        """Its figures."""
+
+    @abstractmethod
+    def missing(self, found: Any) -> list[str]:
+        """What it lacks, a sentence each."""
+
+    @abstractmethod
+    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """The columns and lines of its CSV file, from its results as JSON has them."""
 
 
 def kind_of(name: str) -> Kind:
@@ -167,3 +241,8 @@ def kind_of(name: str) -> Kind:
 def kinds() -> list[Kind]:
     """All kinds of audits, by name."""
     return [kind_of(name) for name in registry.names("audit")]
+
+
+def study_of(name: str) -> Study | None:
+    """The study of this name, whatever its kind; None where there is none."""
+    return next((study for kind in kinds() for study in kind.studies if study.name == name), None)

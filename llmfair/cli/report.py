@@ -127,8 +127,11 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
         raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
     if source.is_audit:
         return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
-    pages = {"score": score_page, "study windows": study_page, "finetune-lora": adapter_page}
-    return pages[source.results["task"]](source.results, {"command": None, "measures": measures})
+    exhibits = {"command": None, "measures": measures}
+    if source.study is not None:
+        return study_page(source.study, source.results, exhibits)
+    pages = {"score": score_page, "finetune-lora": adapter_page}
+    return pages[source.results["task"]](source.results, exhibits)
 
 
 def _measures(sources: Sequence[Source]) -> list[str]:

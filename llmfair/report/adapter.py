@@ -9,12 +9,12 @@ from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
-from llmfair.report.method import method_of
-from llmfair.report.page import KINDS as PAGES
-from llmfair.report.page import Page, Verdict
+from llmfair.report.method import WORDS, method_of
+from llmfair.report.page import Page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
+from llmfair.report.section import Verdict
 from llmfair.report.tables import capitalised, count
 from llmfair.results import Row, Words, typed
 
@@ -26,7 +26,7 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
     """The page of an adapter folder, from its results."""
     table = finetune_table(results)
     return Page(
-        kind=PAGES[results["task"]],
+        kind="LoRA adapter",
         title=f"{results['model']} with adapter {results['run']}, {results['attribute']}",
         subtitle=table.title,
         words=results["words"],
@@ -37,7 +37,7 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
         plots=list(_plots(results)),
         furthest=None,
         evidence=(),
-        method=method_of(results, {}, exhibits),
+        method=method_of(results, {}, exhibits, WORDS[results["task"]]),
         rows=results["rows"],
     )
 
