@@ -173,11 +173,12 @@ class Kind(ABC):
         from llmfair.report.section import Section, condition_verdicts
 
         table, declared, arms = self.table(results), exhibits["measures"], results.design.arms
-        shown = next(iter(results.shown), None)
+        figures = {measure for measure, _ in results.by_variant()}
+        first = next((measure for measure in results.shown if measure in figures), None)
         return Section(
             table=table,
             plots=list(headline_plots(results, arms, declared, self.titles)),
-            verdicts=list(condition_verdicts(results, table, declared, shown, arms, "{}")),
+            verdicts=list(condition_verdicts(results, table, declared, first, arms, "{}")),
             words=self.words(),
         )
 
