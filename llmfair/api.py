@@ -217,8 +217,8 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.cli.finetune_lora import REJECTED, Shown
-    from llmfair.report.finetune import missed_on_test, model_card
     from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.table import missed_on_test, model_card
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(made, model_card, Shown() if progress else None)

@@ -56,11 +56,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 BESIDE: dict[str, set[str]] = {
     "report/page.py": {"audits.results"},
     "report/source.py": {"audits.results"},
-    "report/score_figures.py": {"audits.results"},
+    "report/score_page.py": {"audits.results"},
     "report/score.py": {"audits"},
     "report/compare.py": {"audits"},
-    "report/adapter.py": {"audits.pairwise"},
-    "report/finetune.py": {"audits.pairwise", "audits.listwise"},
 }
 LAZY = {
     "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",

@@ -6,13 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from llmfair.audits.kind import kind_of, kinds
-from llmfair.report.adapter import adapter_warnings
 from llmfair.report.figures import plain
-from llmfair.report.finetune import finetune_table
 from llmfair.report.groups import DRAWN, Audited, Group, groups_of
-from llmfair.report.method import LIMITS, SIMULATED, WORDS, Method, cost_of, formulas_of, lopsided
-from llmfair.report.page import Page
-from llmfair.report.score import lacking, score_table
+from llmfair.report.method import LIMITS, SIMULATED, Method, cost_of, formulas_of, lopsided
+from llmfair.report.page import General, Page
 from llmfair.report.source import Source, missing_of, unfinished
 from llmfair.report.tables import (
     Table,
@@ -29,12 +26,14 @@ from llmfair.results import Results, Row
 from llmfair.results import plain as as_json
 
 
-def many_page(sources: Sequence[Source], measures: Mapping[str, Mapping[str, Any]]) -> Page:
-    """The page of several runs; those without results are named, and left out."""
+def many_page(
+    sources: Sequence[Source], measures: Mapping[str, Mapping[str, Any]], general: Mapping[str, General]
+) -> Page:
+    """The page of several runs; those without results are named, and left out. `general` by task."""
     groups = _groups(sources)
     others = [source for source in sources if source.results is not None and not source.is_audit]
     words = dict.fromkeys(
-        [*(tuple(kind_of(group.task).words()) for group in groups), *(_words(one) for one in others)]
+        [*(tuple(kind_of(group.task).words()) for group in groups), *(_words(one, general) for one in others)]
     )
     attributes = dict.fromkeys(name for source in sources for name in _attributes(source))
     simulated = any(str(one.results.get("model", "")).startswith("fake:") for one in sources if one.results)
@@ -48,15 +47,15 @@ def many_page(sources: Sequence[Source], measures: Mapping[str, Mapping[str, Any
             ]
         ),
         words={},
-        missing=missing_runs(sources),
+        missing=_missing(sources, general),
         warnings=[
             *["Simulated models answer as planted: they test the instrument, not the world."] * simulated,
-            *_doubts(sources),
+            *_doubts(sources, general),
             *[f"Figures show the first {DRAWN} models, tables all of them."]
             * any(len(g.rows) > DRAWN for g in groups),
         ],
         verdicts=(),
-        tables=many_tables(sources),
+        tables=_all_tables(sources, general),
         plots=[
             plot
             for number, group in enumerate(groups)
@@ -88,9 +87,9 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
     return groups_of(audits, {kind.name: kind.aside for kind in kinds()})
 
 
-def _words(source: Source) -> tuple[str, ...]:
+def _words(source: Source, general: Mapping[str, General]) -> tuple[str, ...]:
     """The method's paragraphs of what is no audit."""
-    return tuple(WORDS[_task(source)] if source.study is None else source.study.words)
+    return tuple(general[_task(source)].words if source.study is None else source.study.words)
 
 
 def _attributes(source: Source) -> list[str]:
@@ -99,13 +98,12 @@ def _attributes(source: Source) -> list[str]:
     return [run["attribute"] for run in results.get("runs", [results]) if "attribute" in run]
 
 
-def _doubts(sources: Sequence[Source]) -> Iterator[str]:
+def _doubts(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[str]:
     """What has to be known of single runs before their figures are read, and where there are few queries."""
     for source in sources:
-        results = source.results or {}
-        doubts = (
-            adapter_warnings(results) if results.get("task") == "finetune-lora" else results.get("doubts", ())
-        )
+        doubts = (source.results or {}).get("doubts", ())
+        if _task(source) in general:
+            doubts = general[_task(source)].doubts(source)
         yield from (f"{source.name}: {doubt}" for doubt in doubts)
     audits, few = [source for source in sources if source.is_audit], dict[str, list[str]]()
     for source in audits:
@@ -115,11 +113,11 @@ def _doubts(sources: Sequence[Source]) -> Iterator[str]:
         yield f"{warning}." if len(names) == len(audits) else f"{', '.join(names)}: {warning}."
 
 
-def many_tables(sources: Sequence[Source]) -> list[Table]:
+def _all_tables(sources: Sequence[Source], general: Mapping[str, General]) -> list[Table]:
     """A matrix for every measure shown, and one of the conclusions; studies and measured runs as they are."""
     tables = [table for group in _groups(sources) for table in _tables(group)]
     return tables + [
-        _other_table(one) for one in sources if not one.is_audit and (one.results or {}).get("rows")
+        _other_table(one, general) for one in sources if not one.is_audit and (one.results or {}).get("rows")
     ]
 
 
@@ -127,11 +125,11 @@ def _task(source: Source) -> str:
     return "" if source.results is None else str(source.results["task"])
 
 
-def _other_table(source: Source) -> Table:
+def _other_table(source: Source, general: Mapping[str, General]) -> Table:
     """What is no audit, in its own table."""
-    if source.results is not None and _task(source) == "finetune-lora":
-        return finetune_table(source.results)
-    return score_table(source.found) if source.study is None else source.study.table(source.found)
+    if source.study is not None:
+        return source.study.table(source.found)
+    return general[_task(source)].table(source)
 
 
 def _own_table(results: Results) -> Table:
@@ -139,7 +137,7 @@ def _own_table(results: Results) -> Table:
     return kind_of(results.task).table(results)
 
 
-def missing_runs(sources: Sequence[Source]) -> list[str]:
+def _missing(sources: Sequence[Source], general: Mapping[str, General]) -> list[str]:
     """What half-finished runs lack, run by run."""
     said = []
     for source in sources:
@@ -154,8 +152,8 @@ def missing_runs(sources: Sequence[Source]) -> list[str]:
             ]
         elif source.study is not None:
             said += [f"{source.name}: {line}" for line in source.study.missing(source.found)]
-        elif _task(source) == "score":
-            said += [f"{source.name}: {line}" for line in lacking(source.found)]
+        else:
+            said += [f"{source.name}: {line}" for line in general[_task(source)].missing(source)]
     return said
 
 

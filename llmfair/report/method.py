@@ -9,21 +9,6 @@ from typing import Any
 from llmfair.audits.kind import kind_of
 from llmfair.report.tables import capitalised, count
 
-WORDS: Mapping[str, Sequence[str]] = {  # of what is no audit
-    "score": (
-        "Rankings that exist, measured as they stand, in the order trec_eval reads them; no model was asked.",
-        "Exposure of the item at rank a is 1 / ln(1 + a). Each side's exposure is the mean over its items; the "
-        "ratio of the protected side's to the other's is 1 at parity, wherever relevance is spread alike.",
-    ),
-    "finetune-lora": (
-        "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "
-        "of both answers in both orders; base and adapter answer the very same questions in one process.",
-        "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, "
-        "position-adjusted odds are exp((logit p₁ + logit p₂) / 2); the ratio counts pairs won in both orders, ½ added "
-        "to both counts. The free baseline takes one number off every margin instead of training.",
-        "Each query is one unit; base and adapter are compared query by query.",
-    ),
-}
 LIMITS = (
     "The attribute is binary here: items with groups on neither side, or on both, are left out of the ratios. "
     "Groups are what the data set records, not what people say of themselves.",

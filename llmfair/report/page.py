@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from llmfair.audits.kind import Study, kind_of
-from llmfair.audits.results import ScoreResults, found_of
+from llmfair.audits.results import found_of
 from llmfair.report.furthest import Furthest
-from llmfair.report.method import WORDS, Method, method_of
+from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
-from llmfair.report.score import lacking, score_table
-from llmfair.report.score_figures import score_plots
 from llmfair.report.section import Section, Verdict
-from llmfair.report.source import missing_of
-from llmfair.report.tables import Table, calls_of, capitalised, count
+from llmfair.report.source import Source, missing_of
+from llmfair.report.tables import Table, calls_of, capitalised
 from llmfair.results import Reach, Requirement, Results
 
 Row = Mapping[str, Any]
@@ -41,6 +39,20 @@ class Page:
     rows: Sequence[Row]
 
 
+@dataclass(frozen=True)
+class General:
+    """What reports know of a command that is neither an audit nor a study of audits, from a folder with its results.
+
+    `words` are its method's paragraphs; `missing` and `doubts` what is said of it among several runs.
+    """
+
+    words: Sequence[str]
+    page: Callable[[Mapping[str, Any], Mapping[str, Any]], Page]
+    table: Callable[[Source], Table]
+    missing: Callable[[Source], Iterable[str]] = lambda source: ()
+    doubts: Callable[[Source], Iterable[str]] = lambda source: ()
+
+
 def run_page(
     folder: Path, manifest: Mapping[str, Any], document: Mapping[str, Any], exhibits: Mapping[str, Any]
 ) -> Page:
@@ -55,7 +67,7 @@ def run_page(
         subtitle=section.table.title,
         words=asdict(results.words),
         missing=missing_of(str(manifest.get("status")), results, kind.titles),
-        warnings=_warnings([results.model], results.requirements, results.doubts),
+        warnings=warnings_of([results.model], results.requirements, results.doubts),
         verdicts=section.verdicts,
         tables=[with_reach(section.table, results.reach)],
         plots=section.plots,
@@ -68,36 +80,19 @@ def run_page(
     )
 
 
-def score_page(document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
-    """The page of measured runs."""
-    results: ScoreResults = found_of(document)
-    table = score_table(results)
-    datasets, attributes = (
-        " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
-        for name in ("dataset", "attribute")
-    )
-    section = Section(table, list(score_plots(results, exhibits["measures"])), words=WORDS["score"])
-    return _plain_page(
-        document, {**exhibits, "command": results.command}, section, "Measured runs",
-        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
-        lacking(results),
-        _warnings([row.model for row in results.rows], results.requirements),
-    )  # fmt: skip
-
-
 def study_page(study: Study, document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
     """The page of a study of several audits."""
     found = found_of(document)
     plots = list(study.plots(found, exhibits["measures"])) if found.rows else []
     title = f"{found.model} on {found.dataset}, {found.attribute}" if found.rows else "no results yet"
-    return _plain_page(
+    return plain_page(
         document, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
         {} if found.words is None or not found.rows else asdict(found.words), study.missing(found),
-        _warnings([found.model] * bool(found.rows)),
+        warnings_of([found.model] * bool(found.rows)),
     )  # fmt: skip
 
 
-def _plain_page(
+def plain_page(
     document: Mapping[str, Any],
     exhibits: Mapping[str, Any],
     section: Section,
@@ -115,7 +110,7 @@ def _plain_page(
     )  # fmt: skip
 
 
-def _warnings(
+def warnings_of(
     models: Iterable[str], requirements: Iterable[Requirement] = (), doubts: Iterable[str] = ()
 ) -> list[str]:
     """What has to be known before any figure is read: simulated models, doubts, gates that do not hold."""
