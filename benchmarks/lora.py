@@ -34,8 +34,9 @@ from llmfair.checkpoints import Checkpoint, Place
 from llmfair.tuning.adapter import attach
 from llmfair.tuning.examples import Example, ExampleGroup
 from llmfair.tuning.gates import Validation
-from llmfair.tuning.lora import LOG, Recipe, train
+from llmfair.tuning.lora import LOG, train
 from llmfair.tuning.pairs import STRATA
+from llmfair.tuning.recipe import Recipe
 
 ANSWERS = (3, 4)
 WARM_UP = 2

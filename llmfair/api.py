@@ -132,8 +132,8 @@ def study_windows(
 
     Every setting is the run that the audit itself makes. Raises the gravest of their errors, after all were tried.
     """
-    from llmfair.audits.sweep import gravest_of, make_folder, study_of, write_study
-    from llmfair.audits.sweep import study_windows as tried_of
+    from llmfair.audits.listwise.sweep import gravest_of, make_folder, study_of, write_study
+    from llmfair.audits.listwise.sweep import study_windows as tried_of
     from llmfair.rundir import RunDir
 
     made = make_settings(StudySettings, {"dataset": dataset, "settings": settings, **others}, preset)
@@ -219,8 +219,8 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.cli.finetune_lora import REJECTED, Shown
-    from llmfair.report.finetune import missed_on_test, model_card
     from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.table import missed_on_test, model_card
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(made, model_card, Shown() if progress else None)

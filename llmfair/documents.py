@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from llmfair.audits.documents import Comparison, StudyPlan
 from llmfair.audits.kind import kinds
-from llmfair.audits.results import ScoreResults, StudyResults
+from llmfair.audits.listwise.sweep_results import StudyResults
+from llmfair.audits.results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
 from llmfair.tuning.documents import Finetuned, FinetunePlan, Merged
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
 from llmfair.audits.gates import as_shown
+from llmfair.audits.kind import kind_of, study_of
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
 from llmfair.records import Measurement
 from llmfair.rundir import COLUMNS
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
 
 TABLES = {
     "score": "report.score:score_table",
-    "finetune-lora": "report.finetune:finetune_table",
+    "finetune-lora": "tuning.table:finetune_table",
     "compare": "report.compare:compare_table",
-    "study windows": "report.study:study_table",
 }
-"""The table of each general command; an audit's kind has those of its own."""
+"""The table of each general command; kinds of audits and studies have those of their own."""
 FLOATS = ("value", "low", "high", "p", "p_adjusted")
 Record = Mapping[str, Any]
 
@@ -111,10 +111,9 @@ class Result:
             records = self._records_of_queries() if per_query else self.results["rows"]
             frame = pandas.DataFrame(list(records), columns=list(COLUMNS))
             return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
-        if self.kind == "study windows":
-            from llmfair.audits.sweep import LINE, study_lines
-
-            return pandas.DataFrame(study_lines(self.results), columns=list(LINE))
+        if study := study_of(self.kind):
+            columns, lines = study.lines(self.results)
+            return pandas.DataFrame(lines, columns=list(columns))
         records = self.results.get("rows", self.results.get("planted"))
         if records is None:
             raise UsageError(f"{self.kind} has no rows.", "result.results has its figures")
@@ -137,12 +136,12 @@ class Result:
         return self.kind in ("score", "finetune-lora", *registry.names("audit"))
 
     def _table(self) -> Table:
-        from llmfair.audits.kind import kind_of
         from llmfair.audits.results import found_of
         from llmfair.report.tables import Table
 
-        if self.kind == "study windows" and not self.results["rows"]:
-            return Table("Windows: no setting has results yet", (), (), ())
+        if study := study_of(self.kind):
+            table = study.table(found_of(self.results))
+            return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
         command, _, name = self.kind.partition(" ")
         if command == "plan":
             kind = kind_of(name)
@@ -154,8 +153,7 @@ class Result:
             return kind_of(self.kind).table(found_of(self.results))
         module, _, function = TABLES[self.kind].partition(":")
         table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
-        typed = self.kind in ("score", "study windows")
-        return table_of(found_of(self.results) if typed else self.results)
+        return table_of(found_of(self.results) if self.kind == "score" else self.results)
 
     def __str__(self) -> str:
         from llmfair.cli.console import visible

@@ -162,6 +162,17 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProbeAnswers(Answers):
+    """Probes of a kind that does not count single answers; `unreadable` ones have no result that could be read."""
+
+    probes: Count
+
+    @property
+    def asked(self) -> int:
+        return self.probes
+
+
+@dataclass(frozen=True, kw_only=True)
 class DesignFacts:
     """What was asked; `arms` are the prompt variants, or the kinds of pairs."""
 
@@ -207,6 +218,11 @@ class Results:
     requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and variant.")]
     doubts: Sequence[str] = field(default=(), metadata={"needs": "doubts"})
 
+    @property
+    def calls(self) -> int:
+        """The calls behind the figures."""
+        return sum(arm.asked for arm in self.answers.values())
+
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""
         return (row for row in self.rows if row.query_id == "all")
@@ -214,6 +230,18 @@ class Results:
     def by_variant(self) -> dict[tuple[str, str], Row]:
         """Rows of all queries by measure and variant, without those of single groups."""
         return {(row.measure, row.variant): row for row in self.of_all() if not row.group}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainResults(Results):
+    """What an audit found whose kind tells no more."""
+
+    answers: Mapping[str, ProbeAnswers]
+
+    @property
+    def calls(self) -> int:
+        """Those planned: how many a probe takes is its kind's own."""
+        return self.design.calls
 
 
 def absent_row(measure: str, variant: str) -> Row:

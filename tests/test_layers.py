@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "steps": {"records"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits", "results", "rundir", "trec", "stats", "metrics.base"},
+    "report": {"audits.kind", "results", "rundir", "trec", "stats", "metrics.base"},
     "results": {"rundir"},
     "documents": {"audits", "results", "tuning"},
     "tuning": {"audits", "checkpoints", *AUDITS_MAY},
@@ -51,6 +51,14 @@ MAY_IMPORT: dict[str, set[str]] = {
             "control_tokens",
         )
     },
+}
+# What a file may import beside what its room may: pages of commands that are no audit know those.
+BESIDE: dict[str, set[str]] = {
+    "report/page.py": {"audits.results"},
+    "report/source.py": {"audits.results"},
+    "report/score_page.py": {"audits.results"},
+    "report/score.py": {"audits"},
+    "report/compare.py": {"audits"},
 }
 LAZY = {
     "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",
@@ -96,6 +104,7 @@ def points_downwards(path: Path, names: list[str]) -> None:
     if room in ("cli", "api", "__init__", "__main__"):
         return
     allowed = MAY_IMPORT[room] | BASICS | {room} if room not in BASICS else MAY_IMPORT[room]
+    allowed = allowed | BESIDE.get(path.relative_to(PACKAGE).as_posix(), set())
     for name in names:
         if not name.startswith("llmfair."):
             continue
@@ -103,6 +112,52 @@ def points_downwards(path: Path, names: list[str]) -> None:
         assert any(target == room or target.startswith(f"{room}.") for room in allowed) or (
             target == "__version__"
         ), f"{path.name} ({room}) imports {name}"
+
+
+def needs() -> dict[Path, set[Path]]:
+    """The files that each file names in imports, at whatever time they run; the public names are loaded lazily."""
+    files = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in modules()}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+
+    def file_of(name: str) -> Path | None:
+        while name and name not in files:
+            name = name.rpartition(".")[0]
+        return files.get(name)
+
+    found = {path: {file_of(name) for name, _ in names} - {None, path} for path, names in imported().items()}
+    return {path: {one for one in of_it if one} for path, of_it in found.items()} | {
+        PACKAGE / "__init__.py": set()
+    }
+
+
+def reached(start: Path, graph: dict[Path, set[Path]]) -> set[Path]:
+    """Every file that `start` needs, and what those need."""
+    found, below = set[Path](), [start]
+    while below:
+        new = graph[below.pop()] - found
+        found |= new
+        below += new
+    return found
+
+
+def test_no_two_files_import_each_other() -> None:
+    graph = needs()
+    circles = [path.relative_to(PACKAGE).as_posix() for path in graph if path in reached(path, graph)]
+    assert not circles, f"these import each other, in one step or several: {', '.join(circles)}"
+
+
+def test_what_the_report_offers_to_kinds_knows_no_audit() -> None:
+    graph, audits = needs(), PACKAGE / "audits"
+    offered = {
+        needed
+        for path, of_it in graph.items()
+        for needed in of_it
+        if audits in path.parents and PACKAGE / "report" in needed.parents
+    }
+    assert offered
+    for path in offered:
+        known = [one.name for one in reached(path, graph) if audits in one.parents]
+        assert not known, f"report/{path.name} is imported by audits, and knows {', '.join(known)}"
 
 
 def test_heavy_libraries_are_imported_inside_functions() -> None:

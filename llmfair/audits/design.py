@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, Gated, check_gates
-from llmfair.audits.kind import Condition, kind_of
 from llmfair.audits.lists import drawn_of, name_parts
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
@@ -23,11 +24,12 @@ from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_a
 from llmfair.prompts import Prompt
 from llmfair.records import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.results import (
-    Answers,
     DesignFacts,
     Ended,
     Family,
     Finding,
+    PlainResults,
+    ProbeAnswers,
     Results,
     Words,
     plain,
@@ -186,11 +188,11 @@ class Design(ABC, Generic[T]):
         columns = measure_all(self.measures, self.observe(results))
         settings = self.settings
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
-        found = Results(
+        found = PlainResults(
             **self.told(run, self._ended(results), failures, columns),
             task=self.task,
             reach={},
-            answers=self.answers(results),
+            answers=self._answers(results),
             findings=self.findings(columns),
             family=Family(0, None),
         )
@@ -207,16 +209,23 @@ class Design(ABC, Generic[T]):
             for one in self.conditions
         }
 
+    def _answers(self, results: Mapping[str, T]) -> dict[str, ProbeAnswers]:
+        """How many programs of each condition came to an end, and how many of them could not be read."""
+        found: dict[str, list[T]] = {one.name: [] for one in self.conditions}
+        for program in self.programs():
+            if program.probe_id in results:
+                found[program.condition].append(results[program.probe_id])
+        return {
+            name: ProbeAnswers(probes=len(ended), unreadable=sum(self.unreadable(one) > 0 for one in ended))
+            for name, ended in found.items()
+        }
+
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
         """What measures read, by condition, one for each query that has results."""
         raise NotImplementedError
 
     def findings(self, columns: Sequence[Column]) -> Mapping[str, Finding]:
         """What is concluded of each condition's headline; {} where nothing is."""
-        return {}
-
-    def answers(self, results: Mapping[str, T]) -> Mapping[str, Answers]:
-        """How answers ended, by condition; {} where nobody counts."""
         return {}
 
     def files(self, results: Mapping[str, T]) -> Mapping[str, str]:
@@ -272,7 +281,7 @@ class Design(ABC, Generic[T]):
         results = replace(results, rows=rows_of(tidy(of_all, named)))
         gated = Gated(
             results.design.arms, results.shown, results.rows, results.findings, results.reach,
-            f" {kind_of(self.task).condition}", where,
+            f" {registry.lookup('audit', self.task).condition}", where,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         results = replace(results, requirements=met)

@@ -9,8 +9,8 @@ kinds load nothing heavy, since `llmfair --help` asks all of them what they are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,21 +27,13 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
+    from llmfair.report.groups import Group
+    from llmfair.report.plots.base import Plot
+    from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, Results, Undefined, Words
     from llmfair.rundir import RunDir
     from llmfair.settings import ScoreSettings
-
-
-@dataclass(frozen=True)
-class Condition:
-    """What is compared within an audit: a prompt, a stratum of pairs, a retriever and its temperature.
-
-    `name` stands in tables and gates; each of `factors` has a column of its own in the CSV files.
-    """
-
-    name: str
-    factors: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,6 +66,7 @@ class Kind(ABC):
     settings: type[AuditSettings]
     unit: str = "probes"
     question: str = "question"
+    condition: str = "condition"
     ranks: bool = False
 
     def help(self, command: str = "") -> Help:
@@ -143,9 +136,9 @@ class Kind(ABC):
 
     def results(self) -> type[Results]:
         """The class of its results.json."""
-        from llmfair.results import Results
+        from llmfair.results import PlainResults
 
-        return Results
+        return PlainResults
 
     def documents(self) -> Mapping[str, Any]:
         """The types of what `plan` and `calibrate` print with --json, by these names."""
@@ -153,9 +146,57 @@ class Kind(ABC):
 
         return {"plan": Plan}
 
-    @abstractmethod
+    # Reported
+
+    aside: Collection[str] = ()
+    """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
+    lopsided: bool = False
+    """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
+    studies: Sequence[Study] = ()
+    """Commands over several of its audits."""
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """What conditions are called that are not called by their names."""
+        return {}
+
     def table(self, results: Any) -> Table:
         """The table of a run, from its results."""
+        from llmfair.report.tables import conditions_table
+
+        return conditions_table(self.title, results, self.condition, self.titles)
+
+    def words(self) -> Sequence[str]:
+        """How such audits are made and concluded, a paragraph each."""
+        return (
+            f"{self.title}: each {self.condition} is measured alike, and each query is one unit: intervals go over "
+            "queries.",
+        )
+
+    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+        """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
+        from llmfair.report.figures import headline_plots
+        from llmfair.report.section import Section, condition_verdicts
+
+        table, declared, arms = self.table(results), exhibits["measures"], results.design.arms
+        figures = {measure for measure, _ in results.by_variant()}
+        first = next((measure for measure in results.shown if measure in figures), None)
+        return Section(
+            table=table,
+            plots=list(headline_plots(results, arms, declared, self.titles)),
+            verdicts=list(condition_verdicts(results, table, declared, first, arms, "{}")),
+            words=self.words(),
+        )
+
+    def group_plots(
+        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
+    ) -> Iterator[Plot]:
+        """Figures of several audits side by side; `number` keeps their names apart from other groups'."""
+        from llmfair.report.group_figures import headlines
+
+        return headlines(group, declared, number, self.titles)
+
+    # Shown answer by answer
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         """How an answer of the journal ended: `ok`, or what was wrong with it, by the settings of the run."""
@@ -167,8 +208,6 @@ class Kind(ABC):
 
     # Measured again and compared
 
-    condition: str = "condition"
-    """What is compared within an audit, in a word."""
     reads_runs: bool = False
     """Whether TREC run files are measured by this kind's `score_files`."""
     agree: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -229,6 +268,38 @@ class Kind(ABC):
         return {}
 
 
+class Study(ABC):
+    """A command over several audits of one kind, with results and a page of its own; `words` are its method's."""
+
+    name: str
+    title: str
+
+    @property
+    @abstractmethod
+    def words(self) -> Sequence[str]:
+        """How it is made, a paragraph each."""
+
+    @abstractmethod
+    def results(self) -> type:
+        """The class of its results: `dataset`, `attribute`, `words` and `model` once there are `rows`."""
+
+    @abstractmethod
+    def table(self, found: Any) -> Table:
+        """The table of its results."""
+
+    @abstractmethod
+    def plots(self, found: Any, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
+        """Its figures."""
+
+    @abstractmethod
+    def missing(self, found: Any) -> list[str]:
+        """What it lacks, a sentence each."""
+
+    @abstractmethod
+    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """The columns and lines of its CSV file, from its results as JSON has them."""
+
+
 def kind_of(name: str) -> Kind:
     """The kind of this name. Raises UsageError for an unknown one."""
     kind: Kind = registry.lookup("audit", name)
@@ -238,3 +309,8 @@ def kind_of(name: str) -> Kind:
 def kinds() -> list[Kind]:
     """All kinds of audits, by name."""
     return [kind_of(name) for name in registry.names("audit")]
+
+
+def study_of(name: str) -> Study | None:
+    """The study of this name, whatever its kind; None where there is none."""
+    return next((study for kind in kinds() for study in kind.studies if study.name == name), None)

@@ -22,7 +22,7 @@ from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, warn
+from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, UsageError, warn
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
@@ -131,7 +131,7 @@ def _further(
         try:
             with shared_answers(design, stage.backend) as cache:
                 found = ask(stage.programs(before.results), stage.backend, journal, cache, design, progress)
-        except BackendError as error:
+        except (BackendError, UsageError) as error:
             found = Answered(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
     return Answered({**before.results, **found.results}, [*before.failures, *found.failures], found.error)
 

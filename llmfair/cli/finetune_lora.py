@@ -34,9 +34,9 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.cli.audits import Terminated
-    from llmfair.report.finetune import missed_on_test, model_card
     from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.table import missed_on_test, model_card
 
     shown, error = Shown(), None
     try:
@@ -79,8 +79,8 @@ AUDITED = (
 
 
 def _show(results: Mapping[str, Any], folder: Path, settings: FinetuneSettings, style: str) -> None:
-    from llmfair.report.finetune import finetune_table, finetune_tsv
     from llmfair.report.tables import markdown
+    from llmfair.tuning.table import finetune_table, finetune_tsv
 
     if style == "json":
         console.print_json(results)
@@ -102,8 +102,8 @@ def _show(results: Mapping[str, Any], folder: Path, settings: FinetuneSettings, 
 
 def _dry_run(settings: FinetuneSettings, style: str) -> None:
     """Says what a training would take; asks nothing."""
-    from llmfair.report.finetune import plan_text
     from llmfair.tuning.plan import plan_finetune
+    from llmfair.tuning.table import plan_text
 
     planned = plan_finetune(settings)
     if style == "json":
@@ -116,8 +116,8 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
 
 def _merge(settings: FinetuneSettings, style: str) -> None:
     """The base with an adapter merged into it, and what rounding makes of it."""
-    from llmfair.report.finetune import merge_text
     from llmfair.tuning.merging import merge_adapter
+    from llmfair.tuning.table import merge_text
 
     merged = merge_adapter(settings)
     if style == "json":
@@ -135,13 +135,13 @@ class Shown:
         self.count = console.Count("", 0, "prompts", lambda: 0)
 
     def begin(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        from llmfair.report.finetune import before_text
+        from llmfair.tuning.table import before_text
 
         self.folder = folder
         console.say(before_text(facts))
 
     def labelled(self, counts: Mapping[Any, int]) -> None:
-        from llmfair.report.finetune import labelled_text
+        from llmfair.tuning.table import labelled_text
 
         console.say(labelled_text(counts))
 

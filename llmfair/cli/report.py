@@ -114,21 +114,25 @@ def _formats(text: str | None) -> list[str]:
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.exhibits import declared, exhibits_of
-    from llmfair.report.adapter import adapter_page
     from llmfair.report.matrix import many_page
-    from llmfair.report.page import run_page, score_page, study_page
+    from llmfair.report.page import run_page, study_page
+    from llmfair.report.score_page import SCORE
     from llmfair.report.source import unfinished
+    from llmfair.tuning.page import ADAPTER
 
+    general = {"score": SCORE, "finetune-lora": ADAPTER}
     measures = declared(_measures(sources))
     if len(sources) > 1:
-        return many_page(sources, measures)
+        return many_page(sources, measures, general)
     (source,) = sources
     if source.results is None:
         raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
     if source.is_audit:
         return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
-    pages = {"score": score_page, "study windows": study_page, "finetune-lora": adapter_page}
-    return pages[source.results["task"]](source.results, {"command": None, "measures": measures})
+    exhibits = {"command": None, "measures": measures}
+    if source.study is not None:
+        return study_page(source.study, source.results, exhibits)
+    return general[source.results["task"]].page(source.results, exhibits)
 
 
 def _measures(sources: Sequence[Source]) -> list[str]:

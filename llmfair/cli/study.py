@@ -18,8 +18,8 @@ from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
+    from llmfair.audits.listwise.sweep import Tried
     from llmfair.audits.run import Watch
-    from llmfair.audits.sweep import Tried
     from llmfair.rundir import RunDir
 
 study = typer.Typer(name="study", help="The same model under several settings.", no_args_is_help=True)
@@ -36,7 +36,7 @@ def windows(
     Unless told otherwise the neutral prompt alone is asked, in one pass. Each setting is the run that llmfair
     listwise makes with the same flags, so answers of one serve the other.
     """
-    from llmfair.audits.sweep import gravest_of, make_folder, study_of, write_study
+    from llmfair.audits.listwise.sweep import gravest_of, make_folder, study_of, write_study
 
     for flag in ("window", "step"):
         source = ctx.get_parameter_source(flag)
@@ -70,8 +70,8 @@ study.command(
 
 def _ask(settings: StudySettings, style: str) -> list[Tried]:
     """Every setting's run, each with its progress shown."""
+    from llmfair.audits.listwise.sweep import study_windows
     from llmfair.audits.listwise.table import before_text
-    from llmfair.audits.sweep import study_windows
     from llmfair.cli.audits import Terminated, answers_of
     from llmfair.rundir import RunDir
 
@@ -144,9 +144,9 @@ def _report(settings: StudySettings) -> Path | None:
 
 
 def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
+    from llmfair.audits.listwise.sweep import LINE, study_lines
+    from llmfair.audits.listwise.sweep_table import study_table
     from llmfair.audits.results import found_of
-    from llmfair.audits.sweep import LINE, study_lines
-    from llmfair.report.study import study_table
     from llmfair.report.tables import markdown
 
     if style == "json":
@@ -164,8 +164,8 @@ def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
 
 def _dry_run(settings: StudySettings, style: str) -> None:
     """Says what each setting would ask; asks nothing."""
-    from llmfair.audits.sweep import plan_windows
-    from llmfair.report.study import plan_table
+    from llmfair.audits.listwise.sweep import plan_windows
+    from llmfair.audits.listwise.sweep_table import plan_table
 
     planned = plan_windows(settings)
     if style == "json":

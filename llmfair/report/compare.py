@@ -10,10 +10,9 @@ from typing import Any
 
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
-from llmfair.audits.listwise.sentences import p_text
-from llmfair.audits.reasons import in_words
 from llmfair.metrics.base import CONTROLLED
-from llmfair.report.tables import Table, count, few_queries, filled
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import Table, count, few_queries, filled, p_text
 
 COLUMNS = (
     "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",

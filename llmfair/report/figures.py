@@ -1,25 +1,16 @@
-"""Which figures a run has, made from its results: a measure's declaration says how it is drawn."""
+"""Figures made from results alone: a measure's declaration says how it is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from llmfair.audits.listwise.lists import Lists
-from llmfair.audits.listwise.results import ListwiseResults
-from llmfair.audits.pairwise.results import PairwiseResults
-from llmfair.audits.results import ScoreResults, StudyResults
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.looks import looks_of, palette
-from llmfair.report.plots.pairs import position_bias, stacked_answers
-from llmfair.report.plots.ranks import exposure_curve, rank_boxes
-from llmfair.report.plots.ratios import Point, Value, Window, ratios, utility_and_ratio, windows
-from llmfair.results import Figure, Reach, Results, Row
+from llmfair.report.plots.ratios import Value, ratios
+from llmfair.results import Figure, Reach, Results
 
 Declared = Mapping[str, Mapping[str, Any]]
-NAMES = {"control": "neutral again", "input": "input order"}
 
 
 def plain(measure: str) -> str:
@@ -67,36 +58,6 @@ def on_log(value: Value | None) -> Value | None:
     return Value(value.value, low, value.high if low is not None else None)
 
 
-def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Declared) -> Iterator[Plot]:
-    """Utility and exposure, the headline against its band, rank boxes, exposure curve."""
-    cells, design, words = results.by_variant(), results.design, asdict(results.words)
-    arms = [arm for arm in design.arms if results.chains[arm].ranked]
-    looks = {NAMES.get(a, a): look for a, look in looks_of([*arms, "input"], words).items()}
-    across, up = utility_of(results.shown, declared), ratio_of(results.shown, declared)
-    if across and up:
-        points: list[Point] = []
-        for arm in (*arms, "input"):
-            utility = value_of(cells.get((across, arm)))
-            # of the input there is nothing to control for
-            ratio = on_log(value_of(cells.get((up, arm)) or cells.get((plain(up), arm))))
-            if utility and ratio:
-                name = NAMES.get(arm, arm)
-                points.append((name, utility, ratio, looks[name], name))
-        if points:
-            yield utility_and_ratio(points, plain(across), plain(up), reach_of(results.reach, up))
-    yield from headline_plots(results, cells, arms, declared)
-    if lists is not None:
-        ranked = [arm for arm in arms if lists.ranked.get(arm)]
-        boxes = {
-            NAMES.get(arm, arm): (lists.ranks(arm, "protected"), lists.ranks(arm, "unprotected"))
-            for arm in ranked
-        }
-        if any(len(ranks) for both in boxes.values() for ranks in both):
-            yield rank_boxes(boxes, words)
-            curves = {NAMES.get(arm, arm): lists.protected_share(arm) for arm in ranked}
-            yield exposure_curve(curves, lists.pool_share(), looks, words)
-
-
 def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | None:
     """What a measure can be in this setting at all, where both ends are known."""
     found = reach.get(plain(measure), Reach())
@@ -104,14 +65,23 @@ def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | 
 
 
 def headline_plots(
-    results: Results, cells: Mapping[tuple[str, str], Row], arms: Sequence[str], declared: Declared
+    results: Results, arms: Sequence[str], declared: Declared, titles: Mapping[str, str]
 ) -> Iterator[Plot]:
-    """The measure that conclusions speak of, against their band."""
+    """The measure that conclusions speak of, against their band; where nothing is concluded, the first ratio shown.
+
+    `titles` of conditions not told by their names.
+    """
+    cells = results.by_variant()
     measures = dict.fromkeys(finding.measure for finding in results.findings.values())
+    if not results.findings and (shown := ratio_of(results.shown, declared)):
+        label, band = str(declared[shown]["label"]), None
+        figures = [(titles.get(arm, arm), None, on_log(value_of(cells.get((shown, arm))))) for arm in arms]
+        if any(value for _, _, value in figures):
+            yield ratios(figures, label, band, f"{label[:1].upper()}{label[1:]}", "ratio")
     for number, measure in enumerate(measures):
         label = declared.get(measure, {}).get("label", plain(measure))
         rows = [
-            (NAMES.get(arm, arm), None, on_log(value_of(cells.get((measure, arm)))))
+            (titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm)))))
             for arm in arms
             if arm in results.findings
         ]
@@ -119,85 +89,3 @@ def headline_plots(
             name = "odds" if not number else f"odds-{number}"
             title = f"{label[:1].upper()}{label[1:]} against the band"
             yield ratios(rows, label, results.band, title, name)
-
-
-def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
-    """Answers on pairs, every ratio against parity, position bias."""
-    cells, kinds = results.by_variant(), results.design.arms
-    answered = [(kind, asdict(shares)) for kind in kinds if (shares := results.shares.get(kind))]
-    if answered:
-        yield stacked_answers(answered, asdict(results.words))
-    yield from headline_plots(results, cells, kinds, declared)
-    first = [
-        (kind, value)
-        for kind in kinds
-        for (measure, variant), row in cells.items()
-        if declared.get(measure, {}).get("shows") == "position bias"
-        and variant == kind
-        and (value := value_of(row))
-    ]
-    if first:
-        yield position_bias(first)
-    headlines = {finding.measure for finding in results.findings.values()}
-    others = [
-        (f"{plain(measure)}\n{kind}" if len(kinds) > 1 else plain(measure), None, value)
-        for measure in results.measures
-        if measure not in headlines and declared.get(measure, {}).get("better") == "parity"
-        for kind in kinds
-        if (value := on_log(value_of(cells.get((measure, kind)))))
-    ]
-    if others:
-        yield ratios(others, "ratio", None, "Other ratios of the same answers", "other-ratios")
-
-
-def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
-    """Utility and exposure of measured runs, and the headline of each against the band."""
-    rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
-    named = [(run, variant) for run in results.runs for variant in run.variants]
-    distinct = len({variant for _, variant in named}) == len(named)
-    looks = palette([variant if distinct else f"{run.run} {variant}" for run, variant in named])
-    across, up = utility_of(results.measures, declared), ratio_of(results.measures, declared)
-    points: list[Point] = []
-    odds = []
-    for (run, variant), (name, look) in zip(named, looks.items(), strict=True):
-        of_it = {row.measure: row for row in rows if (row.run, row.variant) == (run.run, variant)}
-        if across and up:
-            utility, ratio = value_of(of_it.get(across)), on_log(value_of(of_it.get(up)))
-            if utility and ratio:
-                points.append((name, utility, ratio, look, name))
-        if finding := run.findings.get(variant):
-            odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
-    if across and up and points:
-        yield utility_and_ratio(points, plain(across), plain(up), None)
-    if any(value for _, _, value in odds):
-        yield ratios(
-            odds,
-            "odds of the conclusions",
-            results.band,
-            "Odds against the band",
-            "odds",
-        )
-
-
-def study_plots(study: StudyResults, declared: Declared) -> Iterator[Plot]:
-    """Utility and ratio by window and step, each beside what it could have been."""
-    across, up = utility_of(study.shown, declared), ratio_of(study.shown, declared)
-    if not across or not up:
-        return
-    several = len(study.arms) > 1
-    settings = []
-    for row in study.rows:
-        if row.variant == "input":
-            continue
-        figures = row.figures
-        settings.append(
-            Window(
-                row.setting + (f" {NAMES.get(row.variant, row.variant)}" if several else ""),
-                value_of(figures.get(across)),
-                row.reach.get(plain(across), Reach()).high,
-                on_log(value_of(figures.get(up))),
-                reach_of(row.reach, up),
-            )
-        )
-    if settings:
-        yield from windows(settings, plain(across), plain(up))

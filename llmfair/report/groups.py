@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from llmfair.report.source import Source
+from llmfair.results import Results
 
+DRAWN = 8
+"""Models that a figure shows; a ninth could not be told apart."""
 OF_THE_LISTS = {
     "task", "identity", "attribute", "lists_sha256", "queries", "arms", "kinds", "prompt_sha256", "mixed",
     "control",
@@ -16,20 +19,38 @@ OF_THE_LISTS = {
 
 
 @dataclass(frozen=True)
+class Audited:
+    """An audit with results: its folder, the settings that its manifest names, what was found."""
+
+    folder: Path
+    settings: Mapping[str, Any]
+    results: Results
+
+
+@dataclass(frozen=True)
 class Group:
-    """Audits of one task on one data set: `rows` names each model or setting, with its runs by attribute."""
+    """Audits of one task on one data set: `rows` names each model or setting, with its runs by attribute.
+
+    `aside`: conditions without columns of their own, since they only repeat another.
+    """
 
     task: str
     dataset: str
-    rows: Mapping[str, Mapping[str, Source]]
+    rows: Mapping[str, Mapping[str, Audited]]
+    aside: Collection[str] = field(default=())
 
-    def sources(self) -> list[Source]:
-        return [source for runs in self.rows.values() for source in runs.values()]
+    @property
+    def drawn(self) -> Mapping[str, Mapping[str, Audited]]:
+        """The rows that figures show."""
+        return dict(list(self.rows.items())[:DRAWN])
+
+    def audits(self) -> list[Audited]:
+        return [audited for runs in self.rows.values() for audited in runs.values()]
 
     @property
     def attributes(self) -> list[str]:
         """What the audits were about, with the protected side: `gender (protected: female)`."""
-        found = (source.audit for source in self.sources())
+        found = (audited.results for audited in self.audits())
         return [*dict.fromkeys(f"{one.attribute} (protected: {one.words.protected})" for one in found)]
 
     @property
@@ -37,40 +58,36 @@ class Group:
         """Attributes and what was asked under them: each attribute's together, in the order in which they come."""
         found: dict[str, dict[str, None]] = {}
         for runs in self.rows.values():
-            for attribute, source in runs.items():
-                arms = source.audit.design.arms
-                found.setdefault(attribute, {}).update(dict.fromkeys(arm for arm in arms if arm != "control"))
+            for attribute, audited in runs.items():
+                arms = (arm for arm in audited.results.design.arms if arm not in self.aside)
+                found.setdefault(attribute, {}).update(dict.fromkeys(arms))
         return [(attribute, arm) for attribute, arms in found.items() for arm in arms]
 
 
-def groups_of(sources: Sequence[Source]) -> list[Group]:
-    """Audits by task and data set."""
-    found: dict[tuple[str, str], list[Source]] = {}
-    for source in sources:
-        if source.is_audit:
-            results = source.audit
-            found.setdefault((results.task, results.dataset), []).append(source)
-    return [Group(task, dataset, _rows_of(of_it)) for (task, dataset), of_it in found.items()]
+def groups_of(audits: Iterable[Audited], aside: Mapping[str, Collection[str]]) -> list[Group]:
+    """Audits by task and data set; `aside` of each task."""
+    found: dict[tuple[str, str], list[Audited]] = {}
+    for audited in audits:
+        found.setdefault((audited.results.task, audited.results.dataset), []).append(audited)
+    return [Group(task, dataset, _rows_of(of_it), aside[task]) for (task, dataset), of_it in found.items()]
 
 
-def _rows_of(sources: Sequence[Source]) -> dict[str, dict[str, Source]]:
+def _rows_of(audits: Sequence[Audited]) -> dict[str, dict[str, Audited]]:
     """Runs by what they are of; a model with several settings is told apart by what differs, or by the run's name."""
     settings = {
-        source.run.path: {
-            key: value for key, value in source.manifest["settings"].items() if key not in OF_THE_LISTS
-        }
-        for source in sources
+        audited.folder: {key: value for key, value in audited.settings.items() if key not in OF_THE_LISTS}
+        for audited in audits
     }
-    rows: dict[str, dict[str, Source]] = {}
-    for source in sources:
-        results = source.audit
-        alike = [settings[one.run.path] for one in sources if one.audit.model == results.model]
-        own = settings[source.run.path]
+    rows: dict[str, dict[str, Audited]] = {}
+    for audited in audits:
+        results = audited.results
+        alike = [settings[one.folder] for one in audits if one.results.model == results.model]
+        own = settings[audited.folder]
         differ = [key for key in own if any(other.get(key) != own[key] for other in alike)]
         name = " ".join([results.model, *_told(own, differ)])
         if results.attribute in rows.get(name, {}):
-            name = f"{results.model} ({source.name})"
-        rows.setdefault(name, {})[results.attribute] = source
+            name = f"{results.model} ({audited.folder.resolve().name})"
+        rows.setdefault(name, {})[results.attribute] = audited
     return rows
 
 

@@ -104,9 +104,14 @@ def score_warnings(results: ScoreResults) -> list[str]:
 
 def lacking(results: ScoreResults) -> list[str]:
     """What run folders lack that are not through, a sentence each."""
-    halves = {run.run: run.incomplete for run in results.runs if run.incomplete is not None}
+    halves = {
+        run.run: (run.incomplete, kind_of(run.task)) for run in results.runs if run.incomplete is not None
+    }
     several = len(results.runs) > 1
-    return [f"{name}: " * several + "; ".join(missing_of(half.status, half)) for name, half in halves.items()]
+    return [
+        f"{name}: " * several + "; ".join(missing_of(half.status, half, kind.titles))
+        for name, (half, kind) in halves.items()
+    ]
 
 
 def _warnings(run: ScoredRun, variant: str) -> list[str]:

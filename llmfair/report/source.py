@@ -9,15 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from llmfair import registry
+from llmfair.audits.kind import Study, kinds, study_of
 from llmfair.audits.results import found_of
 from llmfair.errors import UsageError
-from llmfair.report.figures import NAMES
 from llmfair.results import Ended, Results
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
 
 TRAINING = "split.json"
 """What a training leaves from its first moment on (`tuning/folder.py`)."""
-TASKS = ("listwise", "pairwise", "score", "study windows", "finetune-lora")
+GENERAL = ("score", "finetune-lora")
+"""What is neither an audit nor a study of one."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,12 @@ class Source:
 
     @property
     def is_audit(self) -> bool:
-        return self.results is not None and self.results["task"] in ("listwise", "pairwise")
+        return self.results is not None and self.results["task"] in registry.names("audit")
+
+    @property
+    def study(self) -> Study | None:
+        """The study that these are results of, if they are of one."""
+        return None if self.results is None else study_of(self.results["task"])
 
     @cached_property
     def found(self) -> Any:
@@ -82,9 +89,21 @@ def _json(path: Path, hint: str) -> Any:
 
 
 def _known(path: Path, results: Any) -> dict[str, Any]:
-    if not isinstance(results, dict) or results.get("schema") != SCHEMA or results.get("task") not in TASKS:
-        raise UsageError(f"{path}: no results of {', '.join(TASKS)}.", RUNS_HINT)
+    tasks = known_tasks()
+    if not isinstance(results, dict) or results.get("schema") != SCHEMA or results.get("task") not in tasks:
+        raise UsageError(f"{path}: no results of {', '.join(tasks)}.", RUNS_HINT)
     return results
+
+
+def known_tasks() -> list[str]:
+    """Everything that there are reports of: audits, measured runs, studies, trainings."""
+    audits, (first, *others) = kinds(), GENERAL
+    return [
+        *(kind.name for kind in audits),
+        first,
+        *(s.name for kind in audits for s in kind.studies),
+        *others,
+    ]
 
 
 def unfinished(source: Source) -> str:
@@ -106,13 +125,13 @@ class Reached(Protocol):
     def failures(self) -> Mapping[str, int]: ...
 
 
-def missing_of(status: str, results: Reached) -> list[str]:
+def missing_of(status: str, results: Reached, titles: Mapping[str, str]) -> list[str]:
     """What a half-finished run lacks, in sentences; none for a complete one. `status` is its manifest's."""
     said = []
     for arm, chains in results.chains.items():
         if chains.ranked < chains.asked:
             lacking = chains.asked - chains.ranked
-            said.append(f"{NAMES.get(arm, arm)}: {lacking:,} of {chains.asked:,} have no answer yet")
+            said.append(f"{titles.get(arm, arm)}: {lacking:,} of {chains.asked:,} have no answer yet")
     if results.failures:
         said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results.failures.items()))
     if status != "complete" and not said:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from llmfair.audits.reasons import in_words
 from llmfair.metrics.base import CONTROLLED
-from llmfair.results import Figure, HowDrawn, Results, Row
+from llmfair.report.reasons import in_words
+from llmfair.results import Figure, Finding, HowDrawn, Results, Row
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -93,6 +93,41 @@ def headings(columns: Sequence[Column], results: Labelled, intervals: Collection
     ]
 
 
+def conditions_table(title: str, results: Results, condition: str, titles: Mapping[str, str]) -> Table:
+    """Any audit as a table: one row a condition, one column a measure shown, and what is concluded."""
+    figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
+    columns = columns_of(results.shown, figures.values())
+    rows = [
+        (
+            titles.get(arm, arm),
+            *(cell(figures.get((*column, arm))) for column in columns),
+            _concluded(results.findings.get(arm)),
+        )
+        for arm in results.design.arms
+    ]
+    model = results.model + (", a simulated model" if results.model.startswith("fake:") else "")
+    parts = [
+        title,
+        results.dataset,
+        f"{results.attribute} (protected: {results.words.protected})",
+        model,
+        count(results.design.queries, "query", "queries"),
+        f"{calls_of(results)} {plural(results.design.calls, 'call')}",
+    ]
+    header = (condition, *headings(columns, results, with_interval(results.rows)), "conclusion")
+    notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
+    notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
+    return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes)))
+
+
+def _concluded(finding: Finding | None) -> str:
+    """A conclusion, and why there is none."""
+    if finding is None:
+        return ""
+    said = finding.conclusion.replace("_", " ")
+    return f"{said}: {in_words(finding.reason, finding.measure)}" if finding.reason else said
+
+
 def filled(table: Table) -> Table:
     """The table without columns in which no row has anything."""
     kept = [place for place, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
@@ -155,8 +190,7 @@ def uncut_notes(measures: Iterable[str], longest: int) -> list[str]:
 
 def calls_of(results: Results) -> str:
     """The calls behind a run's figures; of one that is not through, or stopped early, with those planned."""
-    planned = results.design.calls
-    made = sum(arm.asked for arm in results.answers.values())
+    planned, made = results.design.calls, results.calls
     return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
 
 
@@ -202,3 +236,18 @@ def capitalised(text: str) -> str:
 
 def plural(n: int, one: str, many: str = "") -> str:
     return one if n == 1 else many or one + "s"
+
+
+def differs_text(p: float | None, low: float | None, high: float | None, level: float) -> str:
+    """That a ratio is not 1, where p and its interval say so both; nothing else.
+
+    They are of different tests (the interval of a t statistic, p of signs flipped) and can disagree at few queries.
+    """
+    if p is None or p >= 1 - level or low is None or high is None or low <= 1 <= high:
+        return ""
+    return f"; differs from parity, p {p_text(p)}"
+
+
+def p_text(p: float) -> str:
+    """A p-value to two digits, never as 0."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"

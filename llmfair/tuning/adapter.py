@@ -14,7 +14,7 @@ from llmfair.tuning.head import language_model
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.lora import Recipe
+    from llmfair.tuning.recipe import Recipe
 
 WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 NAME = "default"

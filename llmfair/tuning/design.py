@@ -23,8 +23,9 @@ from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.drawing import Drawn, Limits, draw
 from llmfair.tuning.folder import AdapterDir
-from llmfair.tuning.lora import Recipe, groups_at_a_time
+from llmfair.tuning.lora import groups_at_a_time
 from llmfair.tuning.ranks import local_device, world
+from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.split import as_json, split_queries
 
 ADAPTERS = Path("adapters")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from llmfair.tuning.head import answer_head, language_model, require_same_margin
 from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, compile_layers, require_padded
 from llmfair.tuning.loss import loss_parts
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over, last_checkpoint
+from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.trainer import Step, arguments_of, make_trainer
 
 if TYPE_CHECKING:
@@ -40,47 +41,6 @@ if TYPE_CHECKING:
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
 SAVE_EVERY = 2_500
 """Prompts between checkpoints where nothing is validated meanwhile."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How an adapter is trained. `prompts_per_step` counts those of all devices together."""
-
-    rank: int = 1
-    alpha: float = 2.0
-    dropout: float = 0.0
-    target_modules: str = "q_proj,k_proj,v_proj,o_proj"
-    learning_rate: float = 1e-3
-    schedule: Literal["cosine", "constant", "linear"] = "cosine"
-    warmup: float = 0.05
-    prompts_per_step: int = 256
-    group_size: int = 64
-    max_prompts: int = 40_000
-    loss: Literal["choice", "lm"] = "choice"
-    anchor_weight: float = 0.5
-    group_weight: float = 0.5
-    group_temperature: float = 1.0
-    slot_weight: float = 0.0
-    layout: Literal["auto", "padded", "shared"] = "auto"
-    compile: bool = False
-    clip: float = 1.0
-    seed: int = 0
-    eval_every: int = 2_500
-    patience: int = 5
-    report_to: Literal["none", "tensorboard", "wandb"] = "none"
-
-    @property
-    def steps(self) -> int:
-        return max(1, self.max_prompts // self.prompts_per_step)
-
-    @property
-    def prompts(self) -> int:
-        """Of all steps: what `max_prompts` has of whole ones."""
-        return self.steps * self.prompts_per_step
-
-    def steps_of(self, prompts: int) -> int:
-        """The number of steps nearest to so many prompts."""
-        return max(1, round(prompts / self.prompts_per_step))
 
 
 @dataclass(frozen=True)

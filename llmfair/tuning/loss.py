@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
     from llmfair.tuning.layouts import Batch
-    from llmfair.tuning.lora import Recipe
+    from llmfair.tuning.recipe import Recipe
 
 PARTS = ("loss", "pairs", "anchor", "group", "slot")
 """The loss and what it is made of, before weighting."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llmfair.tuning.examples import ExampleGroup
     from llmfair.tuning.gates import Validation
     from llmfair.tuning.layouts import Batch, Collator
-    from llmfair.tuning.lora import Recipe
+    from llmfair.tuning.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings, StudySettings
+from llmfair.audits.listwise.sweep import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
 from llmfair.audits.run import no_watch
-from llmfair.audits.sweep import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.rundir import RunDir
 

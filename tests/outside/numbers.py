@@ -13,9 +13,10 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
 from llmfair.audits.design import NOBODY, Design
 from llmfair.audits.gates import read_gates
-from llmfair.audits.kind import Condition, Help, Kind
+from llmfair.audits.kind import Help, Kind
 from llmfair.audits.lists import load_lists, selected_queries
 from llmfair.audits.subject import Subject
 from llmfair.metrics.base import measure

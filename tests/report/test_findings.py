@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmfair.audits.listwise.sentences import differs_text
+from llmfair.report.tables import differs_text
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from llmfair.audits.exhibits import command_of
-from llmfair.audits.listwise.furthest import Furthest
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.cli.report import page_of
+from llmfair.report.furthest import Furthest
 from llmfair.report.html import page_html, rows_json
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
@@ -156,7 +156,7 @@ def test_how_many_queries_of_how_many_are_shown(
     (tmp_path / "run" / "per_query.csv").write_text("".join(kept))
     title = "The 7 of 8 queries with a figure of their own, furthest from parity first"
     assert furthest(tmp_path / "run").title == title
-    monkeypatch.setattr("llmfair.audits.listwise.furthest.FURTHEST", 3)
+    monkeypatch.setattr("llmfair.report.furthest.FURTHEST", 3)
     assert furthest(here).title == "The 3 of 8 queries furthest from parity"
 
 

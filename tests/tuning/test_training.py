@@ -26,10 +26,11 @@ from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
 from llmfair.tuning.design import recipe_of
 from llmfair.tuning.gates import Validation
-from llmfair.tuning.lora import Recipe, Trained, groups_at_a_time, quantization, require_trainable, train
+from llmfair.tuning.lora import Trained, groups_at_a_time, quantization, require_trainable, train
 from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.plan import estimate
 from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
+from llmfair.tuning.recipe import Recipe
 from tests import models
 from tests.ports import free_port
 from tests.tuning import tiny

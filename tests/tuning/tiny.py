@@ -22,8 +22,8 @@ from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Document, Query
 from llmfair.tuning.examples import ExampleGroup, render
 from llmfair.tuning.gates import Gate, Validation
-from llmfair.tuning.lora import Recipe
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
+from llmfair.tuning.recipe import Recipe
 from tests import models
 
 CORPUS = f"{load_prompt('pairwise').text} Title Topic Passage A: B:".replace("\n", " \n")

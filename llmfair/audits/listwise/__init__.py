@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.study import WindowsStudy
 from llmfair.registry import register
 from llmfair.settings import planted_of
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Judged, Measure
     from llmfair.records import Chat
+    from llmfair.report.groups import Group
+    from llmfair.report.plots.base import Plot
+    from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, Words
     from llmfair.rundir import RunDir
@@ -128,10 +132,40 @@ class Listwise(Kind):
 
         return {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
 
+    # Reported
+
+    aside = ("control",)
+    lopsided = True
+    studies = (WindowsStudy(),)
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        from llmfair.audits.listwise.words import TITLES
+
+        return TITLES
+
     def table(self, results: Any) -> Table:
         from llmfair.audits.listwise.table import listwise_table
 
         return listwise_table(results)
+
+    def words(self) -> Sequence[str]:
+        from llmfair.audits.listwise.words import WORDS
+
+        return WORDS
+
+    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+        from llmfair.audits.listwise.section import listwise_section
+
+        return listwise_section(results, folder, exhibits)
+
+    def group_plots(
+        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
+    ) -> Iterator[Plot]:
+        from llmfair.audits.listwise.figures import group_plots
+
+        yield from group_plots(group, declared, number)
+        yield from super().group_plots(group, declared, number)
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal import completion_of

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design
-from llmfair.audits.kind import Condition
 from llmfair.audits.lists import bucket, drawn_of
 from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,24 +113,3 @@ def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
                 runs[arm].setdefault(query_id, []).append(number)
     problems.raise_any(HINT)
     return Lists(sides, relevance, {arm: dict(sorted(of_it.items())) for arm, of_it in ranked.items()}, runs)
-
-
-def read_csv(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a run folder's CSV file, none where it has no such file. Raises UsageError."""
-    if not path.is_file():
-        return
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
-    except (OSError, ValueError, csv.Error) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
-
-
-def own_values(folder: Path, measure: str, arms: Sequence[str]) -> dict[str, dict[str, float]]:
-    """A measure's values of single queries: `{query_id: {arm: value}}`, undefined ones absent."""
-    found: dict[str, dict[str, float]] = {}
-    wanted = set(arms)
-    for row in read_csv(folder / "per_query.csv"):
-        if row["measure"] == measure and row["variant"] in wanted and not row["group"] and row["value"]:
-            found.setdefault(row["query_id"], {})[row["variant"]] = float(row["value"])
-    return found

@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import log
 
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults
-from llmfair.audits.reasons import in_words
-from llmfair.report.tables import count
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import count, differs_text, p_text
 from llmfair.results import Figure, Reach, Row
 
 TELLING = 0.05
@@ -38,24 +38,9 @@ def conclusion(finding: ListwiseFinding, row: Figure | None, band: tuple[float, 
     return said + differs_text(p, excess.low, excess.high, level)
 
 
-def differs_text(p: float | None, low: float | None, high: float | None, level: float) -> str:
-    """That a ratio is not 1, where p and its interval say so both; nothing else.
-
-    They are of different tests (the interval of a t statistic, p of signs flipped) and can disagree at few queries.
-    """
-    if p is None or p >= 1 - level or low is None or high is None or low <= 1 <= high:
-        return ""
-    return f"; differs from parity, p {p_text(p)}"
-
-
 def _share(ratio: float) -> str:
     share = round(abs(ratio - 1) * 100)
     return f"{share} % {'more' if ratio > 1 else 'less'} exposure" if share else "as much exposure"
-
-
-def p_text(p: float) -> str:
-    """A p-value to two digits, never as 0."""
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:

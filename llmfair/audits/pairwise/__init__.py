@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair.audits.kind import Help, Kind
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from llmfair.metrics.base import Measure
     from llmfair.metrics.pairs import JudgedPairs
     from llmfair.records import Chat
+    from llmfair.report.groups import Group
+    from llmfair.report.plots.base import Plot
+    from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, Undefined, Words
     from llmfair.rundir import RunDir
@@ -127,10 +131,30 @@ class Pairwise(Kind):
 
         return {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
 
+    # Reported
+
     def table(self, results: Any) -> Table:
         from llmfair.audits.pairwise.table import pairwise_table
 
         return pairwise_table(results)
+
+    def words(self) -> Sequence[str]:
+        from llmfair.audits.pairwise.section import WORDS
+
+        return WORDS
+
+    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+        from llmfair.audits.pairwise.section import pairwise_section
+
+        return pairwise_section(results, folder, exhibits)
+
+    def group_plots(
+        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
+    ) -> Iterator[Plot]:
+        from llmfair.audits.pairwise.figures import group_plots
+
+        yield from group_plots(group, number)
+        yield from super().group_plots(group, declared, number)
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal import completion_of

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import numpy as np
 
 from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design
-from llmfair.audits.kind import Condition
 from llmfair.audits.lists import drawn_of
 from llmfair.audits.pairwise.results import PairwiseFacts
 from llmfair.audits.pairwise.settings import PairwiseSettings

@@ -7,18 +7,19 @@ from dataclasses import replace
 from math import log
 from typing import Any
 
-from llmfair.audits.listwise.sentences import differs_text, p_text
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
-from llmfair.audits.reasons import in_words
+from llmfair.report.reasons import in_words
 from llmfair.report.tables import (
     Table,
     calls_of,
     cell,
     count,
+    differs_text,
     drawn_note,
     few_queries,
     filled,
     on_disk,
+    p_text,
     percent,
     plural,
 )

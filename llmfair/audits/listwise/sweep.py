@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.limits import Progress
-from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.design import INPUT
 from llmfair.audits.listwise.settings import ListwiseSettings, StudySettings
 from llmfair.audits.plan import plan
@@ -72,7 +72,7 @@ def _try(name: str, asked: ListwiseSettings, subject: Subject, watch: Watch, spe
     error: LlmfairError | None = None
     try:
         with spending.run(asked, subject, seeing) as (left, noting):
-            audit(LISTWISE.design(left, subject), noting)
+            audit(kind_of("listwise").design(left, subject), noting)
     except LlmfairError as failure:
         error = failure
     if not begun or not begun[0][0].is_dir():  # a run that ends before its first answer leaves no folder
@@ -118,7 +118,9 @@ def _subject(study: StudySettings) -> Subject:
 def plan_windows(study: StudySettings) -> dict[str, Any]:
     """Calls of every setting, how many are answered already, and what each can reach; nothing is asked."""
     _subject(study)
-    settings = [{"setting": name, **plan(LISTWISE, s)} for name, s in listwise_settings(study).items()]
+    settings = [
+        {"setting": name, **plan(kind_of("listwise"), s)} for name, s in listwise_settings(study).items()
+    ]
     return {
         "schema": SCHEMA,
         "task": TASK,

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.audits.listwise.sentences import p_text
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
-from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, plural, tsv
+from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, p_text, plural, tsv
 from llmfair.results import Figure, Row, Words, typed
 
 Results = Mapping[str, Any]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
-from llmfair.audits.results import StudyResults, StudyRow
+from llmfair.audits.listwise.sweep_results import StudyResults, StudyRow
+from llmfair.audits.listwise.words import TITLES
 from llmfair.metrics.base import CONTROLLED
+from llmfair.report.figures import Declared, on_log, plain, ratio_of, reach_of, utility_of, value_of
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.ratios import Window, windows
 from llmfair.report.tables import (
     Table,
     cell,
@@ -29,6 +33,8 @@ INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t inte
 
 def study_table(study: StudyResults) -> Table:
     """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
+    if not study.rows:
+        return Table("Windows", ("setting",), (), ("no setting has results yet",))
     shown = [m for m in study.shown if any(m in row.figures for row in study.rows)]
     found = (figure for row in study.rows for figure in row.figures.items())
     intervals = {(name, "") for name, figure in found if figure.low is not None}
@@ -82,7 +88,7 @@ def _title(study: StudyResults, asked: Sequence[StudyRow]) -> str:
 
 
 def _prompt(variant: str) -> str:
-    return "neutral again" if variant == "control" else variant
+    return TITLES.get(variant, variant)
 
 
 def _reach(reach: Mapping[str, Reach]) -> tuple[str, str]:
@@ -169,3 +175,27 @@ def plan_table(planned: Mapping[str, Any]) -> Table:
     arms = ", ".join(settings[0]["arms"])
     title = f"Windows · {count(len(settings), 'setting')} · {arms} · {count(planned['calls'], 'call')}"
     return Table(title, header, tuple(rows), (*planned_note(settings[0]), "Nothing was asked."))
+
+
+def study_plots(study: StudyResults, declared: Declared) -> Iterator[Plot]:
+    """Utility and ratio by window and step, each beside what it could have been."""
+    across, up = utility_of(study.shown, declared), ratio_of(study.shown, declared)
+    if not across or not up:
+        return
+    several = len(study.arms) > 1
+    settings = []
+    for row in study.rows:
+        if row.variant == INPUT:
+            continue
+        figures = row.figures
+        settings.append(
+            Window(
+                row.setting + (f" {TITLES.get(row.variant, row.variant)}" if several else ""),
+                value_of(figures.get(across)),
+                row.reach.get(plain(across), Reach()).high,
+                on_log(value_of(figures.get(up))),
+                reach_of(row.reach, up),
+            )
+        )
+    if settings:
+        yield from windows(settings, plain(across), plain(up))

@@ -8,9 +8,9 @@ import pytest
 
 from llmfair import registry
 from llmfair.audits.gates import assessing, parse_gate
-from llmfair.audits.reasons import in_words
 from llmfair.metrics.base import measure
 from llmfair.metrics.names import parse_measure
+from llmfair.report.reasons import in_words
 
 
 @pytest.fixture

@@ -8,25 +8,34 @@ from typing import Any
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.report.figures import on_log, value_of
-from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
 from llmfair.report.method import method_of
-from llmfair.report.page import KINDS as PAGES
-from llmfair.report.page import Page, Verdict
+from llmfair.report.page import General, Page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
+from llmfair.report.section import Verdict
 from llmfair.report.tables import capitalised, count
 from llmfair.results import Row, Words, typed
+from llmfair.tuning.table import KINDS, finetune_table, missed_on_test
 
 HEADLINE, FIRST_SHOWN, TIMES = "AdjustedOdds", "FirstSlotRate", ("before", "after")
 WHEN = {"before": "base", "after": "adapter"}
+
+WORDS = (
+    "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "
+    "of both answers in both orders; base and adapter answer the very same questions in one process.",
+    "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, "
+    "position-adjusted odds are exp((logit p₁ + logit p₂) / 2); the ratio counts pairs won in both orders, ½ added "
+    "to both counts. The free baseline takes one number off every margin instead of training.",
+    "Each query is one unit; base and adapter are compared query by query.",
+)
 
 
 def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
     """The page of an adapter folder, from its results."""
     table = finetune_table(results)
     return Page(
-        kind=PAGES[results["task"]],
+        kind="LoRA adapter",
         title=f"{results['model']} with adapter {results['run']}, {results['attribute']}",
         subtitle=table.title,
         words=results["words"],
@@ -37,7 +46,7 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
         plots=list(_plots(results)),
         furthest=None,
         evidence=(),
-        method=method_of(results, {}, exhibits),
+        method=method_of(results, {}, exhibits, WORDS),
         rows=results["rows"],
     )
 
@@ -114,3 +123,11 @@ def _shares(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Shares of cells; what is neither won nor flipped is tied, since margins are always read."""
     won, lost, flipped = (figures[name]["value"] or 0.0 for name in ("protected", "unprotected", "flipped"))
     return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}
+
+
+ADAPTER = General(
+    words=WORDS,
+    page=adapter_page,
+    table=lambda source: finetune_table(source.results or {}),
+    doubts=lambda source: adapter_warnings(source.results or {}),
+)

@@ -1,0 +1,18 @@
+"""What is compared within an audit, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is compared within an audit: a prompt, a stratum of pairs, a retriever and its temperature.
+
+    `name` stands in tables and gates; each of `factors` has a column of its own in the CSV files.
+    """
+
+    name: str
+    factors: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,118 @@
+"""The figures of listwise audits, of one and of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from llmfair.audits.listwise.lists import Lists, read_lists
+from llmfair.audits.listwise.results import ListwiseResults
+from llmfair.audits.listwise.words import TITLES
+from llmfair.report.figures import (
+    Declared,
+    headline_plots,
+    on_log,
+    plain,
+    ratio_of,
+    reach_of,
+    utility_of,
+    value_of,
+)
+from llmfair.report.groups import DRAWN, Audited, Group
+from llmfair.report.plots.base import MARKS, Plot
+from llmfair.report.plots.looks import Look, looks_of, palette
+from llmfair.report.plots.ranks import exposure_curve, rank_boxes
+from llmfair.report.plots.ratios import Point, utility_and_ratio
+
+
+def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Declared) -> Iterator[Plot]:
+    """Utility and exposure, the headline against its band, rank boxes, exposure curve."""
+    cells, design, words = results.by_variant(), results.design, asdict(results.words)
+    arms = [arm for arm in design.arms if results.chains[arm].ranked]
+    looks = {TITLES.get(a, a): look for a, look in looks_of([*arms, "input"], words).items()}
+    across, up = utility_of(results.shown, declared), ratio_of(results.shown, declared)
+    if across and up:
+        points: list[Point] = []
+        for arm in (*arms, "input"):
+            utility = value_of(cells.get((across, arm)))
+            # of the input there is nothing to control for
+            ratio = on_log(value_of(cells.get((up, arm)) or cells.get((plain(up), arm))))
+            if utility and ratio:
+                name = TITLES.get(arm, arm)
+                points.append((name, utility, ratio, looks[name], name))
+        if points:
+            yield utility_and_ratio(points, plain(across), plain(up), reach_of(results.reach, up))
+    yield from headline_plots(results, arms, declared, TITLES)
+    if lists is not None:
+        ranked = [arm for arm in arms if lists.ranked.get(arm)]
+        boxes = {
+            TITLES.get(arm, arm): (lists.ranks(arm, "protected"), lists.ranks(arm, "unprotected"))
+            for arm in ranked
+        }
+        if any(len(ranks) for both in boxes.values() for ranks in both):
+            yield rank_boxes(boxes, words)
+            curves = {TITLES.get(arm, arm): lists.protected_share(arm) for arm in ranked}
+            yield exposure_curve(curves, lists.pool_share(), looks, words)
+
+
+def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
+    """Utility and exposure of every model and prompt, and ranks by model."""
+    looks = palette(list(group.drawn))
+    yield from _utilities(group, group.drawn, looks, declared, f"utility-{number}")
+    yield from _boxes(group.drawn, f"ranks-{number}")
+
+
+def _utilities(
+    group: Group,
+    rows: Mapping[str, Mapping[str, Audited]],
+    looks: Mapping[str, Look],
+    declared: Declared,
+    name: str,
+) -> Iterator[Plot]:
+    """Utility and exposure of every model and prompt: colours are models, marks are prompts."""
+    shown = list(dict.fromkeys(measure for audited in group.audits() for measure in audited.results.shown))
+    across, up = utility_of(shown, declared), ratio_of(shown, declared)
+    if not across or not up:
+        return
+    marks = {column: MARKS[place % len(MARKS)] for place, column in enumerate(group.columns)}
+    points: list[Point] = []
+    joined = []
+    for model, runs in rows.items():
+        places = []
+        for attribute, audited in runs.items():
+            # runs differ in how they control for order, and so in the full names of what they measured
+            cells = {
+                (plain(measure), arm): row
+                for (measure, arm), row in audited.results.by_variant().items()
+                if measure in audited.results.shown
+            }
+            for arm in audited.results.design.arms:
+                utility = value_of(cells.get((plain(across), arm)))
+                ratio = on_log(value_of(cells.get((plain(up), arm))))
+                if (attribute, arm) in marks and utility and ratio:
+                    look = Look(looks[model].color, marks[attribute, arm], "-")
+                    places.append(len(points))
+                    points.append(
+                        (f"{model} {arm}", utility, ratio, look, None if len(places) > 1 else model)
+                    )
+        joined.append(places)
+    if points:
+        signs = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼", "P": "✚", "X": "✖", "*": "★"}
+        told = ", ".join(f"{signs[mark]} {attribute} {arm}" for (attribute, arm), mark in marks.items())
+        yield utility_and_ratio(points, plain(across), plain(up), None, joined, name, f" {told}.")
+
+
+def _boxes(rows: Mapping[str, Mapping[str, Audited]], name: str) -> Iterator[Plot]:
+    """Ranks under each run's first prompt, by model."""
+    boxes: dict[str, Any] = {}
+    for model, runs in rows.items():
+        for attribute, audited in runs.items():
+            arm = audited.results.design.arms[0]
+            lists = read_lists(audited.folder, [arm])
+            if lists is not None and lists.ranked[arm]:
+                both = (lists.ranks(arm, "protected"), lists.ranks(arm, "unprotected"))
+                boxes[f"{model} {attribute}" if len(runs) > 1 else model] = both
+    if any(len(ranks) for both in boxes.values() for ranks in both):
+        boxes = dict(list(boxes.items())[:DRAWN])
+        yield rank_boxes(boxes, {}, name)

@@ -1,0 +1,35 @@
+"""What a report says of listwise audits."""
+
+from __future__ import annotations
+
+from llmfair.audits.listwise.results import ListwiseResults
+from llmfair.report.tables import count
+
+TITLES = {"control": "neutral again", "input": "input order"}
+"""Conditions that are not called by their names."""
+WORDS = (
+    "The model orders every candidate list under a neutral prompt and under prompts that name each side. A "
+    "window slides from the end of the list to its head; what the model puts first in one window is carried "
+    "into the next.",
+    "Exposure of the item at rank a is 1 / ln(1 + a): the head weighs most. Each side's exposure is the mean "
+    "over its items; the ratio of the protected side's to the other's is 1 at parity, wherever relevance is "
+    "spread alike.",
+    "Conclusions speak of pair odds: those with which a protected item beats an equally relevant other one, "
+    "read off simulated rankers with planted odds on lists of the same sizes with the same windows.",
+    "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
+    "the notes below the table name.",
+)
+STUDY = (
+    "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
+    "What a ratio can be at all depends on the windows: the grey bars show what rankers that always put one "
+    "side first would read. A ratio near 1 in a setting that can read little else says little.",
+)
+
+
+def by_places(results: ListwiseResults, arm: str) -> str:
+    """What it is that answers follow the position, counted."""
+    first = results.answers[arm].first_pass
+    return (
+        f"{first.same:,} of {count(first.windows, 'answer')} of the first pass put the places in the same order, "
+        "whatever stood there, so a ratio near 1 is no parity"
+    )

@@ -1,0 +1,61 @@
+"""The figures of pairwise audits, of one and of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from llmfair.audits.pairwise.results import PairwiseResults
+from llmfair.report.figures import Declared, headline_plots, on_log, plain, value_of
+from llmfair.report.groups import Audited, Group
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.pairs import position_bias, stacked_answers
+from llmfair.report.plots.ratios import ratios
+
+
+def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
+    """Answers on pairs, every ratio against parity, position bias."""
+    cells, kinds = results.by_variant(), results.design.arms
+    answered = [(kind, asdict(shares)) for kind in kinds if (shares := results.shares.get(kind))]
+    if answered:
+        yield stacked_answers(answered, asdict(results.words))
+    yield from headline_plots(results, kinds, declared, {})
+    first = [
+        (kind, value)
+        for kind in kinds
+        for (measure, variant), row in cells.items()
+        if declared.get(measure, {}).get("shows") == "position bias"
+        and variant == kind
+        and (value := value_of(row))
+    ]
+    if first:
+        yield position_bias(first)
+    headlines = {finding.measure for finding in results.findings.values()}
+    others = [
+        (f"{plain(measure)}\n{kind}" if len(kinds) > 1 else plain(measure), None, value)
+        for measure in results.measures
+        if measure not in headlines and declared.get(measure, {}).get("better") == "parity"
+        for kind in kinds
+        if (value := on_log(value_of(cells.get((measure, kind)))))
+    ]
+    if others:
+        yield ratios(others, "ratio", None, "Other ratios of the same answers", "other-ratios")
+
+
+def group_plots(group: Group, number: int) -> Iterator[Plot]:
+    """Answers of every model on every kind of pairs."""
+    answered = [
+        (f"{name}\n{audited.results.attribute}: {kind}", asdict(shares))
+        for name, runs in group.drawn.items()
+        for audited in runs.values()
+        for kind, shares in _found(audited).shares.items()
+        if shares
+    ]
+    if answered:
+        words = asdict(group.audits()[0].results.words) if len({a for a, _ in group.columns}) == 1 else {}
+        yield stacked_answers(answered, words, f"answers-{number}")
+
+
+def _found(audited: Audited) -> PairwiseResults:
+    assert isinstance(audited.results, PairwiseResults)
+    return audited.results

@@ -1,0 +1,68 @@
+"""Queries whose pairs are far from parity, with both answers on each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmfair.audits.pairwise.results import PairwiseResults
+from llmfair.report.furthest import (
+    Furthest,
+    Shown,
+    Values,
+    figures_text,
+    furthest_from_parity,
+    own_values,
+    read_csv,
+)
+
+SHOWN_PAIRS = 60
+WON = ("protected", "unprotected")
+
+
+def furthest_pairs(
+    folder: Path, results: PairwiseResults, exhibits: Mapping[str, Any], by: str
+) -> Furthest | None:
+    """The queries whose own value of the measure `by` is furthest from parity on some kind of pairs."""
+    kinds = results.design.arms
+    show = _pairs_of(folder, exhibits, kinds, by)
+    return furthest_from_parity(
+        own_values(folder, by, kinds), results.design.queries, by, "kinds of pairs", show
+    )
+
+
+def _pairs_of(
+    folder: Path, exhibits: Mapping[str, Any], kinds: Sequence[str], by: str
+) -> Callable[[str, Values], Shown | None]:
+    titles, queries = exhibits["titles"], exhibits["queries"]
+    by_query: dict[str, list[dict[str, str]]] = {}
+    for row in read_csv(folder / "verdicts.csv"):
+        by_query.setdefault(row["query_id"], []).append(row)
+
+    def show(query_id: str, values: Values) -> Shown | None:
+        rows = [row for row in by_query.get(query_id, []) if row["draw"] == "0"]
+        if not rows:
+            return None
+        # those that do not flip first: they are what a ratio is made of
+        rows.sort(key=lambda row: (row["verdict"] not in WON, kinds.index(row["kind"]), int(row["pair"])))
+        pairs = [
+            (
+                row["kind"],
+                titles.get(row["protected_doc_id"], row["protected_doc_id"]),
+                titles.get(row["unprotected_doc_id"], row["unprotected_doc_id"]),
+                row["first_answer"] or row["first_problem"],
+                row["second_answer"] or row["second_problem"],
+                row["verdict"],
+            )
+            for row in rows[:SHOWN_PAIRS]
+        ]
+        ordered = {kind: values[kind] for kind in kinds if kind in values}
+        return Shown(
+            queries.get(query_id, query_id),
+            figures_text(ordered, by, {}),
+            pairs=pairs,
+            left_out=len(rows) - len(pairs),
+        )
+
+    return show

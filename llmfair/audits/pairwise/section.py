@@ -1,0 +1,81 @@
+"""What the report of a pairwise audit has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from llmfair.audits.pairwise.figures import pairwise_plots
+from llmfair.audits.pairwise.furthest import furthest_pairs
+from llmfair.audits.pairwise.results import PairwiseResults
+from llmfair.audits.pairwise.table import pairwise_table
+from llmfair.report.figures import ratio_of
+from llmfair.report.section import (
+    SHOWN_VERDICTS,
+    Section,
+    Verdict,
+    condition_verdicts,
+    queries_of,
+)
+from llmfair.report.tables import Table
+
+WORDS = (
+    "The model is shown one protected and one unprotected item of a query, equally relevant, and asked which "
+    "is the more relevant; then the same two in the other order. An answer that changes with the order is a "
+    "flip.",
+    "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, position-"
+    "adjusted odds are exp((logit p₁ + logit p₂) / 2): 1 at parity, with the pull of the position taken out.",
+    "Of the pairs answered alike in both orders, PP went to the protected item and UU to the other; FF and SS"
+    " are flips to the item shown first and second.",
+    "Each query is one unit, and items that recur in several pairs are taken into account. p is adjusted "
+    "(Holm) over the kinds of pairs.",
+)
+
+
+def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+    """Odds of every kind of pairs, how often answers flip, and the queries whose pairs are furthest from parity."""
+    table, declared = pairwise_table(results), exhibits["measures"]
+    by = ratio_of(results.measures, declared, of_queries=True)
+    asked = ", ".join(f"{n:,} {kind}" for kind, n in results.design.pairs_asked.items())
+    return Section(
+        table=table,
+        plots=list(pairwise_plots(results, declared)),
+        verdicts=list(_verdicts(results, table, declared)),
+        furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
+        words=WORDS,
+        facts=[("pairs", asked)],
+    )
+
+
+def _verdicts(results: PairwiseResults, table: Table, declared: Mapping[str, Any]) -> Iterator[Verdict]:
+    """The odds of every kind of pairs, then how many pairs flip."""
+    kinds, cells = results.design.arms, results.by_variant()
+    followed = [kind for kind, found in results.findings.items() if found.reason == "position_driven"]
+    places = {kind: (_by_places(results, kind), "figures") for kind in followed}
+    ratio = ratio_of(results.shown, declared)
+    found = list(condition_verdicts(results, table, declared, ratio, kinds, "{} pairs", places))
+    yield from found
+    flips = (
+        row
+        for (name, kind), row in cells.items()
+        if kind == kinds[0] and declared.get(name, {}).get("shows") == "order dependence"
+    )
+    row = next(flips, None)
+    if len(found) < SHOWN_VERDICTS and row is not None and row.value is not None:
+        about = next(
+            (note for note in table.notes if note.startswith(f"{kinds[0]}: ") and "flip" in note), ""
+        )
+        sentence = about.removeprefix(f"{kinds[0]}: ").split(";")[0]
+        if sentence:  # else no answer could be read, and none flips
+            yield Verdict(f"{kinds[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), sentence)
+
+
+def _by_places(results: PairwiseResults, kind: str) -> str:
+    """What it is that answers follow the position, counted."""
+    shares = results.shares[kind]
+    assert shares is not None  # or nothing would follow the position
+    return (
+        f"{100 * shares.of('FF', 'SS'):.0f} % of pairs have another winner when their items change places, "
+        "so odds near 1 are no parity"
+    )

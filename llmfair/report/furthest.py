@@ -1,0 +1,102 @@
+"""Queries far from parity, with what was answered: rankings side by side, or pairs with both answers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+
+from llmfair.errors import UsageError
+from llmfair.report.figures import plain
+
+FURTHEST = 10
+HINT = "the command that began the run writes it anew"
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A document of a ranking as it is shown."""
+
+    title: str
+    side: str | None
+    relevant: bool
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A query far from parity: its figures, and rankings or pairs of it."""
+
+    query: str
+    figures: str
+    rankings: Sequence[tuple[str, Sequence[Item]]] = ()
+    pairs: Sequence[tuple[str, ...]] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Furthest:
+    """Queries by their own value of a measure, the one furthest from parity first; `over` what it was taken."""
+
+    title: str
+    by: str
+    over: str
+    queries: Sequence[Shown]
+
+
+def furthest_from_parity(
+    values: Mapping[str, Values],
+    queries: int,
+    by: str,
+    over: str,
+    show: Callable[[str, Values], Shown | None],
+) -> Furthest | None:
+    """The queries whose own values of the measure `by` are furthest from parity, of so many; None where none is shown.
+
+    `values` by query_id and condition, as `own_values` reads them; `show` gives a query as it is shown, or None.
+    """
+    first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
+    found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
+    return Furthest(_title(len(found), len(values), queries), plain(by), over, found) if found else None
+
+
+def _title(shown: int, known: int, queries: int) -> str:
+    """How many queries are shown, of how many; `known` ones have a value of their own."""
+    if shown == queries:
+        return "The only query" if shown == 1 else f"All {shown} queries, furthest from parity first"
+    if shown == known:
+        return f"The {shown} of {queries:,} queries with a figure of their own, furthest from parity first"
+    return f"The {shown} of {queries:,} queries furthest from parity"
+
+
+def distance(values: Values) -> float:
+    """How far a query is from parity at most, over its conditions: |ln ratio|."""
+    return max(abs(log(value)) if value > 0 else float("inf") for value in values.values())
+
+
+def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
+    """A query's own values, in a line."""
+    return f"{plain(by)} " + ", ".join(f"{titles.get(arm, arm)} {value:.2f}" for arm, value in values.items())
+
+
+def read_csv(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a run folder's CSV file, none where it has no such file. Raises UsageError."""
+    if not path.is_file():
+        return
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from csv.DictReader(file)
+    except (OSError, ValueError, csv.Error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+
+
+def own_values(folder: Path, measure: str, arms: Sequence[str]) -> dict[str, dict[str, float]]:
+    """A measure's values of single queries: `{query_id: {arm: value}}`, undefined ones absent."""
+    found: dict[str, dict[str, float]] = {}
+    wanted = set(arms)
+    for row in read_csv(folder / "per_query.csv"):
+        if row["measure"] == measure and row["variant"] in wanted and not row["group"] and row["value"]:
+            found.setdefault(row["query_id"], {})[row["variant"]] = float(row["value"])
+    return found

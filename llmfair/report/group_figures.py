@@ -1,0 +1,32 @@
+"""Figures that any audits have side by side: their headlines against the band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from llmfair.report.figures import Declared, on_log, plain, value_of
+from llmfair.report.groups import Group
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.ratios import ratios
+
+
+def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str, str]) -> Iterator[Plot]:
+    """What the conclusions of a group speak of; `number` keeps the figures' names apart from other groups'."""
+    found, labels = [], {}
+    for name, runs in group.drawn.items():
+        for audited in runs.values():
+            results, cells = audited.results, audited.results.by_variant()
+            for arm, finding in results.findings.items():
+                if arm in group.aside:
+                    continue
+                value = on_log(value_of(cells.get((finding.measure, arm))))
+                told = f"{name}\n{results.attribute}: {titles.get(arm, arm)}"
+                found.append((told, None, value, plain(finding.measure)))
+                labels[plain(finding.measure)] = declared.get(finding.measure, {}).get("label")
+    for place, measure in enumerate(dict.fromkeys(measure for *_, measure in found)):
+        of_it = [(name, before, value) for name, before, value, own in found if own == measure]
+        if any(value for _, _, value in of_it):
+            label = labels[measure] or measure
+            band = group.audits()[0].results.band
+            title = f"{label[:1].upper()}{label[1:]} against the band"
+            yield ratios(of_it, label, band, title, f"odds-{number}-{place}")

@@ -1,0 +1,77 @@
+"""The page of measured runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from llmfair.audits.results import ScoreResults, found_of
+from llmfair.report.figures import Declared, on_log, plain, ratio_of, utility_of, value_of
+from llmfair.report.page import General, Page, plain_page, warnings_of
+from llmfair.report.plots.base import Plot
+from llmfair.report.plots.looks import palette
+from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
+from llmfair.report.score import lacking, score_table
+from llmfair.report.section import Section
+from llmfair.report.tables import count
+
+WORDS = (
+    "Rankings that exist, measured as they stand, in the order trec_eval reads them; no model was asked.",
+    "Exposure of the item at rank a is 1 / ln(1 + a). Each side's exposure is the mean over its items; the "
+    "ratio of the protected side's to the other's is 1 at parity, wherever relevance is spread alike.",
+)
+
+
+def score_page(document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+    """The page of measured runs."""
+    results: ScoreResults = found_of(document)
+    table = score_table(results)
+    datasets, attributes = (
+        " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
+        for name in ("dataset", "attribute")
+    )
+    section = Section(table, list(score_plots(results, exhibits["measures"])), words=WORDS)
+    return plain_page(
+        document, {**exhibits, "command": results.command}, section, "Measured runs",
+        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
+        lacking(results),
+        warnings_of([row.model for row in results.rows], results.requirements),
+    )  # fmt: skip
+
+
+def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
+    """Utility and exposure of measured runs, and the headline of each against the band."""
+    rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
+    named = [(run, variant) for run in results.runs for variant in run.variants]
+    distinct = len({variant for _, variant in named}) == len(named)
+    looks = palette([variant if distinct else f"{run.run} {variant}" for run, variant in named])
+    across, up = utility_of(results.measures, declared), ratio_of(results.measures, declared)
+    points: list[Point] = []
+    odds = []
+    for (run, variant), (name, look) in zip(named, looks.items(), strict=True):
+        of_it = {row.measure: row for row in rows if (row.run, row.variant) == (run.run, variant)}
+        if across and up:
+            utility, ratio = value_of(of_it.get(across)), on_log(value_of(of_it.get(up)))
+            if utility and ratio:
+                points.append((name, utility, ratio, look, name))
+        if finding := run.findings.get(variant):
+            odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
+    if across and up and points:
+        yield utility_and_ratio(points, plain(across), plain(up), None)
+    if any(value for _, _, value in odds):
+        yield ratios(
+            odds,
+            "odds of the conclusions",
+            results.band,
+            "Odds against the band",
+            "odds",
+        )
+
+
+SCORE = General(
+    words=WORDS,
+    page=score_page,
+    table=lambda source: score_table(source.found),
+    missing=lambda source: lacking(source.found),
+)

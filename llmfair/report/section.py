@@ -1,0 +1,95 @@
+"""What the page of a run has of its kind's own, and how any kind's verdicts are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llmfair.report.figures import Declared, plain
+from llmfair.report.furthest import Furthest
+from llmfair.report.plots.base import Plot
+from llmfair.report.tables import Table, cell, count
+from llmfair.results import Figure, Results
+
+SHOWN_VERDICTS = 3
+Seen = tuple[str, str]
+"""A sentence, and the section of the page that shows what it says."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the three numbers on top: of what, the figure with its name and interval, one sentence.
+
+    `seen`: the section of the page that shows what the sentence says.
+    """
+
+    of: str
+    measure: str
+    value: str
+    interval: str
+    sentence: str
+    conclusion: str = ""
+    seen: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a kind tells of a run.
+
+    `words` are paragraphs of the method, `facts` rows of its settings, `limits` what else the run cannot say.
+    """
+
+    table: Table
+    plots: Sequence[Plot] = ()
+    verdicts: Sequence[Verdict] = ()
+    furthest: Furthest | None = None
+    words: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    limits: Sequence[str] = ()
+
+
+def condition_verdicts(
+    results: Results,
+    table: Table,
+    declared: Declared,
+    measure: str | None,
+    arms: Sequence[str],
+    of: str,
+    by_places: Mapping[str, Seen] | None = None,
+) -> Iterator[Verdict]:
+    """A measure under each of the first conditions, with what its row of the table concludes.
+
+    `of` names a condition, as "{} prompt"; `by_places` says of those whose answers follow the position how they do.
+    """
+    if measure is None:
+        return
+    concluded = table.header[-1:] and table.header[-1].startswith("conclusion")
+    sentences = {row[0]: row[-1] for row in table.rows if concluded}
+    cells = results.by_variant()
+    for arm in arms[:SHOWN_VERDICTS]:
+        if (row := cells.get((measure, arm))) is None:
+            continue
+        finding = results.findings.get(arm)
+        sentence, seen = sentences.get(arm, "") or cell(row), ""
+        if finding is not None and finding.reason == "position_driven" and by_places:
+            said, seen = by_places[arm]
+            sentence = f"{sentence}. {said}"
+        label = str(declared[measure]["label"]) if measure in declared else measure
+        conclusion = "" if finding is None else str(finding.conclusion)
+        yield verdict(of.format(arm), label, row, sentence, conclusion, seen)
+
+
+def verdict(
+    of: str, measure: str, row: Figure, sentence: str, conclusion: str = "", seen: str = ""
+) -> Verdict:
+    """A figure as a verdict; without a sentence the figure speaks for itself."""
+    value = "–" if row.value is None else f"{row.value:.2f}"
+    between = "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}], "
+    return Verdict(
+        of, plain(measure), value, between + queries_of(row), sentence or cell(row), conclusion, seen
+    )
+
+
+def queries_of(row: Figure) -> str:
+    """How many queries a figure speaks of."""
+    return count(row.n, "query", "queries") if row.n is not None else ""

@@ -1,0 +1,94 @@
+"""What a kind that says nothing of its reports has all the same: a table, verdicts, figures, a whole page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.design import Design
+from llmfair.audits.exhibits import exhibits_of
+from llmfair.audits.kind import Kind, kind_of
+from llmfair.cli.report import page_of
+from llmfair.metrics.base import Judged
+from llmfair.report.html import page_html
+from llmfair.report.source import Source, read_source
+from llmfair.report.tables import cell
+from llmfair.results import Results
+from llmfair.rundir import RunDir
+from tests.report.runs import run
+
+pytestmark = pytest.mark.whole
+OF_ITS_OWN = ("condition", "aside", "lopsided", "titles", "table", "words", "section", "group_plots")
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+class Silent(Kind):
+    """It declares what every kind must, and nothing of reports."""
+
+    name, title, helps = "silent", "Silent audit", {}
+
+    def design(self, settings: Any, subject: Any = None) -> Design[Any]:
+        raise NotImplementedError
+
+    def reads(self) -> type[Judged]:
+        return Judged
+
+
+def silenced(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind of this name says no more of its reports than any other."""
+    for name in OF_ITS_OWN:
+        if name in vars(type(kind_of(task))):
+            monkeypatch.setattr(type(kind_of(task)), name, vars(Kind)[name])
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_any_kind_has_a_section(folder: Path, task: str) -> None:
+    source = read_source(RunDir(run(folder, task)))
+    results, exhibits = source.audit, exhibits_of(source.run, 0)
+    section = Silent().section(results, source.run.path, exhibits)
+    arms = list(results.design.arms)
+    assert [row[0] for row in section.table.rows] == arms
+    assert section.table.header[0] == "condition" and section.table.header[-1] == "conclusion"
+    assert section.table.title.startswith(
+        f"Silent audit · {results.dataset} · {results.attribute} (protected: "
+    )
+    cells = results.by_variant()
+    first = next(measure for measure in results.shown if (measure, arms[0]) in cells)
+    assert all(cell(cells[first, row[0]]) in row for row in section.table.rows)
+    assert [verdict.of for verdict in section.verdicts] == arms[:3]
+    assert all(verdict.sentence for verdict in section.verdicts)
+    assert [plot.name for plot in section.plots] == ["odds"] and section.furthest is None
+    (paragraph,) = section.words
+    assert paragraph.startswith("Silent audit: ")
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_a_kind_that_says_nothing_has_pages_of_one_and_of_several(
+    folder: Path, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silenced(task, monkeypatch)
+    sources = [read_source(RunDir(run(folder, task)))]
+    page = page_of(sources, 2)
+    assert page_html(page) and page.verdicts and len(page.evidence) == 2
+    twice = [*sources, Source(sources[0].run, sources[0].manifest, renamed(sources[0]))]
+    both = page_of(twice, 0)
+    assert page_html(both) and {plot.name for plot in both.plots} == {"odds-0-0"}
+    assert any(table.title.endswith("by model and condition") for table in both.tables)
+
+
+def renamed(source: Source) -> dict[str, Any]:
+    """The results as if of another model."""
+    found: Results = source.audit
+    assert source.results is not None
+    return {**source.results, "model": f"{found.model}-2"}
