@@ -65,8 +65,8 @@ class Kind(ABC):
     """One kind of audit. What has a default below is done for every kind alike; a kind says otherwise where it must.
 
     `helps` holds what its command says (by ""), and those about it (by `plan`, `render`, `calibrate`). `unit` is what
-    has to be answered whole for there to be a figure, `question` what one chat shows. `ranks`: rankers that ask no
-    model can be audited, too.
+    has to be answered whole for there to be a figure, `question` what one chat shows, `condition` what is compared.
+    `ranks`: rankers that ask no model can be audited, too.
     """
 
     name: str
