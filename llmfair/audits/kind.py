@@ -203,8 +203,10 @@ class Kind(ABC):
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
-        said = str(finding["conclusion"]).replace("_", " ")
-        return f"{said}: {finding['reason']}" if finding["reason"] else said
+        from llmfair.audits.reasons import in_words
+
+        said, reason = str(finding["conclusion"]).replace("_", " "), finding["reason"]
+        return f"{said}: {in_words(reason, finding['measure'])}" if reason else said
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
         """What has to be known to read a table of measured runs; a row is a run, a variant and its name there."""
