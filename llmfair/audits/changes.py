@@ -1,4 +1,4 @@
-"""What changed from one run to another: measure by measure, over the queries or pairs that both were asked."""
+"""What changed from one run to another: measure by measure, over what both were asked."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[R
 
     With `interval`, the whole interval has to be within the bounds.
     `ExpRatio` is the one that the run's table shows: with what the initial orders explain taken out, if it is so there.
-    Without a variant a gate speaks of every prompt variant that has the measure, not of the control or the
+    Without a variant a gate speaks of every condition that has the measure, not of the control or the
     input order.
     """
     return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
@@ -154,8 +154,8 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 def _rows(gate: Gate, results: Gated) -> list[Row]:
     """The figures that a gate is asked of, in the order of the variants; never none."""
-    prompts = [arm for arm in results.arms if arm != CONTROL]
-    variants = prompts if gate.variant is None else [gate.variant]
+    conditions = [arm for arm in results.arms if arm != CONTROL]
+    variants = conditions if gate.variant is None else [gate.variant]
     measure = as_shown(gate.measure, results.shown)
     found = [
         row

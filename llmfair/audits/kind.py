@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.design import Design
+    from llmfair.audits.results import ScoredRun
     from llmfair.audits.runs import Announce, Remeasured
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure, Observation
@@ -215,8 +216,6 @@ class Kind(ABC):
     way out."""
     how_changed: str = ""
     """How `changes` are made, said below a comparison; empty where they are paired by query, and signs flipped."""
-    how_concluded: str = ""
-    """What has to be known to read the conclusions on measured runs, said below their table."""
 
     @abstractmethod
     def reads(self) -> type[Observation]:
@@ -233,7 +232,7 @@ class Kind(ABC):
         """
         from llmfair.audits.runs import measured_again
 
-        return measured_again(self.name, self.condition, self.reads(), self.observations(run), run, settings)
+        return measured_again(self.name, self.reads(), self.observations(run), run, settings)
 
     def score_files(
         self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
@@ -243,8 +242,14 @@ class Kind(ABC):
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
-        said = str(finding["conclusion"]).replace("_", " ")
-        return f"{said}: {finding['reason']}" if finding["reason"] else said
+        from llmfair.audits.reasons import in_words
+
+        said, reason = str(finding["conclusion"]).replace("_", " "), finding["reason"]
+        return f"{said}: {in_words(reason, finding['measure'])}" if reason else said
+
+    def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
+        """What has to be known to read a table of measured runs; a row is a run, a variant and its name there."""
+        return []
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
         """Where measured runs have no value, and why: (variant, sentence), or ("", sentence) of them all."""

@@ -28,7 +28,7 @@ RANKS_NOTHING: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Remeasured:
-    """One RUN: `facts` as results.json has them, its rows, and what gates have to know (`Gated`).
+    """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
     `arms` are the variants that a gate which names none speaks of.
     """
@@ -36,14 +36,12 @@ class Remeasured:
     facts: Mapping[str, Any]
     rows: Sequence[Measurement]
     arms: Sequence[str]
-    asked: str = ""
     reach: Mapping[str, Reach] = field(default_factory=dict)
     windows: str = "on these lists"
 
 
 def measured_again(
     task: str,
-    condition: str,
     reads: type[Observation],
     observations: Mapping[str, Sequence[Observation]],
     run: RunDir,
@@ -54,7 +52,11 @@ def measured_again(
     Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
     """
     manifest, results = run.read_manifest(), run.read_results()
-    check_attribute(run, results, settings, task)
+    if settings.attribute not in (None, results["attribute"]):
+        raise UsageError(
+            f"{run.path} was asked by {results['attribute']}, not by {settings.attribute}.",
+            f"llmfair {task} -a {settings.attribute} asks about that",
+        )
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results["design"]["seed"])
@@ -72,7 +74,7 @@ def measured_again(
         "family": {"size": 0, "contrasted": None},
         **incomplete(manifest, results),
     }
-    return Remeasured(facts, summarise(columns, inference), list(observations), f" {condition}")
+    return Remeasured(facts, summarise(columns, inference), list(observations))
 
 
 def measures_of(
@@ -93,15 +95,6 @@ def named(run: RunDir, results: Mapping[str, Any]) -> dict[str, str]:
         "run": run.path.resolve().name,
         **{column: results[column] for column in ("dataset", "attribute", "model")},
     }
-
-
-def check_attribute(run: RunDir, results: Mapping[str, Any], settings: ScoreSettings, task: str) -> None:
-    """Raises UsageError where another attribute is wanted than the run asked about."""
-    if settings.attribute not in (None, results["attribute"]):
-        raise UsageError(
-            f"{run.path} was asked by {results['attribute']}, not by {settings.attribute}.",
-            f"llmfair {task} -a {settings.attribute} asks about that",
-        )
 
 
 def incomplete(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:

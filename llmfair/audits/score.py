@@ -61,7 +61,7 @@ def score(runs: Sequence[Path], settings: ScoreSettings, announce: Announce = la
     for text in settings.require:
         parse_gate(text)  # a malformed one is said before anything is read
     # map, since a loop would hold one large run while it reads the next
-    found = list(map(partial(_scored_one, settings), _remeasured(runs, settings, announce)))
+    found = list(map(partial(_scored_one, settings), runs, _remeasured(runs, settings, announce)))
     rows = [row for one in found for row in one.rows]
     names = dict.fromkeys(name for one in found for name in one.facts["measures"])
     measures = parse_measures(",".join(names))
@@ -126,11 +126,11 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
         yield replace(found, facts={**found.facts, "run": str(run)}) if several else found
 
 
-def _scored_one(settings: ScoreSettings, found: Remeasured) -> _One:
+def _scored_one(settings: ScoreSettings, run: Path, found: Remeasured) -> _One:
     named = {column: found.facts[column] for column in NAMING}
     rows = tidy([row for row in found.rows if row.query_id == ALL], named)
     of_queries = tidy([row for row in found.rows if row.query_id != ALL], named)
-    return _One(found.facts, requirements_of(settings, found, _named(rows)), rows, of_queries)
+    return _One(found.facts, requirements_of(settings, found, _named(rows), run.is_dir()), rows, of_queries)
 
 
 def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:

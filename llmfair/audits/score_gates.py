@@ -14,25 +14,24 @@ from llmfair.settings import ScoreSettings
 
 
 def requirements_of(
-    settings: ScoreSettings, found: Remeasured, rows: Sequence[Mapping[str, Any]]
+    settings: ScoreSettings, found: Remeasured, rows: Sequence[Mapping[str, Any]], folder: bool
 ) -> list[dict[str, Any]]:
-    """Which gates the RUN holds; `rows` are those of all queries.
+    """Which gates the RUN holds, a `folder` or a file; `rows` are those of all queries.
 
     A gate of a variant that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
     of a run folder alone.
     """
-    facts = found.facts
+    facts, kind = found.facts, kind_of(found.facts["task"])
     results = Gated(
         found.arms,
         facts["measures"],
         typed(rows, list[Row]),
         typed(facts["findings"], dict[str, Finding]),
         found.reach,
-        found.asked,
+        f" {kind.condition}" if folder else "",
         found.windows,
     )
-    reads = kind_of(facts["task"]).reads()
-    gates = [parse_gate(text, reads) for text in settings.require]
+    gates = [parse_gate(text, kind.reads()) for text in settings.require]
     asked = [gate for gate in gates if gate.variant is None or gate.variant in facts["variants"]]
     entries = check_gates(asked, results, settings.require_interval)
     return [{"run": facts["run"], **plain(entry)} for entry in entries]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.listwise.sentences import relevance_note
 from llmfair.audits.results import ScoredRun, ScoreResults
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
@@ -42,9 +41,8 @@ def score_table(results: ScoreResults) -> Table:
         of_it = {column: cells.get((run.run, variant, *column)) for column in columns}
         said = _conclusion(run, variant, of_it, results)
         rows.append((name, *((f"{queries:,}",) * uneven), *map(cell, of_it.values()), said))
-    how = dict.fromkeys(kind_of(run.task).how_concluded for run in results.runs if run.findings)
-    notes += filter(None, how)
-    notes += relevance_note({name: run.relevance.get(variant) for run, variant, name in named})
+    for task in dict.fromkeys(run.task for run in results.runs):
+        notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
     if sum(len(run.variants) for run in results.runs) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]

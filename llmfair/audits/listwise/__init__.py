@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.listwise.audit import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
+    from llmfair.audits.results import ScoredRun
     from llmfair.audits.runs import Announce, Remeasured
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Judged, Measure
@@ -181,10 +182,6 @@ class Listwise(Kind):
 
     condition = "prompt"
     reads_runs = True
-    how_concluded = (
-        "implied pair odds: of a run file as if whole lists were ranked at once, "
-        "of a run folder by its windows"
-    )
 
     def reads(self) -> type[Judged]:
         from llmfair.metrics.base import Judged
@@ -209,6 +206,12 @@ class Listwise(Kind):
         from llmfair.results import typed
 
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
+
+    def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
+        from llmfair.audits.listwise.sentences import implied_note, relevance_note
+
+        relevance = {name: run.relevance.get(variant) for run, variant, name in rows}
+        return [*implied_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
 
     def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
         from llmfair.audits.changes import changes_by_query

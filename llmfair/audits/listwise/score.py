@@ -49,7 +49,7 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     rankings = of_folder(run, settings, announce)
     facts, rows = _measured(rankings, settings)
     arms = [variant for variant in facts["variants"] if not ONE_OF_SEVERAL.search(variant)]
-    measured = Remeasured(facts, rows, arms, " prompt")
+    measured = Remeasured(facts, rows, arms)
     found = rankings.found
     if found is None or found.attribute != facts["attribute"]:
         return measured

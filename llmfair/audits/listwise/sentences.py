@@ -114,6 +114,12 @@ def _inverse(value: float | None) -> float | None:
     return None if value is None else 1 / value
 
 
+def implied_note(concluded: bool) -> list[str]:
+    """How pair odds were implied, where anything is concluded of measured runs."""
+    said = "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
+    return [said] * concluded
+
+
 def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
     """What relevance alone gives the sides, by arm, where that is not parity."""
     told = [

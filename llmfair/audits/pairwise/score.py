@@ -58,4 +58,4 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         "family": {"size": measured.family, "contrasted": None},
         **incomplete(manifest, results),
     }
-    return Remeasured(facts, measured.rows, list(by_kind), " pairs")
+    return Remeasured(facts, measured.rows, list(by_kind))
