@@ -169,15 +169,16 @@ class Kind(ABC):
 
     def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
         """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
-        from llmfair.report.figures import headline_plots
+        from llmfair.report.figures import headline_plots, ratio_plots
         from llmfair.report.section import Section, condition_verdicts
 
         table, declared, arms = self.table(results), exhibits["measures"], results.design.arms
         figures = {measure for measure, _ in results.by_variant()}
+        plots = headline_plots if results.findings else ratio_plots
         first = next((measure for measure in results.shown if measure in figures), None)
         return Section(
             table=table,
-            plots=list(headline_plots(results, arms, declared, self.titles)),
+            plots=list(plots(results, arms, declared, self.titles)),
             verdicts=list(condition_verdicts(results, table, declared, first, arms, "{}")),
             words=self.words(),
         )

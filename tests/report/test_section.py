@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     assert [verdict.of for verdict in section.verdicts] == arms[:3]
     assert all(verdict.sentence for verdict in section.verdicts)
     assert [plot.name for plot in section.plots] == ["odds"] and section.furthest is None
+    bare = Silent().section(replace(results, findings={}), source.run.path, exhibits)
+    assert "conclusion" not in bare.table.header and not any(one.conclusion for one in bare.verdicts)
+    assert [plot.name for plot in bare.plots] == ["ratio"]
+    linear = {name: {**says, "scale": "linear"} for name, says in exhibits["measures"].items()}
+    drawn = Silent().section(results, source.run.path, {**exhibits, "measures": linear}).plots
+    assert not drawn or {finding.measure for finding in results.findings.values()}.isdisjoint(linear)
     (paragraph,) = section.words
     assert paragraph.startswith("Silent audit: ")
 
