@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmfair import registry
 from llmfair.arguments import make_settings, plain, takes
-from llmfair.audits.kind import kind_of
-from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings, StudySettings
-from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.kind import Kind, kind_of
+from llmfair.audits.listwise.settings import StudySettings
 from llmfair.config import typed
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
@@ -33,17 +33,7 @@ if TYPE_CHECKING:
 Name = str | Path
 
 
-@takes(ListwiseSettings)
-def audit_listwise(
-    dataset: Name = "sample",
-    *,
-    model: Any = "fake:biased",
-    progress: bool = False,
-    preset: str | None = None,
-    **settings: Any,
-) -> Result:
-    """Exposure and utility of a ranker under neutral and sensitive prompts: `llmfair listwise` of one model.
-
+AUDIT = """
     `model` is a spec such as `openai:gpt-4o-mini`, or an object with a `name` and `async complete(request)`, which
     gets an llmfair.Request and returns an llmfair.Completion, or the answer's text. Its answers are kept under its
     `identity`, or its name and the source of its class; change the identity or name when anything else changes them.
@@ -52,23 +42,59 @@ def audit_listwise(
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
     """
-    return _audit("listwise", preset, {"dataset": dataset, **settings}, model, progress)
 
 
-@takes(PairwiseSettings)
-def audit_pairwise(
-    dataset: Name = "sample",
-    *,
-    model: Any = "fake:biased",
-    progress: bool = False,
-    preset: str | None = None,
-    **settings: Any,
-) -> Result:
-    """Who wins between a protected and an unprotected item, asked in both orders: `llmfair pairwise` of one model.
+def _audit_of(kind: Kind) -> Callable[..., Result]:
+    def call(
+        dataset: Name = "sample",
+        *,
+        model: Any = "fake:biased",
+        progress: bool = False,
+        preset: str | None = None,
+        **settings: Any,
+    ) -> Result:
+        return _audit(kind, preset, {"dataset": dataset, **settings}, model, progress)
 
-    Models and errors are those of `audit_listwise`.
-    """
-    return _audit("pairwise", preset, {"dataset": dataset, **settings}, model, progress)
+    call.__doc__ = f"{kind.help().does} `llmfair {kind.name}` of one model.\n{AUDIT}"
+    return takes(kind.settings)(call)
+
+
+def _plan_of(kind: Kind) -> Callable[..., Result]:
+    def call(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
+        from llmfair.audits.plan import plan
+
+        planned = plan(kind, make_settings(kind.planned, {"dataset": dataset, **settings}, preset))
+        return Result(f"plan {kind.name}", {"schema": 1, **planned})
+
+    call.__doc__ = f"{kind.help('plan').does}\n    "
+    return takes(kind.planned)(call)
+
+
+def _calibrate_of(kind: Kind) -> Callable[..., Result]:
+    if kind.calibrated is None:
+        raise AttributeError(f"{kind.name} cannot simulate its audits")
+    calibrated = kind.calibrated
+
+    def call(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
+        made = make_settings(calibrated, {"dataset": dataset, **settings}, preset)
+        return Result(f"calibrate {kind.name}", kind.calibrate(made, lambda: None))
+
+    call.__doc__ = f"{kind.help('calibrate').does}\n    "
+    return takes(calibrated)(call)
+
+
+OF_KINDS = {"audit": _audit_of, "plan": _plan_of, "calibrate": _calibrate_of}
+"""What there is of every kind of audit: `audit_NAME`, `plan_NAME`, `calibrate_NAME`."""
+
+
+def __getattr__(name: str) -> Callable[..., Result]:
+    command, _, kind = name.partition("_")
+    if command not in OF_KINDS or kind not in registry.names("audit"):
+        raise AttributeError(f"module 'llmfair.api' has no attribute {name!r}")
+    call = OF_KINDS[command](kind_of(kind))
+    call.__name__ = call.__qualname__ = name
+    globals()[name] = call
+    return call
 
 
 @takes(ScoreSettings)
@@ -91,30 +117,6 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
     return Result("score", scored.results, made.output, of_queries)
 
 
-@takes(PlanSettings)
-def plan_listwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
-    """What `audit_listwise` with these settings would ask, reach, cost and find; nothing is asked."""
-    return _plan("listwise", {"dataset": dataset, **settings}, preset)
-
-
-@takes(PlanPairwiseSettings)
-def plan_pairwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
-    """What `audit_pairwise` with these settings would ask, cost and find; nothing is asked."""
-    return _plan("pairwise", {"dataset": dataset, **settings}, preset)
-
-
-@takes(CalibrateSettings)
-def calibrate_listwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
-    """Simulated listwise audits of your own lists: recovery, coverage, false alarms; no model is asked."""
-    return _calibrate("listwise", {"dataset": dataset, **settings}, preset)
-
-
-@takes(CalibratePairwiseSettings)
-def calibrate_pairwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
-    """Simulated pairwise audits of your own pairs: recovery, coverage, false alarms; no model is asked."""
-    return _calibrate("pairwise", {"dataset": dataset, **settings}, preset)
-
-
 @takes(StudySettings)
 def study_windows(
     dataset: Name = "sample",
@@ -128,7 +130,7 @@ def study_windows(
 ) -> Result:
     """Windows and steps side by side, as in the paper's Table 2: `settings="5/1,20/10x3"`.
 
-    Every setting is the run that `audit_listwise` makes. Raises the gravest of their errors, after all were tried.
+    Every setting is the run that the audit itself makes. Raises the gravest of their errors, after all were tried.
     """
     from llmfair.audits.listwise.sweep import gravest_of, make_folder, study_of, write_study
     from llmfair.audits.listwise.sweep import study_windows as tried_of
@@ -246,33 +248,14 @@ def schema() -> dict[str, Any]:
     return schema_of()
 
 
-def _plan(name: str, given: Mapping[str, Any], preset: str | None) -> Result:
-    from llmfair.audits.plan import plan
-
-    kind = kind_of(name)
-    planned = plan(kind, make_settings(kind.planned, given, preset))
-    return Result(f"plan {name}", {"schema": 1, **planned})
-
-
-def _calibrate(name: str, given: Mapping[str, Any], preset: str | None) -> Result:
-    kind = kind_of(name)
-    if kind.calibrated is None:
-        raise UsageError(
-            f"{name} cannot simulate its audits.", "llmfair calibrate --help    lists those that can"
-        )
-    return Result(
-        f"calibrate {name}", kind.calibrate(make_settings(kind.calibrated, given, preset), lambda: None)
-    )
-
-
-def _audit(name: str, preset: str | None, given: Mapping[str, Any], model: Any, progress: bool) -> Result:
+def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any, progress: bool) -> Result:
     """One model's audit, run or continued, with its report."""
     from llmfair.audits.run import audit
     from llmfair.audits.subject import subjects
     from llmfair.backends.given import Given
     from llmfair.rundir import RunDir
 
-    backend, kind = None, kind_of(name)
+    backend = None
     if not isinstance(model, str | Sequence):
         backend = Given(model)
         if not hasattr(model, "identity"):  # a name says too little to share answers with other runs

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Literal, TypeVar
 
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import UsageError, did_you_mean, warn
 
 What = Literal["audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset"]
 F = TypeVar("F")
@@ -73,5 +73,8 @@ def _discover(kind: What) -> None:
             continue
         import_module(f"{_PACKAGES[kind]}.{module.name}")
     for point in entry_points(group=f"llmfair.{_PLURALS.get(kind, kind + 's')}"):
-        register(kind, point.name)(point.load())
+        try:
+            register(kind, point.name)(point.load())
+        except Exception as error:  # another package's fault, which must not cost the user ours
+            warn(f"{point.value}, the {kind} '{point.name}' of another package, cannot be loaded: {error}")
     _complete.add(kind)

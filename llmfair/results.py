@@ -169,6 +169,10 @@ class DesignFacts:
     queries: Count
     drawn: HowDrawn | None = left_out_without("drawn")
     arms: Annotated[Sequence[str], Meta(min_length=1)]
+    factors: Annotated[
+        Mapping[str, Mapping[str, Any]] | None,
+        Meta(description="What varies between conditions, by condition."),
+    ] = left_out_without("factors")
     calls: Count
     seed: Count
 

@@ -62,6 +62,14 @@ class RunDir:
     def journal(self) -> Path:
         return self.path / "journal.jsonl"
 
+    def journal_of(self, stage: str) -> Path:
+        """The journal of a stage after the first."""
+        return self.path / f"{stage}.jsonl"
+
+    def journals(self, manifest: Mapping[str, Any]) -> list[Path]:
+        """All journals of a run, the first stage's first."""
+        return [self.journal, *map(self.journal_of, manifest.get("stages", ()))]
+
     def read_manifest(self) -> dict[str, Any]:
         """The manifest, or UsageError when this is no run folder."""
         try:
@@ -247,6 +255,19 @@ def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]
     """Measurements as CSV rows in the order of COLUMNS, sorted by query, measure, variant, group."""
     ordered = sorted(rows, key=lambda row: (row.query_id, row.measure, row.variant, row.group))
     return [[run.get(column, getattr(row, column, None)) for column in COLUMNS] for row in ordered]
+
+
+def with_factors(
+    rows: Iterable[Sequence[Any]], factors: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """Header and tidy rows, each factor of a condition in a column of its own behind `variant`."""
+    names = tuple(dict.fromkeys(name for of_it in factors.values() for name in of_it))
+    place = COLUMNS.index("variant") + 1
+    header = (*COLUMNS[:place], *names, *COLUMNS[place:])
+    return header, [
+        [*row[:place], *(factors.get(row[place - 1], {}).get(name) for name in names), *row[place:]]
+        for row in rows
+    ]
 
 
 def find_run(name: str, runs_dir: Path) -> RunDir:

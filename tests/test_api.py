@@ -86,17 +86,16 @@ def test_the_public_names_are_these_and_all_are_there() -> None:
         _ = llmfair.audit_nothing  # type: ignore[attr-defined]
 
 
-def test_type_checkers_are_shown_the_names_that_are_loaded() -> None:
-    tree = ast.parse(Path(llmfair.__file__).read_text("utf-8"))
-    (shown,) = (node for node in tree.body if isinstance(node, ast.If))
+def test_names_stand_once_where_type_checkers_and_the_package_read_them() -> None:
+    stub = Path(llmfair.__file__).with_suffix(".pyi").read_text("utf-8")
+    shown = {node.name for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)}
     imported = {
-        (node.module, alias.name)
-        for node in shown.body
-        if isinstance(node, ast.ImportFrom)
+        alias.name
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("llmfair")
         for alias in node.names
     }
-    assert imported == {(home, name) for home, names in llmfair._HOMES.items() for name in names}
-    assert {name for _, name in imported} == {*llmfair.__all__} - {"__version__"}
+    assert {*shown, *imported} == {*llmfair.__all__} - {"__version__"}
 
 
 def test_import_is_quick() -> None:

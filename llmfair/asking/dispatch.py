@@ -42,12 +42,13 @@ class Program:
     """A ranking program that has not begun: `start()` makes its steps.
 
     `threaded`: between its questions it does work that would hold up everybody else's (a search), so it does it in a
-    thread. What it shares with other programs must bear that.
+    thread. What it shares with other programs must bear that. `condition`: what it asks about, where somebody counts.
     """
 
     probe_id: str
     start: Callable[[], Steps[Any]]
     threaded: bool = False
+    condition: str = ""
 
 
 def dispatch(

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure
+from llmfair.metrics.names import parse_measures
 from llmfair.probes import CONTROL
 from llmfair.rundir import RunDir
 from llmfair.stats.conclusions import Conclusion
-from llmfair.stats.paired import Change
+from llmfair.stats.paired import Change, change_by_query
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure of one prompt or kind of pairs, in the base and in another run.
+    """One measure under one condition, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
     figure that speaks of the sides both runs' conclusions stand beside; where one cannot be assessed there is
@@ -55,12 +58,17 @@ class Compared:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What names the run, and the weights of its figures."""
-        return {**self.manifest["settings"], "weights": self.results["design"].get("weights")}
+        """What names the run."""
+        settings: Mapping[str, Any] = self.manifest["settings"]
+        return settings
+
+    def setting(self, name: str) -> Any:
+        """A setting that names the run, or else one of how its answers are counted; None where it has neither."""
+        return self.settings.get(name, self.results["design"].get(name))
 
     @property
     def arms(self) -> list[str]:
-        """The prompts or kinds of pairs; neutral asked again is no prompt of its own."""
+        """The conditions; neutral asked again is none of its own."""
         return [arm for arm in self.results["design"]["arms"] if arm != CONTROL]
 
     @cached_property
@@ -137,3 +145,46 @@ def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despit
     reasons = [f["reason"] for f in found if f.get("conclusion") == Conclusion.NOT_ASSESSABLE]
     barred = [reason for reason in reasons if reason != despite]
     return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
+
+
+def changes_by_query(
+    base: Compared,
+    other: Compared,
+    chosen: Sequence[Measure] | None,
+    condition: str,
+    hint: str = "",
+    despite: str = "",
+) -> Iterator[Row]:
+    """From the queries' own values, paired: every measure with a direction, or those chosen.
+
+    Raises UsageError where there is no `condition` in common. Figures stand `despite` this reason of no conclusion.
+    """
+    arms = [arm for arm in base.arms if arm in other.arms]
+    if not arms:
+        raise UsageError(f"{base.name} and {other.name} have no {condition} in common.", hint)
+    both = {name for name, arm in base.values.keys() & other.values.keys() if arm in arms}
+    listed = ",".join(name for name in base.results["measures"] if name in both)
+    known = parse_measures(listed) if listed else ()
+    check_paired(chosen, known)
+    # rank agreement is with the initial order, which is no figure of the ranker alone
+    directed = [m for m in known if m.definition.better and not m.definition.agreement]
+    measures = chosen or directed
+    headlines = headlines_of(measures)
+    level, seed = base.results["level"], base.results["design"]["seed"]
+    for measure in measures:
+        for arm in arms:
+            key, on_log_scale = (str(measure), arm), measure.definition.scale == "log"
+            before, after = base.values.get(key, {}), other.values.get(key, {})
+            queries = [
+                query
+                for query in sorted(before.keys() & after.keys())
+                if not on_log_scale or min(before[query], after[query]) > 0
+            ]
+            row = row_of(other, arm, measure, headlines, base.figure(*key), other.figure(*key))
+            if not queries:
+                yield replace(row, reason="no_common_query")
+                continue
+            one, two = ([of_it[query] for query in queries] for of_it in (before, after))
+            rng = np.random.default_rng(seed)
+            row = changed(row, change_by_query(one, two, on_log_scale, level, rng))
+            yield assessed(row, measure, base, other, despite)

@@ -1,4 +1,4 @@
-"""Runs side by side: what two rankers made of the very same lists or pairs, paired by query.
+"""Runs side by side: what two rankers made of the very same questions.
 
 The first run is the base and every other is compared with it. Runs that asked about other lists, or in another
 form, are refused; other settings in which they differ are told.
@@ -13,25 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.changes import Compared
-from llmfair.audits.listwise.changes import list_changes
-from llmfair.audits.pairwise.changes import described_pairs, pair_changes
-from llmfair.audits.score_gates import READS
+from llmfair.audits.kind import Kind, kind_of, kinds
 from llmfair.errors import UsageError
 from llmfair.metrics.names import parse_measures
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
 from llmfair.stats.significance import holm
 
-TASKS = {"listwise": list_changes, "pairwise": pair_changes}
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
 REFUSED = {
-    "task": ("are runs of different tasks", "listwise goes with listwise, pairwise with pairwise"),
     "attribute": ("audit different attributes", SAME_LISTS),
     "lists_sha256": ("asked about different lists", SAME_LISTS),
-    "form": ("asked in different forms", "run both with the same --form"),
-    "answers": ("were read in different ways", "run both with the same --answers"),
-    "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
 }
-"""Settings that must agree, what it means where they do not, and the way out."""
+"""Settings that must agree whatever the kind of audit, what it means where they do not, and the way out."""
 BUDGETS = ("--max-calls", "--max-cost")
 
 
@@ -43,12 +36,11 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     if twice := [run for run in runs if folders.count(run.path.resolve()) > 1]:
         raise UsageError(f"{twice[-1].path} is named twice: a run does not differ from itself.", RUNS_HINT)
     base, *others = _named([_opened(run) for run in runs])
+    kind = kind_of(base.results["task"])
     for other in others:
-        _check(base, other)
-    task = base.results["task"]
-    chosen = parse_measures(measures, READS[task]) if measures else None
-    changes = TASKS[task]
-    rows = [row for other in others for row in changes(base, other, chosen)]
+        _check(base, other, kind)
+    chosen = parse_measures(measures, kind.reads()) if measures else None
+    rows = [row for other in others for row in kind.changes(base, other, chosen)]
     family = [place for place, row in enumerate(rows) if row.headline]
     adjusted = holm([rows[place].p for place in family])
     for place, p in zip(family, adjusted, strict=True):
@@ -57,9 +49,9 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
         "schema": SCHEMA,
         "status": "complete",
         **{key: base.results[key] for key in ("task", "dataset", "attribute", "words", "level", "band")},
-        "seed": base.settings["seed"],
+        "seed": base.results["design"]["seed"],
         "queries": base.results["design"]["queries"],
-        "runs": [_described(one, base) for one in (base, *others)],
+        "runs": [_described(one, base, kind) for one in (base, *others)],
         "family": sum(p is not None for p in adjusted),
         "rows": [asdict(row) for row in rows],
     }
@@ -68,8 +60,9 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
 def _opened(run: RunDir) -> Compared:
     """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
     manifest, results = run.read_manifest(), run.read_results()
-    if results["task"] not in TASKS:
-        raise UsageError(f"{run.path} is a run of {results['task']}.", "listwise and pairwise runs compare")
+    known = [kind.name for kind in kinds()]
+    if results["task"] not in known:
+        raise UsageError(f"{run.path} is a run of {results['task']}.", f"{' and '.join(known)} runs compare")
     if results["status"] != "complete":
         program, *words = manifest["invocations"][-1]["command"]
         typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
@@ -97,17 +90,20 @@ def _named(runs: Sequence[Compared]) -> list[Compared]:
     return [replace(one, name=name) for one, name in zip(runs, names, strict=True)]
 
 
-def _check(base: Compared, other: Compared) -> None:
+def _check(base: Compared, other: Compared, kind: Kind) -> None:
     """Raises UsageError for runs that did not ask the same, saying what differs."""
-    for key, (found, hint) in REFUSED.items():
-        if base.settings.get(key) != other.settings.get(key):
+    first, *rest = (one.name for one in kinds())
+    like = ", ".join([f"{first} goes with {first}", *(f"{name} with {name}" for name in rest)])
+    refused = {"task": ("are runs of different tasks", like), **REFUSED, **kind.agree}
+    for key, (found, hint) in refused.items():
+        if base.setting(key) != other.setting(key):
             told = "; ".join(_told(key, run) for run in (base, other))
             raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
 
 
 def _told(key: str, run: Compared) -> str:
     """One of these settings in words."""
-    value = run.settings.get(key)
+    value = run.setting(key)
     if key == "attribute" and isinstance(value, dict):
         return f"{value['name']}, {'+'.join(value['protected'])} against {'+'.join(value['unprotected'])}"
     if key == "lists_sha256":
@@ -115,9 +111,9 @@ def _told(key: str, run: Compared) -> str:
     return str(value)
 
 
-def _described(one: Compared, base: Compared) -> dict[str, Any]:
+def _described(one: Compared, base: Compared, kind: Kind) -> dict[str, Any]:
     """A run, with the settings in which it differs from the base."""
-    told = {*base.settings, *one.settings} - {*REFUSED, "identity", "queries"}
+    told = {*base.settings, *one.settings} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
     settings = [
         {**run.settings, "system": run.manifest.get("flags", {}).get("system")} for run in (base, one)
     ]
@@ -126,12 +122,10 @@ def _described(one: Compared, base: Compared) -> dict[str, Any]:
         for key in sorted({*told, "system"})
         if settings[0].get(key) != settings[1].get(key)
     }
-    described = {
+    return {
         "name": one.name,
         "run": str(one.run.path),
         "model": one.results["model"],
         "differs": differs,
+        **kind.described(one, base),
     }
-    if one.results["task"] == "pairwise":
-        described |= described_pairs(one, base)
-    return described

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
-from llmfair.audits.gates import Gate
-from llmfair.audits.lists import name_parts
+from llmfair.audits.gates import Gate, Gated, check_gates
+from llmfair.audits.lists import drawn_of, name_parts
 from llmfair.audits.subject import Subject
+from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
+from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells, fingerprint
-from llmfair.metrics.base import Groups, Measure
+from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
 from llmfair.prompts import Prompt
-from llmfair.records import Attribute, Failure, Measurement, Query, Side
-from llmfair.results import DesignFacts, Results, plain
-from llmfair.settings import AuditSettings
+from llmfair.records import Attribute, Document, Failure, Measurement, Query, Side
+from llmfair.results import (
+    Answers,
+    DesignFacts,
+    Ended,
+    Family,
+    Finding,
+    Results,
+    Words,
+    plain,
+    rows_of,
+    write,
+)
+from llmfair.rundir import csv_text, tidy, with_factors
+from llmfair.settings import AuditSettings, band_of
 
 T = TypeVar("T")
 CHARACTERS_PER_TOKEN = 4
+FAILURE_COLUMNS = ("probe", "class", "message")
 NOBODY = Subject("")
 
 
@@ -34,6 +51,15 @@ class Outcome:
     results: Results
     rows: Sequence[Measurement]
     files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own."""
+
+    name: str
+    programs: Callable[[Mapping[str, Any]], Iterator[Program]]
+    backend: Backend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +106,10 @@ class Design(ABC, Generic[T]):
         """What answers the chats. Raises UsageError."""
         return self.subject.backend(self.settings)
 
+    def stages(self) -> Sequence[Stage]:
+        """What is asked once `programs` have their results, stage after stage; probe ids are those of one run."""
+        return ()
+
     def tokens(self) -> tuple[int, int]:
         """About how many tokens all prompts and all answers have; 0 where nobody counts them."""
         return 0, 0
@@ -122,9 +152,17 @@ class Design(ABC, Generic[T]):
             "doubts": list(self.doubts),
         }
 
-    @abstractmethod
     def facts(self) -> DesignFacts:
         """What results say of the design."""
+        return DesignFacts(
+            preset=self.settings.preset_name(),
+            queries=len(self.queries),
+            drawn=drawn_of(self.dataset, self.settings),
+            arms=[condition.name for condition in self.conditions],
+            factors={one.name: one.factors for one in self.conditions if one.factors},
+            calls=self.calls,
+            seed=self.settings.seed,
+        )
 
     def planned(self) -> dict[str, Any]:
         """What is told before the first question."""
@@ -144,9 +182,116 @@ class Design(ABC, Generic[T]):
         """How many answers behind a program's result cannot be read."""
         return 0
 
-    @abstractmethod
     def outcome(self, run: str, results: Mapping[str, T], failures: Sequence[Failure]) -> Outcome:
         """What the programs' results, by probe_id, come to; the same for the same results, whoever ran it when."""
+        columns = measure_all(self.measures, self.observe(results))
+        settings = self.settings
+        inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
+        found = Results(
+            **self.told(run, self._ended(results), failures, columns),
+            task=self.task,
+            reach={},
+            answers=self.answers(results),
+            findings=self.findings(columns),
+            family=Family(0, None),
+        )
+        return self.laid_out(found, summarise(columns, inference), self.files(results), failures)
+
+    def _ended(self, results: Mapping[str, T]) -> dict[str, Ended]:
+        """How many programs of each condition there are, and how many came to an end."""
+        asked = [(program.condition, program.probe_id) for program in self.programs()]
+        return {
+            one.name: Ended(
+                sum(condition == one.name for condition, _ in asked),
+                sum(condition == one.name and probe_id in results for condition, probe_id in asked),
+            )
+            for one in self.conditions
+        }
+
+    def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
+        """What measures read, by condition, one for each query that has results."""
+        raise NotImplementedError
+
+    def findings(self, columns: Sequence[Column]) -> Mapping[str, Finding]:
+        """What is concluded of each condition's headline; {} where nothing is."""
+        return {}
+
+    def answers(self, results: Mapping[str, T]) -> Mapping[str, Answers]:
+        """How answers ended, by condition; {} where nobody counts."""
+        return {}
+
+    def files(self, results: Mapping[str, T]) -> Mapping[str, str]:
+        """The files of this kind alone: what its figures can be measured from again."""
+        return {}
+
+    def told(
+        self, run: str, chains: Mapping[str, Ended], failures: Sequence[Failure], columns: Sequence[Column]
+    ) -> dict[str, Any]:
+        """The part of results that is told alike of every kind."""
+        settings = self.settings
+        return {
+            "status": "complete" if all(e.ranked == e.asked for e in chains.values()) and not failures
+            else "incomplete",
+            "run": run,
+            "dataset": self.dataset.name,
+            "attribute": self.attribute.name,
+            "model": self.subject.label,
+            "words": Words(*(self.attribute.words[side] for side in Side)),
+            "level": settings.level,
+            "band": band_of(settings.band),
+            "measures": [str(measure) for measure in self.measures],
+            "shown": [str(measure) for measure in self.shown],
+            "labels": {str(m): m.definition.label for m in self.shown if m.definition.of_all is True},
+            "measure_notes": {str(measure): measure.note for measure in self.measures if measure.note},
+            "design": self.facts(),
+            "chains": chains,
+            "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
+            "undefined": undefined_counts(columns),
+            "rows": (),
+            "requirements": (),
+        }  # fmt: skip
+
+    def laid_out(
+        self,
+        results: Results,
+        rows: Sequence[Measurement],
+        files: Mapping[str, str],
+        failures: Sequence[Failure],
+        *,
+        queries: Iterable[Query] | None = None,
+        documents: Iterable[Document] | None = None,
+        where: str = "on these lists",
+    ) -> Outcome:
+        """Results with their rows and gates, and every file of the run folder but the manifest and the journal.
+
+        `queries` and `documents` are those that were asked about (all, unless said), whose texts a report shows;
+        `where` says of which setting a gate speaks that no ranker could fail.
+        """
+        named = {"run": results.run, "dataset": results.dataset, "attribute": results.attribute}
+        named["model"] = results.model
+        of_all = [row for row in rows if row.query_id == ALL]
+        results = replace(results, rows=rows_of(tidy(of_all, named)))
+        gated = Gated(
+            results.design.arms, results.shown, results.rows, results.findings, results.reach,
+            f" {registry.lookup('audit', self.task).condition}", where,
+        )  # fmt: skip
+        met = check_gates(self.gates, gated, self.settings.require_interval)
+        results = replace(results, requirements=met)
+        if queries is None:
+            queries = self.queries
+        if documents is None:
+            documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
+        factors = {one.name: one.factors for one in self.conditions if one.factors}
+        of_queries = [row for row in rows if row.query_id != ALL]
+        failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
+        shared = {
+            TEXTS: "".join(texts_lines(queries, documents)),
+            "metrics.csv": csv_text(*with_factors(tidy(of_all, named), factors)),
+            "per_query.csv": csv_text(*with_factors(tidy(of_queries, named), factors)),
+            "failures.csv": csv_text(FAILURE_COLUMNS, failed),
+            "results.json": write(results),
+        }
+        return Outcome(results, rows, {**files, **shared})
 
     # What measures look things up in
 

@@ -72,7 +72,7 @@ class Comparison(TypedDict):
 
     schema: Version
     status: Literal["complete"]
-    task: Literal["listwise", "pairwise"]
+    task: str
     dataset: str
     attribute: str
     words: Words

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from llmfair.asking.dispatch import Program
@@ -17,15 +20,16 @@ from llmfair.rankers.answers import AnswerClass
 from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
-from llmfair.steps import drive
+from llmfair.steps import Unanswered, drive
 
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
     found = []
-    settings = run.read_manifest()["settings"]
+    manifest = run.read_manifest()
+    settings = manifest["settings"]
     kind = kind_of(settings["task"])
-    for row in read_rows(run.journal):
+    for row in chain.from_iterable(map(read_rows, filter(Path.is_file, run.journals(manifest)))):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
         ended = kind.how_ended(row, settings)
@@ -75,47 +79,70 @@ def check_run(run: RunDir) -> dict[str, Any]:
     if problems:
         return {"answers": 0, "problems": problems}
 
-    answers: dict[str, Completion] = {}
-    for row in read_rows(run.journal):
-        if "key" in row:
-            answers.setdefault(row["key"], completion_of(row))
     # Who answered is on record; the model itself need not be there any more.
-    asked = NoBackend(known["identity"], reads_about=manifest["simulated"])
-    results: dict[str, Any] = {}
-    failures: list[Failure] = []
-    missing = 0
-    for program in design.programs():
-        try:
-            results[program.probe_id] = _replay(program, answers, asked, settings)
-        except KeyError:
-            missing += 1
-        except LlmfairError as error:
-            failures.append(Failure(program.probe_id, type(error).__name__, error.message))
-    if missing:
+    first = NoBackend(known["identity"], reads_about=manifest["simulated"])
+    found = _replayed(design.programs(), run.journal, first, settings)
+    for stage in design.stages():
+        asked = NoBackend(known["stages"][stage.name], reads_about=manifest["stages"][stage.name])
+        programs = stage.programs(found.results)
+        found += _replayed(programs, run.journal_of(stage.name), asked, settings)
+    if found.missing:
+        probes = found.missing + len(found.results) + len(found.failures)
         raise Incomplete(
-            f"{run.path.name} is incomplete: {missing} of {missing + len(results) + len(failures)} probes lack "
-            "answers.",
+            f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
-    for name, text in design.outcome(run.path.name, results, failures).files.items():
+    for name, text in design.outcome(run.path.name, found.results, found.failures).files.items():
         path = run.path / name
         if not path.is_file():
             if name != TEXTS:  # which older versions did not write
                 problems.append(f"{name} is missing")
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
             problems.append(f"{name} does not follow from the journal's answers")
-    return {"answers": len(answers), "problems": problems}
+    return {"answers": found.answers, "problems": problems}
 
 
-def _replay(
-    program: Program, answers: Mapping[str, Completion], backend: Backend, settings: AuditSettings
-) -> Any:
-    """One chain's result from answers on disk; KeyError when one is missing."""
-    sampling = sampling_of(settings)
+@dataclass(frozen=True)
+class _Replayed:
+    """What answers on disk give: results by probe_id, failures, probes that lack an answer, and the answers."""
+
+    results: dict[str, Any]
+    failures: list[Failure]
+    missing: int
+    answers: int
+
+    def __add__(self, other: _Replayed) -> _Replayed:
+        return _Replayed(
+            {**self.results, **other.results},
+            [*self.failures, *other.failures],
+            self.missing + other.missing,
+            self.answers + other.answers,
+        )
+
+
+def _replayed(
+    programs: Iterable[Program], journal: Path, backend: Backend, settings: AuditSettings
+) -> _Replayed:
+    """One stage's programs, answered from its journal alone."""
+    answers: dict[str, Completion] = {}
+    for row in read_rows(journal):
+        if "key" in row:
+            answers.setdefault(row["key"], completion_of(row))
+    sampling, missing = sampling_of(settings), 0
+    results: dict[str, Any] = {}
+    failures: list[Failure] = []
 
     def answer(chat: Chat) -> Completion:
-        return answers[
-            request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
-        ]
+        key = request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
+        if key not in answers:
+            raise Unanswered
+        return answers[key]
 
-    return drive(program.start(), answer)
+    for program in programs:
+        try:
+            results[program.probe_id] = drive(program.start(), answer)
+        except Unanswered:
+            missing += 1
+        except LlmfairError as error:
+            failures.append(Failure(program.probe_id, type(error).__name__, error.message))
+    return _Replayed(results, failures, missing, len(answers))

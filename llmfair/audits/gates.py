@@ -16,7 +16,7 @@ from llmfair.metrics.base import CONTROLLED, Observation
 from llmfair.metrics.names import parse_measure
 from llmfair.probes import CONTROL
 from llmfair.records import Conclusion
-from llmfair.results import Finding, Reach, Requirement, Row, absent_row
+from llmfair.results import Answers, Finding, Reach, Requirement, Row, absent_row
 
 GRAMMAR = (
     "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
@@ -212,3 +212,14 @@ def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
 def _said(reason: str) -> str:
     """A reason in words."""
     return SAID.get(reason, reason.replace("_", " "))
+
+
+def require_readable(answers: Mapping[str, Answers], limit: float) -> None:
+    """Raises RequirementFailed when any condition's share of unreadable answers is above `limit`."""
+    for condition, counts in answers.items():
+        share = counts.unreadable / counts.asked if counts.asked else 0.0
+        if share > limit:
+            raise RequirementFailed(
+                f"{share:.1%} of the answers of '{condition}' are unreadable, more than {limit:.1%} (--max-invalid).",
+                "llmfair runs show RUN --invalid    shows them; everything is written",
+            )

@@ -16,17 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair import registry
+from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, Calibrated, Planned
 
 if TYPE_CHECKING:
+    from llmfair.audits.changes import Compared
+    from llmfair.audits.changes import Row as Changed
     from llmfair.audits.design import Design
+    from llmfair.audits.runs import Announce, Remeasured
     from llmfair.audits.subject import Subject
+    from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Results
+    from llmfair.results import Band, Figure, Results, Undefined, Words
+    from llmfair.rundir import RunDir
+    from llmfair.settings import ScoreSettings
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,8 @@ class Kind(ABC):
     """One kind of audit. What has a default below is done for every kind alike; a kind says otherwise where it must.
 
     `helps` holds what its command says (by ""), and those about it (by `plan`, `render`, `calibrate`). `unit` is what
-    has to be answered whole for there to be a figure, `question` what one chat shows. `ranks`: rankers that ask no
-    model can be audited, too.
+    has to be answered whole for there to be a figure, `question` what one chat shows, `condition` what is compared.
+    `ranks`: rankers that ask no model can be audited, too.
     """
 
     name: str
@@ -140,8 +147,6 @@ class Kind(ABC):
 
     # Reported
 
-    condition: str = "condition"
-    """What the conditions are, as in "by model and prompt"."""
     aside: Collection[str] = ()
     """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
     lopsided: bool = False
@@ -200,6 +205,69 @@ class Kind(ABC):
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """What a question showed, in a word."""
         return ""
+
+    # Measured again and compared
+
+    condition: str = "condition"
+    """What is compared within an audit, in a word."""
+    reads_runs: bool = False
+    """Whether TREC run files are measured by this kind's `score_files`."""
+    agree: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """What runs must agree in to be compared, besides the general settings: what it means where they do not, and the
+    way out."""
+    how_changed: str = ""
+    """How `changes` are made, said below a comparison; empty where they are paired by query, and signs flipped."""
+    how_concluded: str = ""
+    """What has to be known to read the conclusions on measured runs, said below their table."""
+
+    @abstractmethod
+    def reads(self) -> type[Observation]:
+        """What its measures read."""
+
+    def observations(self, run: RunDir) -> Mapping[str, Sequence[Observation]]:
+        """What a run folder keeps that measures read, by condition. Raises UsageError."""
+        raise UsageError(f"{run.path}: {self.name} keeps nothing that could be measured again.")
+
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+        """A run folder measured again; `announce` is told of files before they are read. Raises UsageError.
+
+        By default its observations, of which nothing is concluded.
+        """
+        from llmfair.audits.runs import measured_again
+
+        return measured_again(self.name, self.condition, self.reads(), self.observations(run), run, settings)
+
+    def score_files(
+        self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
+    ) -> Iterator[Remeasured]:
+        """TREC run files measured, where the kind `reads_runs`."""
+        raise NotImplementedError
+
+    def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
+        """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
+        said = str(finding["conclusion"]).replace("_", " ")
+        return f"{said}: {finding['reason']}" if finding["reason"] else said
+
+    def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
+        """Where measured runs have no value, and why: (variant, sentence), or ("", sentence) of them all."""
+        from llmfair.report.tables import reasons
+
+        for measure, variants in undefined.items():
+            for variant, found in variants.items():
+                yield variant, f"{measure} undefined: {reasons(found)}"
+
+    def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
+        """What changed from one run to another, in the chosen measures or those with a better direction.
+
+        Raises UsageError where they have nothing in common.
+        """
+        from llmfair.audits.changes import changes_by_query
+
+        return changes_by_query(base, other, chosen, self.condition)
+
+    def described(self, run: Compared, base: Compared) -> dict[str, Any]:
+        """What a comparison says of a run, beside what it says of every kind."""
+        return {}
 
 
 class Study(ABC):

@@ -76,7 +76,7 @@ class ScoredRun:
     dataset: str
     attribute: str
     model: str
-    task: Literal["listwise", "pairwise"]
+    task: str
     words: Words
     measures: Sequence[str]
     variants: Mapping[str, Scored]

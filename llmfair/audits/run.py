@@ -15,19 +15,17 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
-from llmfair.audits.design import Design
-from llmfair.audits.gates import require_met
-from llmfair.audits.listwise.answers import require_readable
+from llmfair.audits.design import Design, Stage
+from llmfair.audits.gates import require_met, require_readable
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import Incomplete, LlmfairError, RunConflict, warn
+from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, warn
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
-from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -88,14 +86,19 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
         warn(doubt)
     facts |= {"model": subject.label, "simulated": backend.reads_about, "doubts": doubts}
     facts["planned_calls"] = design.calls  # a run that is killed has no word left
+    stages = design.stages()
+    if stages:
+        facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
         planned = {**design.planned(), "on_disk": len(journal)}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
-            with shared_answers(design, backend) as cache:
-                answered = ask(
-                    design.programs(), backend, journal, cache, settings, watched, progress, design.unreadable
-                )
+            with watched:
+                with shared_answers(design, backend) as cache:
+                    answered = ask(design.programs(), backend, journal, cache, design, progress)
+                for stage in stages:
+                    if answered.error is None:
+                        answered = _further(stage, answered, folder, design, progress)
         finally:
             charge(manifest, progress)
         outcome = design.outcome(folder.path.name, answered.results, answered.failures)
@@ -115,6 +118,22 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     require_readable(outcome.results.answers, settings.max_invalid)
     require_met(outcome.results.requirements)
     return Result(folder, replace(outcome.results, doubts=doubts), outcome.rows)
+
+
+def _further(
+    stage: Stage, before: Answered, folder: RunDir, design: Design[Any], progress: Progress
+) -> Answered:
+    """The results before a stage and its own. What ends it leaves the run incomplete: there are answers already."""
+    path = folder.journal_of(stage.name)
+    if design.settings.fresh:
+        set_aside(path)
+    with closing(Journal(path, folder.path.name, stage.backend.identity)) as journal:
+        try:
+            with shared_answers(design, stage.backend) as cache:
+                found = ask(stage.programs(before.results), stage.backend, journal, cache, design, progress)
+        except BackendError as error:
+            found = Answered(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
+    return Answered({**before.results, **found.results}, [*before.failures, *found.failures], found.error)
 
 
 def charge(manifest: dict[str, Any], progress: Progress) -> None:
@@ -140,6 +159,8 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
     """What names a run, and its folder: the one that --output says, or one derived from the settings."""
     settings = design.settings
     identity = {"task": design.task, "identity": backend.identity, **design.identity()}
+    if stages := design.stages():
+        identity["stages"] = {stage.name: stage.backend.identity for stage in stages}
     words = (design.task, *design.name_parts(), design.subject.label.removeprefix("openai:"))
     return identity, RunDir(settings.output or settings.runs_dir / folder_name(words, identity))
 
@@ -221,13 +242,11 @@ def ask(
     backend: Backend,
     journal: Journal,
     cache: Cache | None,
-    settings: AuditSettings,
-    watch: AbstractContextManager[None],
+    design: Design[Any],
     progress: Progress,
-    unreadable: Callable[[Any], int],
 ) -> Answered:
-    """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
-    answered = Answered()
+    """Dispatches programs of a design and gathers what comes back."""
+    answered, settings = Answered(), design.settings
     limits, sampling = limits_of(backend, settings), sampling_of(settings)
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
     asked: Any = backend
@@ -235,17 +254,16 @@ def ask(
         asking, asked = dispatch_batch, Batches(asked, limits.retries)
     else:
         refuse_open(journal.path.parent)
-    with watch:
-        try:
-            for probe_id, result in asking(programs, asked, journal, sampling, limits, progress, cache):
-                progress.finished += 1
-                if isinstance(result, Failure):
-                    answered.failures.append(result)
-                else:
-                    answered.results[probe_id] = result
-                    progress.unreadable += unreadable(result)
-        except Incomplete as error:
-            answered.error = error
+    try:
+        for probe_id, result in asking(programs, asked, journal, sampling, limits, progress, cache):
+            progress.finished += 1
+            if isinstance(result, Failure):
+                answered.failures.append(result)
+            else:
+                answered.results[probe_id] = result
+                progress.unreadable += design.unreadable(result)
+    except Incomplete as error:
+        answered.error = error
     if answered.failures and answered.error is None:
         first = min(answered.failures, key=lambda failure: failure.probe_id)
         total = len(answered.failures) + len(answered.results)

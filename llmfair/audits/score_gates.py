@@ -2,56 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from llmfair.audits.gates import Gate, Gated, check_gates, parse_gate, read_gates, require_met
-from llmfair.audits.listwise.outcome import windows_of
-from llmfair.audits.listwise.results import ListwiseResults
+from llmfair.audits.gates import Gated, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.kind import kind_of
+from llmfair.audits.runs import Remeasured
 from llmfair.errors import RequirementFailed
-from llmfair.metrics.base import Judged, Observation
-from llmfair.metrics.pairs import JudgedPairs
-from llmfair.results import Finding, Requirement, Row, plain, read, typed
+from llmfair.results import Finding, Requirement, Row, plain, typed
 from llmfair.settings import ScoreSettings
-
-READS: Mapping[str, type[Observation]] = {"listwise": Judged, "pairwise": JudgedPairs}
-"""What the measures of a run's task read."""
-
-
-def gates_of(settings: ScoreSettings, reads: type[Observation]) -> list[Gate]:
-    """The gates. Raises UsageError for a malformed one, and one of a measure that reads something else."""
-    return [parse_gate(text, reads) for text in settings.require]
 
 
 def requirements_of(
-    run: Path,
-    settings: ScoreSettings,
-    facts: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
-    arms: Collection[str],
+    settings: ScoreSettings, found: Remeasured, rows: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Which gates the RUN holds; `rows` are those of all queries, `arms` what a gate without variant speaks of.
+    """Which gates the RUN holds; `rows` are those of all queries.
 
     A gate of a variant that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
     of a run folder alone.
     """
+    facts = found.facts
     results = Gated(
-        list(arms),
+        found.arms,
         facts["measures"],
         typed(rows, list[Row]),
         typed(facts["findings"], dict[str, Finding]),
-        asked={"listwise": " prompt", "pairwise": " pairs"}[facts["task"]] if run.is_dir() else "",
+        found.reach,
+        found.asked,
+        found.windows,
     )
-    if run.is_dir() and facts["task"] == "listwise":
-        known = read(run / "results.json", ListwiseResults)
-        if known.attribute == facts["attribute"]:
-            results = replace(results, reach=known.reach, windows=windows_of(known.design))
-    gates = gates_of(settings, READS[facts["task"]])
+    reads = kind_of(facts["task"]).reads()
+    gates = [parse_gate(text, reads) for text in settings.require]
     asked = [gate for gate in gates if gate.variant is None or gate.variant in facts["variants"]]
-    found = check_gates(asked, results, settings.require_interval)
-    return [{"run": facts["run"], **plain(entry)} for entry in found]
+    entries = check_gates(asked, results, settings.require_interval)
+    return [{"run": facts["run"], **plain(entry)} for entry in entries]
 
 
 def named_in_reasons(
@@ -63,7 +47,7 @@ def named_in_reasons(
     """
     if runs:
         variants = dict.fromkeys(variant for facts in runs for variant in facts["variants"])
-        read_gates(settings.require, variants, READS[runs[0]["task"]])
+        read_gates(settings.require, variants, kind_of(runs[0]["task"]).reads())
     return [
         entry | {"reason": f"{entry['run']}: {entry['reason']}"}
         if entry["reason"] and len(runs) > 1

@@ -9,6 +9,7 @@ from math import log
 from typing import Any
 
 from llmfair.audits.exhibits import declared
+from llmfair.audits.kind import kind_of
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
@@ -21,13 +22,13 @@ Row = Mapping[str, Any]
 
 
 def compare_table(compared: Mapping[str, Any]) -> Table:
-    """One row a measure and prompt or kind of pairs; below them what the changes come to."""
+    """One row a measure and condition; below them what the changes come to."""
     base, *others = compared["runs"]
     several = len(others) > 1
     uneven = any(row["n"] != compared["queries"] for row in compared["rows"])
     header = (
         "measure",
-        "pairs" if compared["task"] == "pairwise" else "prompt",
+        kind_of(compared["task"]).condition,
         *(("run",) * several),
         f"base {base['name']}" + ", on pairs in common" * any(_fewer(base, one) for one in others),
         "other" if several else others[0]["name"],
@@ -134,7 +135,8 @@ def _unassessed(row: Row, base: str) -> str:
 
 def _floor(compared: Mapping[str, Any], row: Row) -> float:
     """The least adjusted p that there can be: of all signs of so many queries two are as far out as the farthest."""
-    return min(1.0, compared["family"] * 2.0 ** (1 - row["n"])) if compared["task"] == "listwise" else 0.0
+    flipped = not kind_of(compared["task"]).how_changed
+    return min(1.0, compared["family"] * 2.0 ** (1 - row["n"])) if flipped else 0.0
 
 
 def _became(row: Row, alpha: float) -> str:
@@ -195,7 +197,9 @@ def _fewer(base: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
     """How changes were made, and what else differs between the runs."""
     base, *others = compared["runs"]
-    if compared["task"] == "listwise":
+    if how := kind_of(compared["task"]).how_changed:
+        yield how
+    else:
         yield (
             "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
             f"geometric mean; sign flips (seed {compared['seed']})"
@@ -208,10 +212,8 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
                     f"{measure} is the plain one, which every query has; a run's own table shows it with what random "
                     "initial orders explain taken out"
                 )
-    else:
-        yield "change: of the figures of all queries (× for ratios); t over the clusters of both runs together"
-        if any(POOLED in row["measure"] for row in compared["rows"]):
-            yield "every pair weighs the same, not every query (--weights pooled)"
+    if any(POOLED in row["measure"] for row in compared["rows"]):
+        yield "every pair weighs the same, not every query (--weights pooled)"
     if compared["family"]:
         yield f"p adjusted (Holm) over {count(compared['family'], 'headline comparison')}"
     for run in others:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.listwise.results import ListwiseFinding
-from llmfair.audits.listwise.sentences import conclusion, relevance_note
-from llmfair.audits.pairwise.results import PairFinding
-from llmfair.audits.pairwise.table import own_figures_note, pair_conclusion
+from llmfair.audits.listwise.sentences import relevance_note
 from llmfair.audits.results import ScoredRun, ScoreResults
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
@@ -19,11 +16,10 @@ from llmfair.report.tables import (
     few_queries,
     filled,
     headings,
-    reasons,
     uncut_notes,
     with_interval,
 )
-from llmfair.results import Row, typed
+from llmfair.results import Row
 from llmfair.rundir import ONE_OF_SEVERAL
 
 
@@ -40,15 +36,14 @@ def score_table(results: ScoreResults) -> Table:
         *headings(columns, results, with_interval(results.rows)),
         "conclusion",
     )
-    rows, notes = [], []
+    rows: list[tuple[str, ...]] = []
+    notes: list[str] = []
     for (run, variant, name), queries in zip(named, ranked, strict=True):
         of_it = {column: cells.get((run.run, variant, *column)) for column in columns}
         said = _conclusion(run, variant, of_it, results)
         rows.append((name, *((f"{queries:,}",) * uneven), *map(cell, of_it.values()), said))
-    if any(run.task == "listwise" and run.findings for run in results.runs):
-        notes.append(
-            "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
-        )
+    how = dict.fromkeys(kind_of(run.task).how_concluded for run in results.runs if run.findings)
+    notes += filter(None, how)
     notes += relevance_note({name: run.relevance.get(variant) for run, variant, name in named})
     if sum(len(run.variants) for run in results.runs) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
@@ -77,9 +72,7 @@ def _conclusion(
     if known is None:
         return ""
     row = figures.get((known["measure"], ""))
-    if run.task == "pairwise":
-        return pair_conclusion(typed(known, PairFinding), row, results.level, run.words)
-    return conclusion(typed(known, ListwiseFinding), row, results.band, results.level)
+    return kind_of(run.task).concluded(known, row, results.level, results.band, run.words)
 
 
 def _named(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
@@ -105,8 +98,7 @@ def score_warnings(results: ScoreResults) -> list[str]:
         f"{name}: {warning}" for run, variant, name in _named(results) for warning in _warnings(run, variant)
     ]
     for run in results.runs:
-        if run.task == "pairwise":
-            warnings += own_figures_note(run.undefined)
+        warnings += [said for of, said in kind_of(run.task).without_value(run.undefined) if not of]
     return warnings
 
 
@@ -150,7 +142,5 @@ def _warnings(run: ScoredRun, variant: str) -> list[str]:
         if counted.queries:
             first = ", ".join(counted.first) + ", …" * (counted.queries > len(counted.first))
             notes.append(f"{count(counted.queries, 'query', 'queries')} {meaning} ({first})")
-    for measure, variants in run.undefined.items() if run.task == "listwise" else ():
-        if variant in variants:
-            notes.append(f"{measure} undefined: {reasons(variants[variant])}")
+    notes += [said for of, said in kind_of(run.task).without_value(run.undefined) if of == variant]
     return notes

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.pairwise.outcome import Asked, Measured, measure_verdicts
+from llmfair.audits.pairwise.outcome import HowAsked, Measured, measure_verdicts
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
@@ -158,7 +158,7 @@ def measure(answers: Answers, base: Answers, inference: Inference, band: tuple[f
 def _audited(
     by_kind: Mapping[str, Sequence[Verdict]], inference: Inference, band: tuple[float, float]
 ) -> Measured:
-    return measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_kind, Asked(inference, band))
+    return measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_kind, HowAsked(inference, band))
 
 
 def _row(measure: str, variant: str, found: Estimate | None, group: str = "") -> list[Measurement]:

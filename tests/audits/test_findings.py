@@ -14,7 +14,7 @@ import pytest
 import llmfair as api
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
-from llmfair.audits.listwise.findings import Asked, findings_of, with_family
+from llmfair.audits.listwise.findings import HowRanked, findings_of, with_family
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
@@ -67,12 +67,12 @@ def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> J
 
 
 def told(
-    arms: dict[str, list[Judged]], asked: Asked | None = None, measures: str = MEASURES, seed: int = 0
+    arms: dict[str, list[Judged]], asked: HowRanked | None = None, measures: str = MEASURES, seed: int = 0
 ) -> tuple[dict[str, Any], list[Measurement], int]:
     """Findings, all rows and the size of the family, as an audit has them."""
     inference = Inference(seed=seed, documents=24, surface=surface)
     columns = measure_all(parse_measures(measures), arms)
-    findings = findings_of(columns, arms, inference, asked or Asked(permutations=499, seed=seed))
+    findings = findings_of(columns, arms, inference, asked or HowRanked(permutations=499, seed=seed))
     rows = [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)]
     rows, family = with_family(rows, findings, "ExpRatio")
     return plain(findings), rows, family
@@ -105,7 +105,7 @@ def test_no_preference_and_few_queries_is_inconclusive_and_says_what_it_takes() 
     power = finding["power"]
     assert power["odds"] in (0.8, 1.25) and 0 < power["power"] < 0.8 and power["queries_needed"] > 16
     # what is needed is enough: a band this wide is settled
-    wide = Asked(band=(0.2, 5.0), permutations=0)
+    wide = HowRanked(band=(0.2, 5.0), permutations=0)
     assert (
         told({"neutral": [query(name, 0.0) for name in NAMES]}, wide)[0]["neutral"]["conclusion"] == "within"
     )
@@ -114,7 +114,7 @@ def test_no_preference_and_few_queries_is_inconclusive_and_says_what_it_takes() 
 @pytest.mark.parametrize("initial", ["given", "deltr", "bm25", "mirrored"])
 def test_orders_that_are_not_random_allow_no_conclusion(initial: str) -> None:
     queries = [query(name, 2.0) for name in NAMES]
-    finding = told({"neutral": queries}, Asked(initial=initial))[0]["neutral"]
+    finding = told({"neutral": queries}, HowRanked(initial=initial))[0]["neutral"]
     assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "order_not_random")
     assert finding["permutation"] == {"p": None, "reason": "order_not_random"}
     assert (finding["sign_flip"]["p"] is not None) == (initial == "mirrored")
@@ -411,7 +411,7 @@ def test_the_plain_interval_is_made_from_enough_queries_and_documents_on() -> No
 def test_power_is_that_of_the_nearer_edge_of_the_band() -> None:
     queries = [query(name, 0.0) for name in NAMES]
     for band, nearer in (((0.5, 1.1), 1.1), ((0.9, 3.0), 0.9)):
-        power = told({"neutral": queries}, Asked(band=band, permutations=0))[0]["neutral"]["power"]
+        power = told({"neutral": queries}, HowRanked(band=band, permutations=0))[0]["neutral"]["power"]
         assert power["odds"] == nearer
 
 

@@ -12,6 +12,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.exhibits import exhibits_of
 from llmfair.audits.kind import Kind, kind_of
 from llmfair.cli.report import page_of
+from llmfair.metrics.base import Observation
 from llmfair.report.html import page_html
 from llmfair.report.source import Source, read_source
 from llmfair.report.tables import cell
@@ -39,6 +40,9 @@ class Silent(Kind):
     name, title, helps = "silent", "Silent audit", {}
 
     def design(self, settings: Any, subject: Any = None) -> Design[Any]:
+        raise NotImplementedError
+
+    def reads(self) -> type[Observation]:
         raise NotImplementedError
 
 

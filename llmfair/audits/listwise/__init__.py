@@ -13,14 +13,21 @@ from llmfair.registry import register
 from llmfair.settings import planted_of
 
 if TYPE_CHECKING:
+    from llmfair.audits.changes import Compared
+    from llmfair.audits.changes import Row as Changed
     from llmfair.audits.listwise.audit import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
+    from llmfair.audits.runs import Announce, Remeasured
     from llmfair.audits.subject import Subject
+    from llmfair.metrics.base import Judged, Measure
     from llmfair.records import Chat
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
+    from llmfair.results import Band, Figure, Words
+    from llmfair.rundir import RunDir
+    from llmfair.settings import ScoreSettings
 
 
 class Listwise(Kind):
@@ -127,7 +134,6 @@ class Listwise(Kind):
 
     # Reported
 
-    condition = "prompt"
     aside = ("control",)
     lopsided = True
     studies = (WindowsStudy(),)
@@ -170,6 +176,47 @@ class Listwise(Kind):
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """A window's ranks."""
         return "{}–{}".format(*about["window"])
+
+    # Measured again and compared
+
+    condition = "prompt"
+    reads_runs = True
+    how_concluded = (
+        "implied pair odds: of a run file as if whole lists were ranked at once, "
+        "of a run folder by its windows"
+    )
+
+    def reads(self) -> type[Judged]:
+        from llmfair.metrics.base import Judged
+
+        return Judged
+
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+        from llmfair.audits.listwise.score import score_folder
+
+        return score_folder(run, settings, announce)
+
+    def score_files(
+        self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
+    ) -> Iterator[Remeasured]:
+        from llmfair.audits.listwise.score import score_files
+
+        return score_files(paths, settings, announce)
+
+    def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
+        from llmfair.audits.listwise.results import ListwiseFinding
+        from llmfair.audits.listwise.sentences import conclusion
+        from llmfair.results import typed
+
+        return conclusion(typed(finding, ListwiseFinding), row, band, level)
+
+    def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
+        from llmfair.audits.changes import changes_by_query
+        from llmfair.audits.listwise.findings import OF_ODDS_ALONE
+
+        return changes_by_query(
+            base, other, chosen, self.condition, "run both with the same --variants", OF_ODDS_ALONE
+        )
 
 
 LISTWISE = register("audit", "listwise")(Listwise())

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from llmfair.audits.listwise.results import FirstPass, Omitted, WindowAnswers
-from llmfair.errors import RequirementFailed
 from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Side
-from llmfair.results import Answers
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
 
@@ -82,14 +80,3 @@ def unassessed(counts: WindowAnswers) -> str | None:
 
 def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:
     return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
-
-
-def require_readable(answers: Mapping[str, Answers], limit: float) -> None:
-    """Raises RequirementFailed when any arm's share of unreadable answers is above `limit`."""
-    for arm, counts in answers.items():
-        share = counts.unreadable / counts.asked if counts.asked else 0.0
-        if share > limit:
-            raise RequirementFailed(
-                f"{share:.1%} of the answers of '{arm}' are unreadable, more than {limit:.1%} (--max-invalid).",
-                "llmfair runs show RUN --invalid    shows them; everything is written",
-            )

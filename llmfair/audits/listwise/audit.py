@@ -41,4 +41,4 @@ class ListwiseAudit(ListwiseDesign):
 
     def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
         chains = [(p, results[p.probe_id]) for p in self.probes() if p.probe_id in results]
-        return outcome_of(self, run, self.subject.label, chains, failures)
+        return outcome_of(self, run, chains, failures)

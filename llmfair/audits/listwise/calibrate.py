@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.listwise.design import ListwiseDesign
-from llmfair.audits.listwise.findings import Asked, findings_of
+from llmfair.audits.listwise.findings import HowRanked, findings_of
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.reach import inference_of
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
@@ -146,7 +146,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
     }
 
 
-def found_in(audit: Audit, inference: Inference, asked: Asked) -> Found:
+def found_in(audit: Audit, inference: Inference, asked: HowRanked) -> Found:
     """What a real audit finds of these values; some list must have items of both sides."""
     column = Column(parse_measure("ImpliedOdds(control=order)"), ARM, "", audit)
     # the curve depends on no interval, so the quicker one will do

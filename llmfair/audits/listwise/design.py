@@ -16,7 +16,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design
 from llmfair.audits.lists import bucket, drawn_of
-from llmfair.audits.listwise.findings import Asked
+from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.backends.base import Backend, NoBackend
@@ -230,12 +230,12 @@ class ListwiseDesign(Design[Ranked]):
             runs=tuple(runs),
         )
 
-    def asked(self) -> Asked:
+    def asked(self) -> HowRanked:
         """How conclusions are drawn from this design."""
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, ScoringRanker) else settings.initial
-        return Asked(band_of(settings.band), settings.permutations, settings.seed, initial)
+        return HowRanked(band_of(settings.band), settings.permutations, settings.seed, initial)
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""

@@ -37,12 +37,14 @@ from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutation, sign_flip
 
+OF_ODDS_ALONE = "out_of_reach"
+"""Why implied odds cannot be assessed though the exposures that they are read off can."""
 SHUFFLES = 1000
 """The stream of a query's seed that label shuffles are drawn from."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class HowRanked:
     """What findings need to know of how the rankings came about, and of how to judge them.
 
     `initial` is the kind of initial order; only random ones allow a conclusion. Rankers without windows and
@@ -56,7 +58,7 @@ class Asked:
 
 
 def findings_of(
-    columns: Sequence[Column], judged: Mapping[str, Sequence[Judged]], inference: Inference, asked: Asked
+    columns: Sequence[Column], judged: Mapping[str, Sequence[Judged]], inference: Inference, asked: HowRanked
 ) -> dict[str, ListwiseFinding]:
     """One finding per arm of the first measure of implied pair odds, by arm.
 
@@ -100,7 +102,7 @@ def _told(row: Measurement, finding: ListwiseFinding | None) -> Measurement:
 
 
 def _finding(
-    column: Column, judged: Sequence[Judged] | None, inference: Inference, asked: Asked
+    column: Column, judged: Sequence[Judged] | None, inference: Inference, asked: HowRanked
 ) -> ListwiseFinding:
     values = list(column.values.values())
     excess = aggregate("ratio-of-means", values, inference)
@@ -127,7 +129,7 @@ def unassessable(measure: str, reason: str) -> ListwiseFinding:
     return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
-def _concluded(excess: Estimate, curve: OddsCurve | None, asked: Asked) -> tuple[Conclusion, str | None]:
+def _concluded(excess: Estimate, curve: OddsCurve | None, asked: HowRanked) -> tuple[Conclusion, str | None]:
     """The band is compared as exposure ratios, where the whole interval exists whatever odds are in reach."""
     if curve is None or asked.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
@@ -136,12 +138,12 @@ def _concluded(excess: Estimate, curve: OddsCurve | None, asked: Asked) -> tuple
     if excess.low is None or excess.high is None:
         return Conclusion.NOT_ASSESSABLE, excess.reason
     if excess.low < curve.low and excess.high > curve.high:
-        return Conclusion.NOT_ASSESSABLE, "out_of_reach"
+        return Conclusion.NOT_ASSESSABLE, OF_ODDS_ALONE
     low, high = (curve.ratio(odds) for odds in asked.band)
     return conclude(excess.low, excess.high, (low, high)), None
 
 
-def _sign_flip(values: Sequence[Value], asked: Asked) -> float | None:
+def _sign_flip(values: Sequence[Value], asked: HowRanked) -> float | None:
     """p of no mean effect over queries, x_q = (E1 − E0) − (M1 − M0); None for too few queries or a given order."""
     differences = [
         (value.ratio.numerator - value.ratio.denominator) - (value.by.numerator - value.by.denominator)
@@ -153,7 +155,7 @@ def _sign_flip(values: Sequence[Value], asked: Asked) -> float | None:
     return sign_flip(differences, rng=np.random.default_rng(asked.seed))
 
 
-def _permutation(judged: Sequence[Judged], asked: Asked) -> Shuffled:
+def _permutation(judged: Sequence[Judged], asked: HowRanked) -> Shuffled:
     """The stratified test of no effect in any query; it needs initial orders that ignore the sides."""
     if asked.initial != "random":
         return Shuffled(reason="order_not_random")

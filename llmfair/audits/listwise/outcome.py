@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from llmfair.audits.design import Outcome
-from llmfair.audits.gates import Gated, check_gates
 from llmfair.audits.listwise.answers import answer_counts, unassessed
 from llmfair.audits.listwise.contrasts import contrasts
 from llmfair.audits.listwise.design import INPUT, ListwiseDesign
 from llmfair.audits.listwise.findings import findings_of, unassessable, with_family
 from llmfair.audits.listwise.reach import inference_of, known_reach
-from llmfair.audits.listwise.results import ListwiseFacts, ListwiseFinding, ListwiseResults, WindowAnswers
-from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
-from llmfair.audits.texts import TEXTS, texts_lines
+from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
+from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranked, ScoringRanker
-from llmfair.records import Failure, Measurement, Probe, Ranking, Side
-from llmfair.results import Ended, Family, Words, rows_of, write
-from llmfair.rundir import COLUMNS, csv_text, tidy
-from llmfair.settings import band_of
+from llmfair.records import Failure, Measurement, Probe, Ranking
+from llmfair.results import Ended, Family
 from llmfair.stats.intervals import Method
 from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
 
-FAILURE_COLUMNS = ("probe", "class", "message")
 Chains = Sequence[tuple[Probe, Ranked]]
 
 
-def outcome_of(
-    design: ListwiseDesign, run: str, model: str, chains: Chains, failures: Sequence[Failure]
-) -> Outcome:
+def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Sequence[Failure]) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
     columns = [
@@ -59,13 +51,21 @@ def outcome_of(
         [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)], findings, contrasted
     )
     rows += _rows_of_files(design, chains, inference)
-    named = {"run": run, "dataset": design.dataset.name, "attribute": design.attribute.name, "model": model}
-    results = _results(design, named, chains, failures, columns, answers, findings)
-    results = replace(results, family=Family(family, contrasted), rows=rows_of(tidy(_of_all(rows), named)))
-    results = replace(
-        results, requirements=check_gates(design.gates, gated(results), design.settings.require_interval)
+    asked = len(design.queries) * design.settings.orders * design.settings.repeats
+    ranked = Counter(probe.arm for probe, _ in chains)
+    ended = {arm.name: Ended(asked, ranked[arm.name]) for arm in design.arms}
+    results = ListwiseResults(
+        **design.told(run, ended, failures, columns),
+        intervals=_intervals(columns, inference),
+        controlled=any(_runs(column) >= FEWEST_RUNS for column in columns),
+        max_invalid=design.settings.max_invalid,
+        reach=known_reach(design),
+        answers=answers,
+        findings=findings,
+        family=Family(family, contrasted),
     )
-    return Outcome(results, rows, dict(_files(design, named, chains, failures, rows, results)))
+    where = windows_of(results.design)
+    return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
 
 
 def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
@@ -116,56 +116,6 @@ def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference)
             yield row
 
 
-def _results(
-    design: ListwiseDesign,
-    named: Mapping[str, str],
-    chains: Chains,
-    failures: Sequence[Failure],
-    columns: Sequence[Column],
-    answers: Mapping[str, WindowAnswers],
-    findings: Mapping[str, ListwiseFinding],
-) -> ListwiseResults:
-    """What there is to say before figures are laid beside each other."""
-    settings = design.settings
-    asked = len(design.queries) * settings.orders * settings.repeats
-    ranked = Counter(probe.arm for probe, _ in chains)
-    return ListwiseResults(
-        status="complete" if sum(ranked.values()) == asked * len(design.arms) else "incomplete",
-        run=named["run"],
-        dataset=named["dataset"],
-        attribute=named["attribute"],
-        model=named["model"],
-        words=Words(*(design.attribute.words[side] for side in Side)),
-        level=settings.level,
-        intervals=_intervals(columns, inference_of(design)),
-        controlled=any(_runs(column) >= FEWEST_RUNS for column in columns),
-        band=band_of(settings.band),
-        max_invalid=settings.max_invalid,
-        measures=[str(measure) for measure in design.measures],
-        shown=[str(measure) for measure in design.shown],
-        labels={str(m): m.definition.label for m in design.shown if m.definition.of_all is True},
-        measure_notes={str(measure): measure.note for measure in design.measures if measure.note},
-        design=design.facts(),
-        reach=known_reach(design),
-        chains={arm.name: Ended(asked, ranked[arm.name]) for arm in design.arms},
-        failures=dict(sorted(Counter(failure.failure for failure in failures).items())),
-        answers=answers,
-        undefined=undefined_counts(columns),
-        findings=findings,
-        family=Family(0, None),
-        rows=(),
-        requirements=(),
-    )
-
-
-def gated(results: ListwiseResults) -> Gated:
-    """What gates are asked of."""
-    windows = windows_of(results.design)
-    return Gated(
-        results.design.arms, results.shown, results.rows, results.findings, results.reach, " prompt", windows
-    )
-
-
 def windows_of(design: ListwiseFacts) -> str:
     """How lists were ranked, as a gate says it that no ranker could fail."""
     return "on these lists" if design.window is None else f"at window {design.window}, step {design.step}"
@@ -189,15 +139,8 @@ def _runs(column: Column) -> int:
     return sum(len(ratio.controlled) for ratio in ratios if isinstance(ratio, Ratio))
 
 
-def _files(
-    design: ListwiseDesign,
-    named: Mapping[str, str],
-    chains: Chains,
-    failures: Sequence[Failure],
-    rows: Sequence[Measurement],
-    results: ListwiseResults,
-) -> Iterator[tuple[str, str]]:
-    """Every file of the run folder but the manifest and the journal, by name."""
+def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:
+    """What rankings can be measured from again, by file name."""
     runs: dict[str, list[Ranking]] = {}
     for probe, ranked in chains:
         runs.setdefault(design.file_name(probe), []).append(ranked.ranking)
@@ -214,13 +157,6 @@ def _files(
     if design.groups.relevant:
         yield "relevant.jsonl", "".join(_relevant_lines(design))
     yield "candidates.jsonl", "".join(design.candidates_lines())
-    listed = (doc for query in design.queries for doc in design.dataset.candidates(query).documents)
-    yield TEXTS, "".join(texts_lines(design.queries, listed))
-    yield "metrics.csv", csv_text(COLUMNS, tidy(_of_all(rows), named))
-    yield "per_query.csv", csv_text(COLUMNS, tidy([row for row in rows if row.query_id != "all"], named))
-    failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
-    yield "failures.csv", csv_text(FAILURE_COLUMNS, failed)
-    yield "results.json", write(results)
 
 
 def _relevant_lines(design: ListwiseDesign) -> Iterator[str]:
@@ -229,7 +165,3 @@ def _relevant_lines(design: ListwiseDesign) -> Iterator[str]:
     for query_id, counts in sorted(groups.relevant.items()):
         rows = [{"groups": groups.documents[name].groups, "count": count} for name, count in counts.items()]
         yield json.dumps({"query_id": query_id, "relevant": rows}, ensure_ascii=False) + "\n"
-
-
-def _of_all(rows: Sequence[Measurement]) -> list[Measurement]:
-    return [row for row in rows if row.query_id == "all"]

@@ -16,14 +16,22 @@ from llmfair.registry import register
 from llmfair.settings import planted_of
 
 if TYPE_CHECKING:
+    from llmfair.audits.changes import Compared
+    from llmfair.audits.changes import Row as Changed
     from llmfair.audits.pairwise.audit import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
+    from llmfair.audits.runs import Announce, Remeasured
     from llmfair.audits.subject import Subject
+    from llmfair.metrics.base import Measure
+    from llmfair.metrics.pairs import JudgedPairs
     from llmfair.records import Chat
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
+    from llmfair.results import Band, Figure, Undefined, Words
+    from llmfair.rundir import RunDir
+    from llmfair.settings import ScoreSettings
 
 
 class Pairwise(Kind):
@@ -125,8 +133,6 @@ class Pairwise(Kind):
 
     # Reported
 
-    condition = "pairs"
-
     def table(self, results: Any) -> Table:
         from llmfair.audits.pairwise.table import pairwise_table
 
@@ -163,6 +169,51 @@ class Pairwise(Kind):
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """Which side's item came first."""
         return f"{about['sides'][0]} first"
+
+    # Measured again and compared
+
+    condition = "pairs"
+    agree: ClassVar = {
+        "form": ("asked in different forms", "run both with the same --form"),
+        "answers": ("were read in different ways", "run both with the same --answers"),
+        "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
+    }
+    how_changed = (
+        "change: of the figures of all queries (× for ratios); t over the clusters of both runs together"
+    )
+
+    def reads(self) -> type[JudgedPairs]:
+        from llmfair.metrics.pairs import JudgedPairs
+
+        return JudgedPairs
+
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+        from llmfair.audits.pairwise.score import score_pairs
+
+        return score_pairs(run, settings, announce)
+
+    def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
+        from llmfair.audits.pairwise.results import PairFinding
+        from llmfair.audits.pairwise.table import pair_conclusion
+        from llmfair.results import typed
+
+        return pair_conclusion(typed(finding, PairFinding), row, level, words)
+
+    def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
+        """Single queries alone lack figures: those of all count their pairs."""
+        from llmfair.audits.pairwise.table import own_figures_note
+
+        return (("", note) for note in own_figures_note(undefined))
+
+    def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
+        from llmfair.audits.pairwise.changes import pair_changes
+
+        return pair_changes(base, other, chosen)
+
+    def described(self, run: Compared, base: Compared) -> dict[str, Any]:
+        from llmfair.audits.pairwise.changes import described_pairs
+
+        return described_pairs(run, base)
 
 
 PAIRWISE = register("audit", "pairwise")(Pairwise())

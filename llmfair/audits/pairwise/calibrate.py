@@ -18,7 +18,7 @@ import numpy as np
 
 from llmfair.audits.listwise.calibrate import share
 from llmfair.audits.pairwise.making import make_pair_design
-from llmfair.audits.pairwise.outcome import HEADLINE, Asked, finding_of
+from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, finding_of
 from llmfair.audits.pairwise.plan import check_power
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
@@ -138,7 +138,7 @@ def found_in_pairs(
     """What a real audit finds of these values."""
     odds = aggregate(measure.aggregate, audit.values(), inference)
     assert odds is not None
-    return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), Asked(inference, band)))
+    return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), HowAsked(inference, band)))
 
 
 def _recovered(

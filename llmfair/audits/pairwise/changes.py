@@ -20,7 +20,7 @@ from llmfair.records import Verdict
 from llmfair.stats.paired import Change, change_of_pairs
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
-Asked = tuple[str, str, int, int, str, str]
+Question = tuple[str, str, int, int, str, str]
 
 
 def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Row]:
@@ -34,7 +34,7 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
             f"{base.name} and {other.name} have no pair in common.",
             "run both with the same --seed and --kind",
         )
-    weighted = (f"{name}(agg={base.settings['weights']})" for name in MEASURES)
+    weighted = (f"{name}(agg={base.setting('weights')})" for name in MEASURES)
     measures = chosen or parse_measures(",".join(weighted))
     headlines, level = headlines_of(measures), base.results["level"]
     kinds = [kind for kind in base.arms if kind in {k for k, *_ in common}]
@@ -49,7 +49,7 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
 
 
 @lru_cache(maxsize=4)
-def answered(run: Compared) -> Mapping[Asked, Verdict]:
+def answered(run: Compared) -> Mapping[Question, Verdict]:
     """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
     found = read_verdicts(run.run.path / "verdicts.csv")
     return {(v.kind, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
@@ -67,7 +67,7 @@ def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
 
 def _tallies(
     run: Compared,
-    common: Collection[Asked],
+    common: Collection[Question],
     kinds: Sequence[str],
     measures: Sequence[Measure],
     repeats: int,

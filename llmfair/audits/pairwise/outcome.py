@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.design import Outcome
-from llmfair.audits.gates import Gated, check_gates
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.results import (
     ByOrder,
@@ -25,13 +24,11 @@ from llmfair.audits.pairwise.results import (
 )
 from llmfair.audits.pairwise.stopping import Stopping, judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
-from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.audits.tallies import joined, tallied_p, weights_of
-from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.metrics.base import Column, Measure, measure_all
-from llmfair.records import Cell, Failure, Measurement, PairKind, Side, Verdict
-from llmfair.results import Ended, Family, Words, rows_of, write
-from llmfair.rundir import COLUMNS, csv_text, tidy
+from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
+from llmfair.results import Ended, Family
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.intervals import Estimate, mean
@@ -40,7 +37,6 @@ from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
-FAILURE_COLUMNS = ("probe", "class", "message")
 HEADLINE = "AdjustedOdds"
 POSITION = ("position_driven", "one_sided")
 SETTLED = {
@@ -57,7 +53,6 @@ NEAR_CERTAIN = 0.02
 def outcome_of(
     design: PairwiseDesign,
     run: str,
-    model: str,
     verdicts: Sequence[Verdict],
     failures: Sequence[Failure],
     stopping: Mapping[PairKind, Stopping],
@@ -71,7 +66,7 @@ def outcome_of(
     measured = measure_verdicts(
         design.measures,
         by_kind,
-        Asked(
+        HowAsked(
             Inference(level=settings.level, seed=settings.seed),
             band_of(settings.band),
             settings.repeats,
@@ -79,49 +74,36 @@ def outcome_of(
             decided,
         ),
     )
-    rows = measured.rows
-    named = {"run": run, "dataset": design.dataset.name, "attribute": design.attribute.name, "model": model}
     planned: dict[str, int] = {
         kind: sum(len(p.probes) for p in design.pairs[kind].values()) for kind in design.kinds
     }
     asked = {str(kind): len(one.counted()) for kind, one in stopping.items()} or planned
+    ended: dict[str, Ended] = {kind: Ended(asked[kind], len(by_kind[kind])) for kind in design.kinds}
     results = PairwiseResults(
-        status="complete"
-        if all(len(by_kind[k]) == asked[k] for k in by_kind) and not failures
-        else "incomplete",
-        run=run,
-        dataset=design.dataset.name,
-        attribute=design.attribute.name,
-        model=model,
-        words=Words(*(design.attribute.words[side] for side in Side)),
-        level=settings.level,
-        band=band_of(settings.band),
-        measures=[str(measure) for measure in design.measures],
-        measure_notes={str(m): m.note for m in design.measures if m.note},
-        shown=[str(measure) for measure in design.shown],
-        labels={},
-        design=design.facts(),
+        **design.told(run, ended, failures, measured.columns),
         reach={},
-        chains={kind: Ended(asked[kind], len(by_kind[kind])) for kind in design.kinds},
-        failures=dict(sorted(Counter(failure.failure for failure in failures).items())),
         headline=measured.headline,
         cells={kind: _cells(of_it, settings.repeats) for kind, of_it in by_kind.items()},
         shares={kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()},
         answers={kind: _answers(of_it) for kind, of_it in by_kind.items()},
         stopping={kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
-        undefined=undefined_counts(measured.columns),
         findings=measured.findings,
         family=Family(measured.family, None),
-        rows=rows_of(tidy([row for row in rows if row.query_id == ALL], named)),
-        requirements=(),
     )
-    gated = Gated(results.design.arms, results.shown, results.rows, results.findings, asked=" pairs")
-    results = replace(results, requirements=check_gates(design.gates, gated, settings.require_interval))
-    return Outcome(results, rows, dict(_files(design, named, verdicts, failures, rows, results)))
+    documents, queries = design.dataset.documents, {verdict.query_id for verdict in verdicts}
+    shown = {doc_id for verdict in verdicts for doc_id in (verdict.protected, verdict.unprotected)}
+    return design.laid_out(
+        results,
+        measured.rows,
+        {"verdicts.csv": verdicts_text(verdicts)},
+        failures,
+        queries=(query for query in design.queries if query.query_id in queries),
+        documents=(documents[doc_id] for doc_id in shown),
+    )
 
 
 @dataclass(frozen=True)
-class Asked:
+class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
 
     `forced`: no answer could be unreadable. `decided`: of a sequential audit, what was settled of each kind.
@@ -151,7 +133,7 @@ class Measured:
 def measure_verdicts(
     measures: Sequence[Measure],
     by_kind: Mapping[str, Sequence[Verdict]],
-    asked: Asked,
+    asked: HowAsked,
 ) -> Measured:
     """All figures of a pairwise audit, from its verdicts alone."""
     judged = {kind: list(judged_of(of_it, asked.repeats, asked.forced)) for kind, of_it in by_kind.items()}
@@ -167,7 +149,7 @@ def measure_verdicts(
     return Measured(None if headline is None else str(headline), columns, findings, rows, family)
 
 
-def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> PairFinding:
+def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> PairFinding:
     """The conclusion on one kind of pairs, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
     verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
@@ -318,24 +300,3 @@ def _stopped(one: Stopping, most: int) -> Settled:
         confidence=process.confidence,
         log_e={str(side): value for side, value in process.log_e.items()},
     )
-
-
-def _files(
-    design: PairwiseDesign,
-    named: Mapping[str, str],
-    verdicts: Sequence[Verdict],
-    failures: Sequence[Failure],
-    rows: Sequence[Measurement],
-    results: PairwiseResults,
-) -> Iterator[tuple[str, str]]:
-    """Every file of the run folder but the manifest and the journal, by name."""
-    yield "verdicts.csv", verdicts_text(verdicts)
-    documents, asked = design.dataset.documents, {verdict.query_id for verdict in verdicts}
-    shown = {doc_id for verdict in verdicts for doc_id in (verdict.protected, verdict.unprotected)}
-    queries = (query for query in design.queries if query.query_id in asked)
-    yield TEXTS, "".join(texts_lines(queries, (documents[doc_id] for doc_id in shown)))
-    yield "metrics.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id == ALL], named))
-    yield "per_query.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id != ALL], named))
-    failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
-    yield "failures.csv", csv_text(FAILURE_COLUMNS, failed)
-    yield "results.json", write(results)

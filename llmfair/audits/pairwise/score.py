@@ -2,57 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from llmfair.audits.pairwise.outcome import Asked, measure_verdicts
-from llmfair.audits.runs import PairTarget
-from llmfair.audits.score_gates import gates_of
+from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
+from llmfair.audits.pairwise.verdict_files import read_verdicts
+from llmfair.audits.runs import RANKS_NOTHING, Announce, Remeasured, incomplete, measures_of, named
 from llmfair.audits.summary import Inference, undefined_counts
-from llmfair.metrics.names import parse_measures
+from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.records import Measurement
+from llmfair.records import Verdict
 from llmfair.results import plain
+from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
+from llmfair.stats.sequential import Decision
 
-NOTHING = {"documents": 0, "queries": 0, "first": []}
 
-
-def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, Any], list[Measurement]]:
-    """What results.json says of a folder of pairs, and its rows: those of the audit, unless others are asked for."""
-    asked = target.settings
-    gated = [gate.measure for gate in gates_of(settings, JudgedPairs)]
-    measures, shown = (
-        parse_measures(",".join((settings.measures or names, *gated)), JudgedPairs)
-        for names in (target.measures, target.shown)
-    )
-    measured = measure_verdicts(
-        measures,
-        target.verdicts,
-        Asked(
-            Inference(level=settings.level, seed=asked["seed"]),
-            band_of(settings.band),
-            asked["repeats"],
-            asked["constrain"],
-            target.decided,
-        ),
-    )
-    kinds = {
-        kind: {
-            "queries": len({verdict.query_id for verdict in verdicts}),
-            "pairs": len(verdicts),
-            **dict.fromkeys(("tied", "unlisted", "unjudged", "not_ranked"), NOTHING),
-        }
-        for kind, verdicts in target.verdicts.items()
+def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+    """A folder of pairs: the figures of its audit, unless others are asked for. Raises UsageError."""
+    manifest, results = run.read_manifest(), run.read_results()
+    asked = manifest["settings"]
+    if settings.attribute not in (None, results["attribute"]):
+        raise UsageError(
+            f"{run.path} asked about pairs by {results['attribute']}, not by {settings.attribute}.",
+            f"llmfair pairwise -a {settings.attribute} asks about those",
+        )
+    announce(run.path / "verdicts.csv")
+    by_kind: dict[str, list[Verdict]] = {kind: [] for kind in asked["kinds"]}
+    for verdict in read_verdicts(run.path / "verdicts.csv"):
+        by_kind.setdefault(verdict.kind, []).append(verdict)
+    decided = {
+        kind: one["decision"] and Decision(one["decision"]) for kind, one in results["stopping"].items()
     }
+    measures, shown = measures_of(settings, results, JudgedPairs)
+    how = HowAsked(
+        Inference(level=settings.level, seed=asked["seed"]),
+        band_of(settings.band),
+        asked["repeats"],
+        asked["constrain"],
+        decided or None,
+    )
+    measured = measure_verdicts(measures, by_kind, how)
     facts = {
-        **target.columns,
+        **named(run, results),
         "task": "pairwise",
-        "words": dict(target.words),
-        "measures": [str(measure) for measure in shown],
-        "variants": kinds,
+        "words": results["words"],
+        "measures": shown,
+        "variants": {
+            kind: {
+                "queries": len({verdict.query_id for verdict in verdicts}),
+                "pairs": len(verdicts),
+                **RANKS_NOTHING,
+            }
+            for kind, verdicts in by_kind.items()
+        },
         "undefined": undefined_counts(measured.columns),
         "findings": plain(measured.findings),
         "family": {"size": measured.family, "contrasted": None},
-        **({"incomplete": dict(target.incomplete)} if target.incomplete else {}),
+        **incomplete(manifest, results),
     }
-    return facts, list(measured.rows)
+    return Remeasured(facts, measured.rows, list(by_kind), " pairs")

@@ -1,0 +1,80 @@
+"""The public names, each once: this list is what type checkers read, and what is loaded when a name is first used."""
+
+from pathlib import Path
+from typing import Any
+
+from llmfair.api import compare as compare
+from llmfair.api import finetune_lora as finetune_lora
+from llmfair.api import open_run as open_run
+from llmfair.api import parse_model as parse_model
+from llmfair.api import schema as schema
+from llmfair.api import score as score
+from llmfair.api import study_windows as study_windows
+from llmfair.api import write_report as write_report
+from llmfair.datasets.base import load_dataset as load_dataset
+from llmfair.errors import BackendError as BackendError
+from llmfair.errors import ContextTooLong as ContextTooLong
+from llmfair.errors import Incomplete as Incomplete
+from llmfair.errors import LlmfairError as LlmfairError
+from llmfair.errors import MissingExtra as MissingExtra
+from llmfair.errors import MissingKey as MissingKey
+from llmfair.errors import Rejected as Rejected
+from llmfair.errors import RequirementFailed as RequirementFailed
+from llmfair.errors import RunConflict as RunConflict
+from llmfair.errors import Unavailable as Unavailable
+from llmfair.errors import UsageError as UsageError
+from llmfair.metrics.base import measure as measure
+from llmfair.metrics.names import parse_measure as parse_measure
+from llmfair.records import Attribute as Attribute
+from llmfair.records import Candidates as Candidates
+from llmfair.records import Cell as Cell
+from llmfair.records import Chat as Chat
+from llmfair.records import Completion as Completion
+from llmfair.records import Document as Document
+from llmfair.records import Failure as Failure
+from llmfair.records import Finish as Finish
+from llmfair.records import Labels as Labels
+from llmfair.records import Measurement as Measurement
+from llmfair.records import Message as Message
+from llmfair.records import Outcome as Outcome
+from llmfair.records import PairAnswer as PairAnswer
+from llmfair.records import Permutation as Permutation
+from llmfair.records import Probe as Probe
+from llmfair.records import Qrels as Qrels
+from llmfair.records import Query as Query
+from llmfair.records import Ranking as Ranking
+from llmfair.records import Request as Request
+from llmfair.records import Run as Run
+from llmfair.records import Sampling as Sampling
+from llmfair.records import Side as Side
+from llmfair.records import Text as Text
+from llmfair.records import Verdict as Verdict
+from llmfair.registry import register as register
+from llmfair.result import Result as Result
+from llmfair.steps import Steps as Steps
+
+__all__: list[str]
+__version__: str
+
+# Of every kind of audit that is registered, those of other packages too; here stand ours.
+
+def audit_listwise(
+    dataset: str | Path = ...,
+    *,
+    model: Any = ...,
+    progress: bool = ...,
+    preset: str | None = ...,
+    **settings: Any,
+) -> Result: ...
+def plan_listwise(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...
+def calibrate_listwise(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...
+def audit_pairwise(
+    dataset: str | Path = ...,
+    *,
+    model: Any = ...,
+    progress: bool = ...,
+    preset: str | None = ...,
+    **settings: Any,
+) -> Result: ...
+def plan_pairwise(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...
+def calibrate_pairwise(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...

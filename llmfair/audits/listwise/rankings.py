@@ -1,0 +1,223 @@
+"""Rankings that exist: those of run files and run folders, each with what they are measured against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmfair.audits.listwise.lists import Listed
+from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.runs import Announce, incomplete, named
+from llmfair.datasets.attributes import data_folder, read_attributes
+from llmfair.datasets.base import attribute_of
+from llmfair.datasets.judgements import Judgements, of_dataset, of_files
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Groups, Judged
+from llmfair.rankers.base import Window, strategy_of
+from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
+from llmfair.results import read_lines, typed
+from llmfair.rundir import ONE_OF_SEVERAL, RunDir
+from llmfair.settings import ScoreSettings
+from llmfair.trec import Problems, RunFile, read_run
+
+ENDINGS = re.compile(r"(\.(run|trec|txt))?(\.gz)?$")
+HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
+
+
+@dataclass(frozen=True)
+class Against:
+    """What rankings are measured against; `lists` are candidate lists, where there are any."""
+
+    judgements: Judgements
+    attribute: Attribute
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stand_ins: Mapping[str, Document] = field(default_factory=dict)
+    relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @cached_property
+    def sides(self) -> Mapping[str, Side]:
+        return self.judgements.sides(self.attribute)
+
+    @cached_property
+    def groups(self) -> Groups:
+        attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
+        documents = {**self.judgements.documents, **self.stand_ins}
+        return Groups(self.attribute.name, attributes, documents, self.relevant)
+
+    def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
+        """One query with the rankings of it. Without a candidate list, what was ranked is the list."""
+        doc_ids = self.lists.get(query_id)
+        if doc_ids is None:
+            # by id: in the order of the ranking, measures that ask for the candidates' order would flatter it
+            doc_ids = sorted({doc_id for ranking in rankings for doc_id in ranking.doc_ids})
+        documents = self.judgements.documents
+        return Judged(
+            Candidates(
+                Query(query_id, ""),
+                tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids),
+                self.judgements.qrels.get(query_id, {}),
+            ),
+            tuple(rankings),
+            self.sides,
+            groups=self.groups,
+        )
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """One RUN: the columns that name it, its run files by variant, and the windows its lists were ranked by.
+
+    `found`: of a run folder, what its audit found. `incomplete`: what is known of a folder that is not through, of
+    which the queries count that are ranked.
+    """
+
+    columns: Mapping[str, str]
+    variants: Mapping[str, Sequence[RunFile]]
+    against: Against
+    windows: Callable[[int], Sequence[Window]] = lambda n: [(0, n)]
+    passes: int = 1
+    seed: int = 0
+    initial: str = "random"
+    found: ListwiseResults | None = None
+    incomplete: Mapping[str, Any] = field(default_factory=dict)
+
+
+def judgements_of(settings: ScoreSettings) -> Against:
+    """The judgements that the settings name."""
+    if settings.dataset is not None:
+        judgements = of_dataset(settings.dataset)
+    else:
+        assert settings.qrels is not None and settings.groups is not None
+        judgements = of_files(settings.qrels, settings.groups, _declared(settings))
+    return Against(judgements, attribute_of(judgements, settings.attribute, settings.mixed))
+
+
+def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
+    """The attributes that are known by name: the user's, or those shipped."""
+    return read_attributes(settings.attributes or data_folder() / "attributes.toml")
+
+
+def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
+    """A run file; its tag is the model, its name without endings the variant. Raises UsageError if none is judged."""
+    file = _read(path, announce)
+    judged = against.judgements.qrels
+    if judged and not judged.keys() & file.rankings.keys():
+        raise UsageError(
+            f"{path} ranks none of the queries of {against.judgements.name} (here '{next(iter(file.rankings), '')}', "
+            f"there '{next(iter(judged))}').",
+            "a run and its qrels call queries by the same ids",
+        )
+    columns = {
+        "run": str(path),
+        "dataset": against.judgements.name,
+        "attribute": against.attribute.name,
+        "model": file.tag,
+    }
+    return Rankings(columns, {ENDINGS.sub("", path.name) or path.name: [file]}, against)
+
+
+def _read(path: Path, announce: Announce) -> RunFile:
+    """A run file. Raises UsageError with file and line."""
+    announce(path)
+    problems = Problems()
+    file = read_run(path, problems)
+    problems.raise_any(HINT)
+    if not file.rankings:
+        raise UsageError(f"{path}: holds no ranked document.", HINT)
+    return file
+
+
+def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
+    """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
+    path, manifest = run.path, run.read_manifest()
+    asked = manifest["settings"]
+    if settings.mixed not in ("drop", asked["mixed"]):
+        raise UsageError(
+            f"{path} was audited with --mixed {asked['mixed']}, which its lists and sides follow.",
+            "leave --mixed out, or audit again",
+        )
+    results = run.read_results()
+    arms = results["design"]["arms"]
+    paths = sorted(
+        (path / "rankings").glob("*.run"),
+        key=lambda file: (*(arm != ONE_OF_SEVERAL.sub("", file.stem) for arm in arms), file.stem),
+    )
+    if not paths:
+        way_out = "score measures the rankings of a listwise audit"
+        if results["status"] != "complete":
+            way_out = (
+                "no list has all its answers; the command that began the run continues it (llmfair runs show)"
+            )
+        raise UsageError(f"{path} has no rankings.", way_out)
+    known = _declared(settings)
+    own = _attribute(asked["attribute"])
+    like = known.get(own.name)
+    if like is None or like != replace(own, backgrounds=like.backgrounds):
+        known[own.name] = own  # declared by the dataset, in a way of its own
+    judgements = of_files(path / "qrels.txt", path / "groups.tsv", known, undeclared=True)
+    lists = _lists(path / "candidates.jsonl")
+    listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
+    judgements = replace(judgements, documents={**listed, **judgements.documents})
+    attribute = attribute_of(judgements, settings.attribute or own.name, asked["mixed"])
+    columns = {**named(run, results), "attribute": attribute.name}
+    files = {file.stem: _read(file, announce) for file in paths}
+    against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
+    rankings = Rankings(
+        columns,
+        _variants(files),
+        against,
+        seed=asked["seed"],
+        found=typed(results, ListwiseResults, path / "results.json"),
+        incomplete=incomplete(manifest, results),
+    )
+    if results["design"]["prompt_sha256"] is None:
+        return rankings  # it forgets the order it is given
+    strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
+    return replace(rankings, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])
+
+
+def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
+    """What stands for the relevant documents outside drawn lists (`outcome.py`); nothing where lists are whole."""
+    documents: dict[str, Document] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for row in read_lines(path, RelevantLine) if path.is_file() else ():
+        for number, one in enumerate(row.relevant):
+            name = f"@ {row.query_id} {number}"
+            groups = {attribute: tuple(found) for attribute, found in one.groups.items()}
+            documents[name] = Document(name, "", groups=groups)
+            counts.setdefault(row.query_id, {})[name] = one.count
+    return documents, counts
+
+
+def _attribute(row: Mapping[str, Any]) -> Attribute:
+    """The attribute as a manifest has it."""
+    return Attribute(
+        row["name"],
+        protected=tuple(row["protected"]),
+        unprotected=tuple(row["unprotected"]),
+        other=tuple(row["other"]),
+        words={side: row["words"][side] for side in Side},
+    )
+
+
+def _lists(path: Path) -> dict[str, list[str]]:
+    """The lists that were asked about. Raises UsageError."""
+    return {row.query_id: list(row.doc_ids) for row in read_lines(path, Listed)}
+
+
+def _variants(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
+    """Named as in metrics.csv: an arm's orders and repeats together, then each by itself if there are several."""
+    arms: dict[str, dict[str, RunFile]] = {}
+    for stem, file in files.items():
+        arm = ONE_OF_SEVERAL.sub("", stem)
+        arms.setdefault(arm, {})[stem if stem != arm else f"{arm}.o0.r0"] = file
+    variants = {arm: list(of_arm.values()) for arm, of_arm in arms.items()}
+    for of_arm in arms.values():
+        if len(of_arm) > 1:
+            variants |= {name: [file] for name, file in of_arm.items()}
+    return variants

@@ -1,0 +1,178 @@
+"""A kind of audit from outside goes everywhere ours do, without a line changed in the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+ROOT = Path(__file__).resolve().parents[2]
+POINTS = """\
+[llmfair.audits]
+numbers = tests.outside.numbers:NUMBERS
+[llmfair.measures]
+MeanRatio = tests.outside.numbers:mean_ratio
+[llmfair.backends]
+counter = tests.outside.counter:Counter
+"""
+CALLS = 8 * 40 * 2
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package on the path of new processes, as pip leaves it."""
+    info = tmp_path / "site" / "numbers-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(info.parent), str(ROOT), *sys.path]))
+
+
+def llmfair(*arguments: str, code: int = 0) -> str:
+    """The standard output of a command that ends with this code."""
+    command = [sys.executable, "-m", "llmfair", *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == code, found.stderr
+    return found.stdout
+
+
+def numbers(*arguments: str, code: int = 0) -> Any:
+    return json.loads(llmfair("numbers", "-m", "counter:x", *arguments, "--json", code=code))
+
+
+def valid(*documents: Any) -> None:
+    """Every document is one that the generated schema describes, with this kind's own definitions."""
+    schema = json.loads(
+        subprocess.check_output(
+            [sys.executable, "-c", "import json, llmfair; print(json.dumps(llmfair.schema()))"]
+        )
+    )
+    assert {"numbers", "plan_numbers"} <= schema["$defs"].keys()
+    for document in documents:
+        Draft202012Validator(schema).validate(document)
+        Draft202012Validator({**schema, "anyOf": [{"$ref": "#/$defs/numbers"}]} | {}).is_valid(document)
+
+
+def test_help_plan_dry_run_and_the_prompt() -> None:
+    assert "numbers" in llmfair("--help") and "The mean number that a model gives" in llmfair("--help")
+    shown = llmfair("numbers", "--help")
+    assert "--top N" in shown and "LLMFAIR_TOP" in shown
+    assert f"{CALLS} calls" in llmfair("numbers", "-m", "counter:x", "--dry-run")
+    planned = json.loads(llmfair("plan", "numbers", "-m", "counter:x", "--json"))
+    assert (planned["calls"], planned["queries"], planned["answered"]) == (CALLS, 8, 0)
+    valid(planned)
+    assert "Rate from 1 to 7" in llmfair("prompts", "render", "numbers", "--top", "7", "--queries", "physics")
+    assert not Path("runs").exists()
+
+
+def test_run_again_look_score_compare_and_report() -> None:
+    first = numbers("-o", "one")
+    assert first["status"] == "complete" and first["task"] == "numbers"
+    rows = {row["variant"]: row for row in first["rows"]}
+    assert set(rows) == {"plain", "warned"}
+    assert all(row["low"] < row["value"] < 1 and row["n"] == 8 for row in rows.values())
+    header, line = (Path("one") / "metrics.csv").read_text().splitlines()[:2]
+    assert header.split(",")[4:6] == ["variant", "warning"] and line.split(",")[4:6] == ["plain", "False"]
+    valid(first)
+    assert numbers("-o", "one") == first
+    manifest = json.loads(Path("one/manifest.json").read_text())
+    assert [one["calls"] for one in manifest["invocations"]] == [CALLS, 0]
+    other = json.loads(llmfair("numbers", "-m", "counter:y", "-o", "two", "--json"))
+
+    assert "one" in llmfair("runs", "list", "--runs-dir", ".")
+    table = llmfair("numbers", "-m", "counter:x", "-o", "one")
+    assert "Audit of numbers" in table and "MeanRatio [95 %]" in table and f"{CALLS} calls" in table
+    assert llmfair("runs", "show", "one").startswith(table.splitlines()[0])
+    assert "I say" in llmfair("runs", "show", "one", "--query", "physics", "--answers")
+    assert "its answers give what is on disk" in llmfair("runs", "check", "one")
+
+    scored = json.loads(llmfair("score", "one", "--json"))
+    values = {(row["variant"], row["measure"]): row["value"] for row in scored["rows"]}
+    assert values == {(name, "MeanRatio"): row["value"] for name, row in rows.items()}
+    compared = json.loads(llmfair("compare", "one", "two", "--json"))
+    changes = {row["variant"]: row for row in compared["rows"]}
+    assert changes["plain"]["base"] == rows["plain"]["value"] and changes["plain"]["n"] == 8
+    assert changes["plain"]["other"] == next(r for r in other["rows"] if r["variant"] == "plain")["value"]
+    valid(scored, compared)
+
+    llmfair("report", "one", "-o", "one.html")
+    llmfair("report", "one", "two", "-o", "both.html")
+    page, both = Path("one.html").read_text(), Path("both.html").read_text()
+    assert "Audit of numbers" in page and "MeanRatio" in page and "<svg" in page and "I say" in page
+    assert "counter:x" in both and "counter:y" in both
+    assert "MeanRatio" in llmfair("report", "one", "--format", "md")
+
+
+def test_gates() -> None:
+    failed = numbers("-o", "one", "--require", "MeanRatio:plain>=1", "--require", "MeanRatio<=1", code=4)
+    assert [entry["holds"] for entry in failed["requirements"]] == [False, True, True]
+    assert "MeanRatio (plain condition)" in failed["error"]["message"]
+    valid(failed)
+    refused = json.loads(llmfair("numbers", "--require", "P@20>=0.5", "--json", code=2))
+    assert "P is a measure of lists, but this audit asks about numbers." in refused["error"]["message"]
+    assert "no variant 'plane'" in numbers("--require", "MeanRatio:plane>=1", code=2)["error"]["message"]
+
+
+def test_killed_it_goes_on_and_ends_with_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers("-o", "whole")
+    monkeypatch.setenv("SLOW_COUNTER", "0.02")
+    command = [
+        sys.executable,
+        "-m",
+        "llmfair",
+        "numbers",
+        "-m",
+        "counter:x",
+        "-o",
+        "killed",
+        "--no-cache",
+        "-q",
+    ]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    journal, deadline = Path("killed/journal.jsonl"), time.monotonic() + 60
+    while time.monotonic() < deadline and (not journal.is_file() or journal.read_bytes().count(b"\n") < 100):
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait(timeout=30)
+    kept = journal.read_bytes().count(b'"key":')
+    assert 0 < kept < CALLS
+    monkeypatch.delenv("SLOW_COUNTER")
+    assert numbers("-o", "killed", "--no-cache")["status"] == "complete"
+    manifest = json.loads(Path("killed/manifest.json").read_text())
+    assert manifest["replayed"] >= kept - 1 and manifest["calls"] == CALLS - manifest["replayed"]
+    for name in ("metrics.csv", "per_query.csv", "numbers.csv"):
+        assert Path("killed", name).read_text().replace("killed", "whole") == Path("whole", name).read_text()
+
+
+def test_a_budget_is_kept_and_half_a_run_is_told() -> None:
+    half = numbers("-o", "half", "--max-calls", "100", code=3)
+    assert (
+        half["status"] == "incomplete"
+        and half["chains"]["plain"]["ranked"] < half["chains"]["plain"]["asked"]
+    )
+    valid(half)
+    numbers("-o", "half")
+    assert json.loads(Path("half/results.json").read_text())["status"] == "complete"
+
+
+def test_the_python_api() -> None:
+    code = (
+        "import llmfair\n"
+        "result = llmfair.audit_numbers('sample', model='counter:x', top=9, output='api', report=False)\n"
+        "print(result['MeanRatio', 'plain'].n, llmfair.plan_numbers(model='counter:x').results['calls'])\n"
+        "print(str(result).splitlines()[0])\n"
+        "assert llmfair.open_run('api').rows == result.rows and 'top: The highest' in llmfair.audit_numbers.__doc__\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(f"8 {CALLS}\nAudit of numbers · sample")
+    shutil.rmtree("api")

@@ -1,0 +1,133 @@
+"""A run in two stages: who answers first and who is asked about the answers have a model and a journal each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair import registry
+from llmfair.asking.dispatch import Program
+from llmfair.audits.design import NOBODY, Stage
+from llmfair.audits.evidence import answers_of, check_run
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
+from llmfair.backends.base import Backend, BackendOptions
+from llmfair.errors import Incomplete, UsageError
+from llmfair.records import Chat, Completion, Finish, Message, Request, Text
+from llmfair.rundir import RunDir
+from llmfair.steps import Steps
+from tests.outside.counter import Counter
+from tests.outside.numbers import NumbersDesign, NumbersKind, NumbersSettings
+
+
+class Judge(Counter):
+    """Doubts every number: says one less. Fails while `down`."""
+
+    down = False
+    asked = 0
+
+    async def complete(self, request: Request) -> Completion:
+        if Judge.down:
+            raise UsageError("the judge is down.", "wait")
+        Judge.asked += 1
+        return Completion(str(int(request.chat.messages[0].content) - 1), Finish.STOP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtedDesign(NumbersDesign):
+    """Numbers, each put to a judge whose number counts."""
+
+    task = "doubted"
+    judge: Backend
+
+    def stages(self) -> Sequence[Stage]:
+        return [Stage("judged", self.judging, self.judge)]
+
+    def judging(self, results: Mapping[str, float | None]) -> Iterator[Program]:
+        for probe_id, number in results.items():
+            yield Program(f"judged/{probe_id}", lambda n=number: self.doubt(n))  # type: ignore[misc]
+
+    def doubt(self, number: float | None) -> Steps[float | None]:
+        (answer,) = yield [Chat((Message("user", f"{number:.0f}"),), Text(), about={"side": "protected"})]
+        return float(answer.text)
+
+    def rows(self, results: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
+        judged = {key.removeprefix("judged/"): n for key, n in results.items() if key.startswith("judged/")}
+        yield from super().rows(judged)
+
+
+class DoubtedKind(NumbersKind):
+    name = "doubted"
+
+    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> DoubtedDesign:
+        plain = super().design(settings, subject)
+        asked = {
+            name: getattr(plain, name)
+            for name in ("settings", "dataset", "attribute", "queries", "measures", "shown")
+        }
+        return DoubtedDesign(**asked, subject=subject or NOBODY, judge=Judge("judge", BackendOptions()))
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.names("audit"), registry.names("backend")
+    for what, name, thing in (("audit", "doubted", DoubtedKind()), ("backend", "counter", Counter)):
+        monkeypatch.setitem(registry._found[what], name, thing)  # type: ignore[index]
+    Judge.down, Judge.asked = False, 0
+
+
+def doubted(output: str) -> Any:
+    settings = NumbersSettings.make(limit=3, output=Path(output), no_cache=True)
+    return audit(DoubtedKind().design(settings, Subject("counter:x")))
+
+
+def journal(path: str) -> list[Any]:
+    return [row for line in Path(path).read_text().splitlines() if "key" in (row := json.loads(line))]
+
+
+def test_each_stage_has_its_model_and_its_journal() -> None:
+    found = doubted("run")
+    first, second = journal("run/journal.jsonl"), journal("run/judged.jsonl")
+    assert len(first) == 3 * 40 * 2 and 1 < len(second) == Judge.asked <= 8  # equal questions are asked once
+    assert {row["text"][0] for row in second} <= set("0123456789")
+    assert found.results.status == "complete"
+    manifest = RunDir(Path("run")).read_manifest()
+    assert manifest["settings"]["stages"] == {"judged": "counter judge"}
+    assert check_run(RunDir(Path("run"))) == {"answers": len(first) + len(second), "problems": []}
+    assert len(answers_of(RunDir(Path("run")))) == len(first) + len(second)
+
+    asked = Judge.asked
+    assert doubted("run").results == found.results and Judge.asked == asked
+
+
+def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
+    Judge.down = True
+    with pytest.raises(Incomplete):
+        doubted("run")
+    assert (
+        RunDir(Path("run")).read_manifest()["status"] == "incomplete"
+        and len(journal("run/journal.jsonl")) == 240
+    )
+    with pytest.raises(Incomplete):
+        check_run(RunDir(Path("run")))
+    Judge.down = False
+    assert doubted("run").results.status == "complete"
+    doubted("whole")
+    for name in ("metrics.csv", "per_query.csv", "numbers.csv"):
+        assert Path("run", name).read_text().replace("run,", "whole,") == Path(
+            "whole", name
+        ).read_text().replace("run,", "whole,")
+
+
+def test_a_judge_s_answers_that_were_changed_are_found() -> None:
+    doubted("run")
+    path = Path("run/judged.jsonl")
+    path.write_text(path.read_text().replace('"text":"4"', '"text":"9"'))
+    assert (
+        "numbers.csv does not follow from the journal's answers" in check_run(RunDir(Path("run")))["problems"]
+    )
