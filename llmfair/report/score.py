@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.listwise.sentences import relevance_note
 from llmfair.audits.results import ScoredRun, ScoreResults
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
@@ -16,6 +15,7 @@ from llmfair.report.tables import (
     few_queries,
     filled,
     headings,
+    relevance_note,
     uncut_notes,
     with_interval,
 )
