@@ -57,8 +57,8 @@ BESIDE: dict[str, set[str]] = {
     "report/page.py": {"audits.results"},
     "report/source.py": {"audits.results"},
     "report/score_page.py": {"audits.results"},
-    "report/score.py": {"audits"},
-    "report/compare.py": {"audits"},
+    "report/score.py": {"audits.results"},
+    "report/compare.py": {"audits.exhibits"},
 }
 LAZY = {
     "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",

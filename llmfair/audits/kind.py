@@ -176,15 +176,16 @@ class Kind(ABC):
 
     def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
         """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
-        from llmfair.report.figures import headline_plots
+        from llmfair.report.figures import headline_plots, ratio_plots
         from llmfair.report.section import Section, condition_verdicts
 
         table, declared, arms = self.table(results), exhibits["measures"], results.design.arms
         figures = {measure for measure, _ in results.by_variant()}
+        plots = headline_plots if results.findings else ratio_plots
         first = next((measure for measure in results.shown if measure in figures), None)
         return Section(
             table=table,
-            plots=list(headline_plots(results, arms, declared, self.titles)),
+            plots=list(plots(results, arms, declared, self.titles)),
             verdicts=list(condition_verdicts(results, table, declared, first, arms, "{}")),
             words=self.words(),
         )
@@ -242,7 +243,7 @@ class Kind(ABC):
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         """A conclusion in the table of measured runs; `row` is the figure that it speaks of."""
-        from llmfair.audits.reasons import in_words
+        from llmfair.report.reasons import in_words
 
         said, reason = str(finding["conclusion"]).replace("_", " "), finding["reason"]
         return f"{said}: {in_words(reason, finding['measure'])}" if reason else said

@@ -67,17 +67,10 @@ def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | 
 def headline_plots(
     results: Results, arms: Sequence[str], declared: Declared, titles: Mapping[str, str]
 ) -> Iterator[Plot]:
-    """The measure that conclusions speak of, against their band; where nothing is concluded, the first ratio shown.
-
-    `titles` of conditions not told by their names.
-    """
+    """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names."""
     cells = results.by_variant()
-    measures = dict.fromkeys(finding.measure for finding in results.findings.values())
-    if not results.findings and (shown := ratio_of(results.shown, declared)):
-        label, band = str(declared[shown]["label"]), None
-        figures = [(titles.get(arm, arm), None, on_log(value_of(cells.get((shown, arm))))) for arm in arms]
-        if any(value for _, _, value in figures):
-            yield ratios(figures, label, band, f"{label[:1].upper()}{label[1:]}", "ratio")
+    named = dict.fromkeys(finding.measure for finding in results.findings.values())
+    measures = [measure for measure in named if has_log_axis(measure, declared)]
     for number, measure in enumerate(measures):
         label = declared.get(measure, {}).get("label", plain(measure))
         rows = [
@@ -89,3 +82,20 @@ def headline_plots(
             name = "odds" if not number else f"odds-{number}"
             title = f"{label[:1].upper()}{label[1:]} against the band"
             yield ratios(rows, label, results.band, title, name)
+
+
+def has_log_axis(measure: str, declared: Declared) -> bool:
+    """Whether a headline can stand on a logarithmic axis; those that nothing here declares are odds."""
+    return measure not in declared or declared[measure]["scale"] == "log"
+
+
+def ratio_plots(
+    results: Results, arms: Sequence[str], declared: Declared, titles: Mapping[str, str]
+) -> Iterator[Plot]:
+    """The first ratio of the table against parity, where nothing is concluded of it."""
+    if (measure := ratio_of(results.shown, declared)) is None:
+        return
+    cells, label = results.by_variant(), str(declared[measure]["label"])
+    rows = [(titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm))))) for arm in arms]
+    if any(value for _, _, value in rows):
+        yield ratios(rows, label, None, f"{label[:1].upper()}{label[1:]} against parity", "ratio")

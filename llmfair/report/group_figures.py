@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from llmfair.report.figures import Declared, on_log, plain, value_of
+from llmfair.report.figures import Declared, has_log_axis, on_log, plain, value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import ratios
@@ -17,7 +17,7 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
         for audited in runs.values():
             results, cells = audited.results, audited.results.by_variant()
             for arm, finding in results.findings.items():
-                if arm in group.aside:
+                if arm in group.aside or not has_log_axis(finding.measure, declared):
                     continue
                 value = on_log(value_of(cells.get((finding.measure, arm))))
                 told = f"{name}\n{results.attribute}: {titles.get(arm, arm)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.exhibits import exhibits_of
 from llmfair.audits.kind import Kind, kind_of
 from llmfair.cli.report import page_of
-from llmfair.metrics.base import Judged
+from llmfair.metrics.base import Observation
 from llmfair.report.html import page_html
 from llmfair.report.source import Source, read_source
 from llmfair.report.tables import cell
@@ -41,8 +42,8 @@ class Silent(Kind):
     def design(self, settings: Any, subject: Any = None) -> Design[Any]:
         raise NotImplementedError
 
-    def reads(self) -> type[Judged]:
-        return Judged
+    def reads(self) -> type[Observation]:
+        raise NotImplementedError
 
 
 def silenced(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +70,12 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     assert [verdict.of for verdict in section.verdicts] == arms[:3]
     assert all(verdict.sentence for verdict in section.verdicts)
     assert [plot.name for plot in section.plots] == ["odds"] and section.furthest is None
+    bare = Silent().section(replace(results, findings={}), source.run.path, exhibits)
+    assert "conclusion" not in bare.table.header and not any(one.conclusion for one in bare.verdicts)
+    assert [plot.name for plot in bare.plots] == ["ratio"]
+    linear = {name: {**says, "scale": "linear"} for name, says in exhibits["measures"].items()}
+    drawn = Silent().section(results, source.run.path, {**exhibits, "measures": linear}).plots
+    assert not drawn or {finding.measure for finding in results.findings.values()}.isdisjoint(linear)
     (paragraph,) = section.words
     assert paragraph.startswith("Silent audit: ")
 

@@ -208,7 +208,8 @@ class Listwise(Kind):
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
-        from llmfair.audits.listwise.sentences import implied_note, relevance_note
+        from llmfair.audits.listwise.sentences import implied_note
+        from llmfair.report.tables import relevance_note
 
         relevance = {name: run.relevance.get(variant) for run, variant, name in rows}
         return [*implied_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]

@@ -20,8 +20,6 @@ POWER = 0.8
 """A design with this power to find the nearer edge of the band needs no advice."""
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows (`reach_of`)."""
-UNEVEN = 0.01
-"""From this share on, what relevance alone gives the sides is told."""
 Cells = Mapping[tuple[str, str], Row]
 
 
@@ -118,21 +116,6 @@ def implied_note(concluded: bool) -> list[str]:
     """How pair odds were implied, where anything is concluded of measured runs."""
     said = "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
     return [said] * concluded
-
-
-def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
-    """What relevance alone gives the sides, by arm, where that is not parity."""
-    told = [
-        f"{arm} {ratio:.3f}"
-        for arm, ratio in ratios.items()
-        if arm != "control" and ratio and abs(ratio - 1) >= UNEVEN
-    ]
-    if not told:
-        return []
-    return [
-        f"relevance alone gives ExpRatio {', '.join(told)}; pair odds and the exposure named in conclusions go "
-        "beyond it"
-    ]
 
 
 def power_note(results: ListwiseResults) -> list[str]:

@@ -13,7 +13,6 @@ from llmfair.audits.listwise.sentences import (
     noise_notes,
     order_notes,
     power_note,
-    relevance_note,
     test_notes,
 )
 from llmfair.metrics.base import CONTROLLED
@@ -31,6 +30,7 @@ from llmfair.report.tables import (
     percent,
     plural,
     reasons,
+    relevance_note,
     the_same,
     uncut_notes,
     with_interval,
