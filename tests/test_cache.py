@@ -26,7 +26,7 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish, Sampling, Steps
 from tests.pace import within
-from tests.test_dispatch import Scripted, chain, chat, single
+from tests.scripted import Scripted, chain, chat, single
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER = Completion(

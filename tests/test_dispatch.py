@@ -9,8 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,91 +28,18 @@ from llmfair.records import (
     Failure,
     Finish,
     Labels,
-    Message,
     Permutation,
     Request,
     Sampling,
     Steps,
     Text,
 )
+from tests.scripted import Scripted, chain, chat, single
 from tests.virtual import Clock, virtual_time
-
-Answer = Callable[[str, int], Any]
-
-
-class Scripted:
-    """A backend whose answers, delays and failures a test writes down."""
-
-    identity = "scripted"
-    capabilities = frozenset[str]()
-    max_workers = 64
-    reads_about = False
-
-    def __init__(
-        self,
-        answer: Answer = lambda text, attempt: text.upper(),
-        latency: float = 0.0,
-        on_peak: Callable[[int], None] = lambda peak: None,
-        until: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self.answer, self.latency, self.on_peak, self.until = answer, latency, on_peak, until
-        self.asked: Counter[str] = Counter()
-        self.opened = self.closed = self.in_flight = self.peak = 0
-        self.times: list[float] = []
-
-    async def open(self) -> None:
-        self.opened += 1
-
-    async def close(self) -> None:
-        self.closed += 1
-
-    async def complete(self, request: Request) -> Completion:
-        text = request.chat.messages[0].content
-        self.asked[text] += 1
-        self.times.append(time.monotonic())
-        self.in_flight += 1
-        if self.in_flight > self.peak:
-            self.peak = self.in_flight
-            self.on_peak(self.peak)
-        try:
-            await asyncio.sleep(self.latency)
-            while not self.until():
-                await asyncio.sleep(0.005)
-            answer = self.answer(text, self.asked[text])
-        finally:
-            self.in_flight -= 1
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, Completion) else Completion(answer, Finish.STOP)
 
 
 def interrupt(seconds: float) -> None:
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-
-def chat(text: str, draw: int = 0) -> Chat:
-    return Chat((Message("user", text),), Text(), draw)
-
-
-def chain(name: str, length: int) -> Program:
-    """Asks `length` chats one after the other, each holding the answer before."""
-
-    def steps() -> Steps[str]:
-        said = name
-        for _ in range(length):
-            (answer,) = yield [chat(f"{said}.")]
-            said = answer.text
-        return said
-
-    return Program(name, steps)
-
-
-def single(name: str, text: str) -> Program:
-    def steps() -> Steps[str]:
-        (answer,) = yield [chat(text)]
-        return answer.text
-
-    return Program(name, steps)
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +54,7 @@ def interrupts_as_on_a_terminal() -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Dispatch in virtual time, which backends note too."""
     with virtual_time(monkeypatch) as clock:
-        monkeypatch.setattr("tests.test_dispatch.time", clock)
+        monkeypatch.setattr("tests.scripted.time", clock)
         yield clock
 
 

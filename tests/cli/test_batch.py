@@ -16,6 +16,7 @@ import pytest
 
 from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
+from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import Outcome, llmfair
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Respond, Server, rank
@@ -33,11 +34,7 @@ CALM: dict[tuple[Respond, tuple[str, ...]], dict[str, bytes]] = {}
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
+def lists(unwaiting: None) -> None:
     write_folder(Path("lists"), balanced(3, 20, 20))
 
 

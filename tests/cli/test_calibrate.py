@@ -60,27 +60,6 @@ def test_the_paper_s_setting() -> None:
     assert "window 5, step 1, 1 pass, 1 random initial order; boot-t intervals" in found.out
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--planted", "0,x"), "--planted '0,x' is no list of log odds from -6 to 6."),
-        (("--planted", "9"), "--planted '9' is no list of log odds from -6 to 6."),
-        (("--runs", "0"), "--runs is 0, but is at least 2."),
-        (("--power", "2"), "--power is 2.0, but lies between 0.05 and 1."),
-        (
-            ("--initial", "given", "--orders", "1"),
-            "calibrate draws random initial orders, but --initial is given.",
-        ),
-        (("--output", "x"), "calibrate writes no files, but --output names a folder."),
-        (("-d", "smaple"), "no dataset 'smaple'. Did you mean 'sample'?"),
-    ],
-)
-def test_bad_input(flags: tuple[str, ...], message: str) -> None:
-    found = llmfair("calibrate", "listwise", *flags)
-    assert found.code == 2 and found.out == ""
-    assert found.err.splitlines()[0] == f"Error: {message}"
-
-
 def test_lists_of_one_side_are_left_out_and_counted() -> None:
     two: list[tuple[str, str | None, int]] = [(f"f{i}", "female", i % 2) for i in range(4)]
     two += [(f"m{i}", "male", i % 2) for i in range(4)]

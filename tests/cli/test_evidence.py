@@ -219,19 +219,6 @@ def test_of_a_given_order_no_reach_is_claimed() -> None:
     assert "initial order given reads ExpRatio" in found.out and "not assessable" in found.out
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        ("--temperature", "nan"), ("--temperature", "inf"), ("--timeout", "nan"), ("--max-wait", "nan"),
-        ("--max-wait", "-5s"), ("--repeats", "50"), ("-m", "fake:biased,noise=nan"), ("-m", "fake:biased,listwise=inf"),
-        ("-m", "fake:biased,malformed=7"), ("-m", "fake:biased,latency=-1"),
-    ],
-)  # fmt: skip
-def test_numbers_that_are_none(flag: tuple[str, str]) -> None:
-    found = llmfair(*SMALL, *flag)
-    assert found.code == 2 and found.err.startswith("Error: ") and not Path("runs").exists()
-
-
 def test_a_title_that_no_encoding_can_write() -> None:
     folder = write_folder(Path("mine"), balanced(1, 3, 3))
     text = (folder / "docs.jsonl").read_text().replace("Title q0f0", "lone \\ud800 surrogate")

@@ -375,27 +375,3 @@ def test_forced_answers_are_reported_as_forced() -> None:
     assert rate["value"] is None and rate["reason"] == "forced"
     assert "forced" in table and "held to the labels" in table
     assert llmfair("pairwise", "-m", "openai:gpt-4o-mini", "--constrain").code == 2
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--answers", "margin", "--constrain"), "not those of --constrain"),
-        (("--answers", "margin", "--form", "order", "-m", "openai:x"), "add --form letter"),
-        (("--answers", "margin", "-m", "fake:oracle"), "fake:oracle cannot do --answers margin"),
-        (("--kind", "relevance"), "--kind relevance is no kind of pair"),
-        (("--sequential", "--repeats", "2"), "--repeats does nothing with --sequential"),
-        (("--sequential", "--pairs", "10"), "--pairs does nothing with --sequential"),
-        (("--sequential", "--noise-share", "0.5"), "--noise-share does nothing with --sequential"),
-        (("--sequential", "--on-bad-answer", "fail"), "leaves gaps"),
-        (("--max-pairs", "10"), "--max-pairs does nothing without --sequential"),
-        (("--pairs", "0"), "--pairs is 0"),
-        (("--noise-share", "2"), "--noise-share is 2.0"),
-        (("--require", "AdjustedOdds:female>=1"), "no variant 'female'"),
-        (("--measures", "AdjustedOods"), "Did you mean 'AdjustedOdds'?"),
-        (("--on-bad-answer", "mend"), "mend"),
-    ],
-)  # fmt: skip
-def test_wrong_input_is_one_sentence(flags: tuple[str, ...], said: str) -> None:
-    found = llmfair("pairwise", *flags)
-    assert found.code == 2 and said in found.err and not Path("runs").exists()

@@ -105,26 +105,6 @@ def test_the_dry_run_is_told_in_the_same_words() -> None:
     assert any("llmfair plan listwise" in line for line in told)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--ratio", "1"), "--ratio is 1.0, but must be positive and other than 1"),
-        (("--ratio", "-0.5"), "--ratio is -0.5, but must be positive"),
-        (("--power", "1"), "--power is 1.0, but lies between 0.05"),
-        (("--tau", "-1"), "--tau is -1.0, but is at least 0"),
-        (("--latency", "nan"), "--latency is nan"),
-        (("--price-in", "1"), "--price-in and --price-out go together."),
-        (("--window", "1"), "--window is 1"),
-        (("-d", "nope"), "no dataset 'nope'"),
-        (("-m", "gpt-4"), "'gpt-4' is not a model."),
-    ],
-)
-def test_bad_input(arguments: tuple[str, ...], message: str) -> None:
-    found = llmfair(*PLAN, *arguments)
-    assert found.code == 2 and found.err.startswith(f"Error: {message}") and not found.out
-    assert llmfair(*PLAN, *arguments, "--json").json["exit_code"] == 2
-
-
 def test_the_audit_s_configuration_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("llmfair.toml").write_text("[listwise]\nlimit = 3\nwindow = 10\nstep = 5\n")
     monkeypatch.setenv("LLMFAIR_LATENCY", "2")

@@ -105,27 +105,6 @@ def test_a_dry_run_asks_nothing_and_knows_what_is_answered() -> None:
     assert "Nothing was asked." in table and calls() == {20: 6}
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--settings", "10/5,5/7"), "'5/7' in --settings"),
-        (("--settings", "wide"), "'wide' in --settings"),
-        (("--window", "5"), "--window names one setting"),
-        (("--step", "10"), "--step names one setting"),
-        (("-m", "fake:oracle", "-m", "fake:random"), "a study has one model"),
-        (("-m", "bm25"), "bm25 has no windows"),
-        (("-m", "fake:nope"), "no simulated model 'fake:nope'"),
-        (("-o", "file/below"), "cannot write file/below"),
-    ],
-)
-def test_bad_input_spends_nothing(flags: tuple[str, ...], message: str) -> None:
-    Path("file").write_text("")
-    found = llmfair(*STUDY, *flags)
-    assert found.code == 2 and found.out == "" and not Path("runs").exists()
-    assert found.err.startswith("Error: ") and message in found.err and "\n  " in found.err
-    assert llmfair(*STUDY, *flags, "--json").json["exit_code"] == 2
-
-
 def test_the_gravest_error_decides_and_every_one_is_said() -> None:
     model = ("-m", "fake:biased,malformed=0.5")
     found = llmfair(*STUDY, *model, "--json")

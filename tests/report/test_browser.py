@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from tests.cli.command import llmfair
+from tests.report.adapters import adapter
 from tests.report.browser import Seen, View, chromium, visit
 from tests.report.runs import AUDITS, run
-from tests.report.test_adapter import adapter
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")]
 AXE = os.environ.get("AXE_CORE", "")

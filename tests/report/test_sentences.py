@@ -15,8 +15,8 @@ from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
+from tests.report.adapters import adapter
 from tests.report.reading import read
-from tests.report.test_adapter import adapter
 
 LISTS = ("--no-control", "--passes", "1", "-q")
 PLACES = "fake:random,order=50,noise=0.01,malformed=0"

@@ -1,0 +1,85 @@
+"""A backend whose answers a test writes down, and programs that ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from llmfair.asking.dispatch import Program
+from llmfair.records import Chat, Completion, Finish, Message, Request, Steps, Text
+
+Answer = Callable[[str, int], Any]
+
+
+class Scripted:
+    """A backend whose answers, delays and failures a test writes down."""
+
+    identity = "scripted"
+    capabilities = frozenset[str]()
+    max_workers = 64
+    reads_about = False
+
+    def __init__(
+        self,
+        answer: Answer = lambda text, attempt: text.upper(),
+        latency: float = 0.0,
+        on_peak: Callable[[int], None] = lambda peak: None,
+        until: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.answer, self.latency, self.on_peak, self.until = answer, latency, on_peak, until
+        self.asked: Counter[str] = Counter()
+        self.opened = self.closed = self.in_flight = self.peak = 0
+        self.times: list[float] = []
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    async def complete(self, request: Request) -> Completion:
+        text = request.chat.messages[0].content
+        self.asked[text] += 1
+        self.times.append(time.monotonic())
+        self.in_flight += 1
+        if self.in_flight > self.peak:
+            self.peak = self.in_flight
+            self.on_peak(self.peak)
+        try:
+            await asyncio.sleep(self.latency)
+            while not self.until():
+                await asyncio.sleep(0.005)
+            answer = self.answer(text, self.asked[text])
+        finally:
+            self.in_flight -= 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Completion) else Completion(answer, Finish.STOP)
+
+
+def chat(text: str, draw: int = 0) -> Chat:
+    return Chat((Message("user", text),), Text(), draw)
+
+
+def chain(name: str, length: int) -> Program:
+    """Asks `length` chats one after the other, each holding the answer before."""
+
+    def steps() -> Steps[str]:
+        said = name
+        for _ in range(length):
+            (answer,) = yield [chat(f"{said}.")]
+            said = answer.text
+        return said
+
+    return Program(name, steps)
+
+
+def single(name: str, text: str) -> Program:
+    def steps() -> Steps[str]:
+        (answer,) = yield [chat(text)]
+        return answer.text
+
+    return Program(name, steps)
