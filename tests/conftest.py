@@ -56,10 +56,12 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Holds a text, whole, against `tests/snapshots/NAME.txt`; `pytest --rewrite-snapshots` writes it there."""
 
+    config = request.config
+
     def hold(name: str, text: str) -> None:
         path = SNAPSHOTS / f"{name}.txt"
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-        if request.config.getoption("rewrite_snapshots"):
+        if config.getoption("rewrite_snapshots"):
             path.write_text(text, encoding="utf-8")
             return
         kept = path.read_text("utf-8") if path.is_file() else ""
@@ -67,7 +69,15 @@ def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             kept.splitlines(), text.splitlines(), str(path), "now", lineterm="", n=1
         )
         if kept != text:
-            pytest.fail("\n".join([*changes, "is it meant? pytest --rewrite-snapshots"]), pytrace=False)
+            pytest.fail(
+                "\n".join(
+                    [
+                        *changes,
+                        f"is it meant? pytest {request.path.relative_to(config.rootpath)} --rewrite-snapshots",
+                    ]
+                ),
+                pytrace=False,
+            )
 
     return hold
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import csv
 import inspect
 import json
 import re
@@ -38,7 +37,7 @@ from llmfair.settings import (
     default_of,
 )
 from tests.cli.command import llmfair as command
-from tests.cli.command import only_run
+from tests.cli.command import only_run, table
 from tests.pace import within
 from tests.servers import Server, rank
 
@@ -270,8 +269,7 @@ def test_frames_hold_the_rows_of_the_csv_files() -> None:
         (result.to_frame(), "metrics.csv"),
         (result.to_frame(per_query=True), "per_query.csv"),
     ):
-        with (result.folder / name).open(newline="") as file:
-            rows = [*csv.DictReader(file)]
+        rows = table(result.folder / name)
         assert [*frame.columns] == [*rows[0]] and len(frame) == len(rows)
         assert [repr(value) for value in frame["value"].dropna()] == [
             row["value"] for row in rows if row["value"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import math
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from llmfair.audits.listwise.task import audit_listwise
 from llmfair.audits.score import Scored, score
 from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ListwiseSettings, ScoreSettings
+from tests.cli.command import table
 from tests.folders import balanced, write, write_folder
 
 pytestmark = pytest.mark.whole
@@ -170,8 +170,7 @@ def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:
 
 
 def metrics(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return {(row["variant"], row["measure"], row["group"]): row for row in csv.DictReader(file)}
+    return {(row["variant"], row["measure"], row["group"]): row for row in table(path)}
 
 
 @pytest.mark.parametrize(("orders", "mixed"), [(1, "drop"), (2, "protected")])

@@ -9,6 +9,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from llmfair.cli.app import run
 
 MADE = "-q --no-report"
 """Of runs that another command reads: what they print stands in another snapshot."""
+Snapshot = Callable[[str, str], None]
+"""The fixture of tests/conftest.py: a name, and the text to be held."""
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,6 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
 def test_flips_that_rise_while_odds_come_closer() -> None:
     base = run(*PAIRWISE, "-m", "fake:biased,pairwise=-2,position=0", output="base")
     other = run(*PAIRWISE, "-m", "fake:biased,pairwise=-0.2,position=3", output="other")
-    found = llmfair("compare", base, other)
-    assert (
-        "FlipRate, relevant: more answers now depend on the order: parity may have been bought with indecision"
-        in found.out
-    )
-    swapped = llmfair("compare", other, base)
-    assert "more answers now" not in swapped.out and "bought" not in swapped.out
     compared = llmfair("compare", base, other, "--json").json
     for row in compared["rows"]:  # odds that did not come closer were not bought with anything
         if row["measure"] == "AdjustedOdds":

@@ -32,7 +32,10 @@ def test_one_row_a_setting_and_nothing_asked_twice() -> None:
 
 
 def test_answers_are_shared_with_listwise_in_both_directions() -> None:
-    listwise = ("listwise", *["-n", "2", "--orders", "1", "--passes", "1", "--variants", "neutral", "--no-control"])
+    listwise = (
+        "listwise",
+        *["-n", "2", "--orders", "1", "--passes", "1", "--variants", "neutral", "--no-control"],
+    )
     assert llmfair(*listwise, "--window", "20", "--step", "10").code == 0
     assert llmfair(*STUDY).code == 0
     assert calls() == {10: 14, 20: 0}

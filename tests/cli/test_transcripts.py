@@ -7,13 +7,13 @@ That a sentence stands only under some condition is for the tests of that condit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import models
-from tests.cli.command import MADE, transcript
+from tests.cli.command import MADE, Snapshot, transcript
+from tests.conftest import SNAPSHOTS
 from tests.folders import balanced, write_folder
 
 SMALL = "-n 6 --orders 1 --passes 1"
@@ -27,11 +27,14 @@ WHOLE = {
         "runs check run --runs-dir .",
         "listwise -o run --format md --measures P@20,Exposure,Share,AWRF,KL",
         "listwise -n 3 --orders 1 --variants female -o few",
+        f"listwise {SMALL} --initial given -o given",
+        f"listwise {SMALL} -m fake:biased,malformed=0.3 --on-bad-answer retry:3 --max-invalid 1 -o again",
     ),
     "listwise-no-model": ("listwise -m bm25 -o run", "listwise -m bm25 -o run"),
     "listwise-incomplete": (
         f"listwise {SMALL} {BAD} -o half",
         "score half",
+        f"listwise {SMALL} --permutations 0 -m fake:biased,malformed=0.05 --on-bad-answer fail -o unshuffled",
         f"listwise {SMALL} --max-calls 10 -o stopped",
         "runs check stopped --runs-dir .",
         f"listwise {SMALL} --max-calls 1 -o begun",
@@ -50,7 +53,11 @@ WHOLE = {
         "pairwise --pairs 10 --weights pooled -m fake:biased,position=50,malformed=0 -o driven",
         "pairwise --pairs 20 -m fake:biased,pairwise=50,position=0,malformed=0 -o one-side",
         "pairwise --pairs 10 --require FlipRate<=0.001 -o gate",
+        "pairwise -n 2 -m fake:biased,malformed=0.5 --on-bad-answer fail -o failed",
         "pairwise --pairs 10 --max-calls 30 -o stopped",
+        "pairwise --pairs 10 --max-calls 1 -o begun",
+        "pairwise --kind relevant --pairs 2 --max-calls 20 -o half",
+        "score half",
     ),
     "pairwise-sequential": (
         "pairwise --sequential --max-pairs 60 -o run",
@@ -74,11 +81,14 @@ WHOLE = {
         f"listwise {MADE} --variants neutral --no-control --orders 1 --passes 1 -m fake:oracle --step 20 -o other",
         "compare base other",
         "compare base other --format md --measures P@20",
+        *(f"listwise {MADE} {SMALL} -m fake:biased,malformed=0,listwise={p} -o strength{p}" for p in (-1, 0)),
+        "compare strength-1 strength0",
     ),
     "compare-pairs": (
-        f"pairwise {MADE} --pairs 10 -m fake:biased,pairwise=-2,position=0 -o base",
-        f"pairwise {MADE} --pairs 10 -m fake:biased,pairwise=-0.2,position=3 -o other",
+        f"pairwise {MADE} --pairs 6 --noise-share 0 -m fake:biased,pairwise=-2,position=0 -o base",
+        f"pairwise {MADE} --pairs 6 --noise-share 0 -m fake:biased,pairwise=-0.2,position=3 -o other",
         "compare base other",
+        "compare other base",
     ),
     "report": (
         f"listwise {MADE} -o lists",
@@ -160,12 +170,12 @@ PLANS = {
         "listwise -m bm25 --dry-run",
         "pairwise --dry-run",
         "pairwise --sequential --dry-run",
+        "pairwise -m openai:any --base-url http://127.0.0.1:1/v1 --price-in 1000 --price-out 1000 --dry-run",
         "study windows -n 2 --orders 1 --settings 10/5,20/10 --dry-run",
     ),
 }
 NO_VERDICT = re.compile("(?<!llm)fair")
 """What no text may say of a model."""
-Snapshot = Callable[[str, str], None]
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -195,3 +205,8 @@ def test_the_plan_of_a_training(snapshot: Snapshot) -> None:
     models.causal(Path("model"))
     write_folder(Path("data"), balanced(12, 6, 6))
     snapshot("finetune-plan", transcript("finetune-lora -d data -m model --pairs 6 --dry-run"))
+
+
+def test_no_snapshot_is_left_behind() -> None:
+    kept = {path.stem for path in SNAPSHOTS.glob("*.txt")}
+    assert kept == {*PLANS, *WHOLE, "finetune-plan", "score-files", "score-cutoffs"}
