@@ -14,13 +14,7 @@ from llmfair.audits.pairwise.task import audit_pairwise
 from llmfair.errors import UsageError
 from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.stats.power import Pairing, power
-from tests.folders import balanced, write_folder
-
-
-def folder(queries: int, protected: int = 20, unprotected: int = 20) -> str:
-    path = Path(f"{queries}-{protected}-{unprotected}")
-    return str(path if path.is_dir() else write_folder(path, balanced(queries, protected, unprotected)))
-
+from tests.folders import balanced, folder_of, write_folder
 
 APART: dict[str, list[tuple[str, str | None, int]]] = {
     f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)
@@ -30,7 +24,7 @@ APART: dict[str, list[tuple[str, str | None, int]]] = {
 
 def found(queries: int, **given: Any) -> dict[str, Any]:
     """What a plan of relevant pairs finds."""
-    settings = PlanPairwiseSettings.make(dataset=folder(queries), kind="relevant", **given)
+    settings = PlanPairwiseSettings.make(dataset=folder_of(queries), kind="relevant", **given)
     findable: dict[str, Any] = plan_pairwise(settings)["findable"]["relevant"]
     return findable
 
@@ -149,7 +143,7 @@ def test_a_run_asks_what_was_planned(design: dict[str, Any]) -> None:
 
 
 def test_a_plan_and_its_run_share_a_folder() -> None:
-    dataset, model = folder(2, 8, 8), "fake:biased,malformed=0"
+    dataset, model = folder_of(2, 8, 8), "fake:biased,malformed=0"
     before = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset, model=(model,), ratio=0.9))
     audit_pairwise(PairwiseSettings.make(dataset=dataset), model)
     after = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset, model=(model,), icc=0.2))
@@ -193,16 +187,13 @@ def test_what_cannot_be_found() -> None:
         ({"icc": -0.1}, "--icc is -0.1"),
         ({"consistent": 0.0}, "--consistent is 0.0"),
         ({"power": 1.0}, "--power is 1.0"),
-        (
-            {"power": 0.08, "level": 0.9},
-            "--power 0.08 is no more than the chance of a false alarm at --level 0.9.",
-        ),
+        ({"power": 0.08, "level": 0.9}, "--power 0.08 is no more than the chance of a false alarm at --level 0.9."),
         ({"price_in": 1.0}, "--price-in and --price-out go together."),
         ({"ratio": 3.0}, "no answers show odds of 3 when a share of 0.5 is consistent."),
         ({"ratio": 0.8, "consistent": 0.1}, "no answers show odds of 0.8"),
         ({"model": ("bm25",)}, "bm25 ranks lists; pairwise needs a model."),
     ],
-)
+)  # fmt: skip
 def test_bad_settings(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
         plan_pairwise(PlanPairwiseSettings.make(**change))

@@ -96,20 +96,10 @@ def test_nothing_has_no_sign() -> None:
         (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "pairwise with pairwise"),
         (LISTWISE, (*LISTWISE, "-n", "4"), "asked about different lists (sample, 8 queries, ", "--limit"),
         (PAIRWISE, (*PAIRWISE, "--form", "letter"), "asked in different forms (order; letter).", "--form"),
-        (
-            (*PAIRWISE, "--kind", "relevant"),
-            (*PAIRWISE, "--kind", "irrelevant"),
-            "have no pair in common.",
-            "--kind",
-        ),
-        (
-            LISTWISE,
-            ("listwise", "-q", "--variants", "male", "--no-control", "--orders", "1"),
-            "have no prompt in common.",
-            "--variants",
-        ),
+        ((*PAIRWISE, "--kind", "relevant"), (*PAIRWISE, "--kind", "irrelevant"), "have no pair in common.", "--kind"),
+        (LISTWISE, ("listwise", "-q", "--variants", "male", "--no-control", "--orders", "1"), "have no prompt in common.", "--variants"),
     ],
-)
+)  # fmt: skip
 def test_runs_that_did_not_ask_the_same(
     one: tuple[str, ...], two: tuple[str, ...], sentence: str, hint: str
 ) -> None:

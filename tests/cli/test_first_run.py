@@ -132,13 +132,10 @@ def test_an_interrupt_before_the_first_answer_leaves_nothing_behind() -> None:
     [
         (("listwise", *SMALL), "No result: none of the 8 chains has all its answers."),
         (("pairwise", "-n", "2", "--pairs", "3"), "No result: none of the 16 probes has all its answers."),
-        (
-            ("study", "windows", "-n", "2", "--orders", "1"),
-            "No result: no setting has a chain with all its answers.",
-        ),
+        (("study", "windows", "-n", "2", "--orders", "1"), "No result: no setting has a chain with all its answers."),
     ],
     ids=lambda case: case[0] if isinstance(case, tuple) else "",
-)
+)  # fmt: skip
 def test_no_table_of_blanks(command: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")
     for style in ((), ("--format", "md")):

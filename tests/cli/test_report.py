@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,11 @@ from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write_folder
 from tests.pace import within
 from tests.report.reading import read
+from tests.report.runs import reports as reports
 
 pytestmark = pytest.mark.whole
 
 SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1", "-q")
-
-
-@pytest.fixture(autouse=True)
-def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    yield
 
 
 undrawn = pytest.mark.usefixtures("undrawn")
