@@ -11,7 +11,6 @@ import pytest
 
 from llmfair.audits.pairwise.plan import plan_pairwise
 from llmfair.audits.pairwise.task import audit_pairwise
-from llmfair.errors import UsageError
 from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.stats.power import Pairing, power
 from tests.folders import balanced, folder_of, write_folder
@@ -176,25 +175,3 @@ def test_what_cannot_be_found() -> None:
     assert {one["reason"] for one in plan["findable"].values()} == {"no_pairs"}
     hopeless = found(6, icc=1.0, consistent=0.05, ratio=0.95)
     assert (hopeless["smallest"], hopeless["pairs_needed"]) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ratio": 1.0}, "--ratio is 1.0"),
-        ({"ratio": 0.0}, "--ratio is 0.0"),
-        ({"ratio": float("nan")}, "--ratio is nan"),
-        ({"icc": -0.1}, "--icc is -0.1"),
-        ({"consistent": 0.0}, "--consistent is 0.0"),
-        ({"power": 1.0}, "--power is 1.0"),
-        ({"power": 0.08, "level": 0.9}, "--power 0.08 is no more than the chance of a false alarm at --level 0.9."),
-        ({"price_in": 1.0}, "--price-in and --price-out go together."),
-        ({"ratio": 3.0}, "no answers show odds of 3 when a share of 0.5 is consistent."),
-        ({"ratio": 0.8, "consistent": 0.1}, "no answers show odds of 0.8"),
-        ({"model": ("bm25",)}, "bm25 ranks lists; pairwise needs a model."),
-    ],
-)  # fmt: skip
-def test_bad_settings(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        plan_pairwise(PlanPairwiseSettings.make(**change))
-    assert error.value.message.startswith(message) and error.value.hint

@@ -373,20 +373,6 @@ def test_an_interrupt_leaves_batches_running_and_says_how_to_collect(number: int
 # What cannot be asked so
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("listwise", "--batch", "-m", "openai:any"), "each needs the answer of the one before"),
-        (("pairwise", "--batch"), "fake:biased cannot do --batch"),
-        (("pairwise", "--batch", "--sequential", "-m", "openai:any"), "--batch asks all at once"),
-        (("pairwise", "--batch", "-m", "openai:any", "--max-cost=1", "--price-in=1", "--price-out=1"), "a batch is paid as a whole"),
-    ],
-)  # fmt: skip
-def test_what_a_batch_cannot_ask(arguments: tuple[str, ...], says: str) -> None:
-    found = llmfair(*arguments)
-    assert found.code == 2 and says in found.err
-
-
 def test_a_server_without_batches() -> None:
     with Server() as server:
         found = batch(server)
