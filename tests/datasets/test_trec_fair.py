@@ -31,8 +31,8 @@ from tests.datasets.trec_sources import (
     sources_2021,
     sources_2022,
 )
+from tests.fresh import loaded_by
 from tests.shared import realdata
-from tests.test_layers import loaded_by
 
 P, U = Side.PROTECTED, Side.UNPROTECTED
 
