@@ -13,6 +13,14 @@ from tests.cli.command import only_run
 
 CALLS = {"listwise": 8 * 4 * 3 * 9, "pairwise": 8 * 2 * (50 + 5) * 2}
 """Queries by arms, orders and windows; queries by kinds, pairs (a tenth of them twice) and orders."""
+EVERY = {
+    "manifest.json", "journal.jsonl", "failures.csv", "metrics.csv", "per_query.csv", "results.json", "report.html",
+}  # fmt: skip
+FILES = {
+    "listwise": {"rankings", "candidates.jsonl", "qrels.txt", "groups.tsv"},
+    "pairwise": {"verdicts.csv"},
+}
+"""Of a run folder, beside those that every one has."""
 
 
 def console(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -34,13 +42,7 @@ def test_the_first_contact(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for path in run.rglob("*")
         if path.name not in ("manifest.json", ".lock") and path.is_file()
     }
-    assert {path.name for path in kept} >= {
-        "journal.jsonl",
-        "results.json",
-        "metrics.csv",
-        "per_query.csv",
-        "report.html",
-    }
+    assert {path.name for path in run.iterdir() if not path.name.startswith(".")} == FILES[kind] | EVERY
 
     again = console(kind)
     assert (again.returncode, again.stdout) == (0, first.stdout)
