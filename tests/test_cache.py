@@ -25,6 +25,7 @@ from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish, Sampling, Steps
+from tests.fresh import printed_by
 from tests.pace import within
 from tests.scripted import Scripted, chain, chat, single
 
@@ -239,10 +240,7 @@ print(len(warnings), *warnings)
 
 def test_no_room_on_the_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
     path = filled(tmp_path / FILE, "known")
-    found = subprocess.run(
-        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.startswith("1 the answer cache ") and found.stderr == ""
+    assert printed_by(FULL, path).startswith("1 the answer cache ")
     with opened(path) as (cache, warnings):
         assert cache.get("known") is not None
         cache.put("later", ANSWER)
