@@ -24,7 +24,7 @@ TERMINAL = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COL
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite-snapshots", action="store_true", help="write tests/snapshots anew instead of comparing"
+        "--rewrite-snapshots", action="store_true", help="run what holds tests/snapshots, and write them anew"
     )
 
 
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def unasked(config: pytest.Config) -> str:
     """What runs where no -m says it: of a test named by its id all, of a file or with -k all but the slow ones."""
-    if any("::" in argument for argument in config.args):
+    if config.option.rewrite_snapshots or any("::" in argument for argument in config.args):
         return ""
     everything = config.args_source is not pytest.Config.ArgsSource.ARGS or config.args == config.getini(
         "testpaths"
@@ -44,8 +44,10 @@ def unasked(config: pytest.Config) -> str:
     return "not whole and not slow" if everything and not config.option.keyword else "not slow"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of local models come first, so that one worker of two has them: torch takes seconds to import."""
+    if config.option.rewrite_snapshots:
+        items[:] = [item for item in items if "snapshot" in getattr(item, "fixturenames", ())]
     items.sort(key=lambda item: not hasattr(getattr(item, "module", None), "models"))
 
 
@@ -73,7 +75,7 @@ def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
                 "\n".join(
                     [
                         *changes,
-                        f"is it meant? pytest {request.path.relative_to(config.rootpath)} --rewrite-snapshots",
+                        "is it meant? pytest --rewrite-snapshots",
                     ]
                 ),
                 pytrace=False,

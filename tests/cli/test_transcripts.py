@@ -1,6 +1,6 @@
 """What commands print, whole: one snapshot for each table and text, in `tests/snapshots`.
 
-A change of words or columns is one `pytest tests/cli/test_transcripts.py --rewrite-snapshots`, and its diff to read.
+A change of words or columns is one `pytest --rewrite-snapshots`, and its diff to read.
 That a sentence stands only under some condition is for the tests of that condition.
 """
 
@@ -97,6 +97,10 @@ WHOLE = {
         "report pairs --format md --evidence 2",
         "report lists --format card",
         "report pairs --format card",
+        f"listwise {MADE} -n 6 --variants neutral --passes 1 -m fake:random,order=50,noise=0.01,malformed=0 -o places",
+        "report places --format card",
+        f"pairwise {MADE} --pairs 4 -m fake:biased,position=50,malformed=0 -o driven",
+        "report driven --format card",
     ),
     "report-matrix": (
         f"listwise {MADE} {SMALL} -o biased",
