@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from llmfair.audits.listwise.task import audit_listwise
-from llmfair.settings import ListwiseSettings
+from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
 from llmfair.stats.intervals import mean
 
 SEEDS = 200
@@ -24,7 +26,7 @@ def ndcg(dataset: str, folder: Path, seed: int) -> dict[str, dict[str, float]]:
     """nDCG@20 by variant and query of one bm25 audit: the ranking, and the random order it was given."""
     output = folder / str(seed)
     settings = ListwiseSettings.make(dataset=dataset, measures="nDCG@20", seed=seed, output=output)
-    audit_listwise(settings, "bm25")
+    audit(LISTWISE.design(settings, Subject("bm25")))
     with (output / "per_query.csv").open(newline="") as file:
         found: dict[str, dict[str, float]] = {}
         for row in csv.DictReader(file):

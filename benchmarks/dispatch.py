@@ -121,6 +121,7 @@ def programs(shape: Shape) -> Iterator[Any]:
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
     from llmfair.rankers.pairwise import PairwiseRanker
+    from llmfair.rankers.windows import Windows
     from llmfair.records import Attribute, Candidates, Document, Probe, Query, Side
 
     words = {Side.PROTECTED: "female", Side.UNPROTECTED: "male"}
@@ -128,7 +129,7 @@ def programs(shape: Shape) -> Iterator[Any]:
     ranker: Any = PairwiseRanker(load_prompt("pairwise"))
     if shape.window:
         ranker = ListwiseRanker(
-            load_prompt("listwise"), attribute, shape.window, shape.step, 1,
+            load_prompt("listwise"), attribute, Windows(shape.window, shape.step, passes=1),
             input="text" if shape.words > LONG else "title", words=shape.words,
         )  # fmt: skip
     chance = Random(0)

@@ -18,11 +18,11 @@ import torch
 import transformers
 
 from llmfair.asking.one_chat import chat_sampling
-from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.making import make_pair_design
+from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import hf
 from llmfair.records import Request, Sampling
-from llmfair.settings import PairwiseSettings
 from tests import models
 
 QUESTIONS, IN_FLIGHT = 512, 64

@@ -14,11 +14,12 @@ from math import sqrt
 
 import numpy as np
 
-from llmfair.audits.pairwise.design import MEASURED
+from llmfair.audits.pairwise.making import MEASURED
 from llmfair.audits.summary import summarise
-from llmfair.metrics.base import Judged, measure_all
+from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.records import Candidates, Cell, PairAnswer, PairKind, Query, Side, Verdict
+from llmfair.metrics.pairs import JudgedPairs
+from llmfair.records import Cell, PairAnswer, PairKind, Side, Verdict
 
 QUERIES, PAIRS, POOL = 44, 1_000, 500
 KINDS: tuple[PairKind, ...] = ("relevant", "irrelevant")
@@ -43,12 +44,9 @@ def asked(kind: PairKind, rng: np.random.Generator) -> list[tuple[Verdict, ...]]
     return found
 
 
-def judged(verdicts: Sequence[tuple[Verdict, ...]]) -> list[Judged]:
+def judged(verdicts: Sequence[tuple[Verdict, ...]]) -> list[JudgedPairs]:
     """The queries as they are measured, nothing computed yet."""
-    return [
-        Judged(Candidates(Query(str(query), "text"), (), {}), (), {}, verdicts=of_query)
-        for query, of_query in enumerate(verdicts)
-    ]
+    return [JudgedPairs(str(query), of_query) for query, of_query in enumerate(verdicts)]
 
 
 def looped(verdicts: Sequence[tuple[Verdict, ...]]) -> tuple[float, float]:

@@ -24,10 +24,11 @@ _HOMES = {
     "llmfair.records": (
         "Attribute", "Candidates", "Cell", "Chat", "Completion", "Document", "Failure", "Finish", "Labels",
         "Measurement", "Message", "Outcome", "PairAnswer", "Permutation", "Probe", "Qrels", "Query", "Ranking",
-        "Request", "Run", "Sampling", "Side", "Steps", "Text", "Verdict",
+        "Request", "Run", "Sampling", "Side", "Text", "Verdict",
     ),
     "llmfair.registry": ("register",),
     "llmfair.result": ("Result",),
+    "llmfair.steps": ("Steps",),
 }  # fmt: skip
 """Where each public name is at home; `__all__` and the imports for type checkers say the same (a test compares)."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -88,12 +89,12 @@ if TYPE_CHECKING:
         Run,
         Sampling,
         Side,
-        Steps,
         Text,
         Verdict,
     )
     from llmfair.registry import register
     from llmfair.result import Result
+    from llmfair.steps import Steps
 else:
 
     def __getattr__(name: str) -> Any:

@@ -7,32 +7,22 @@ command line's alone. Functions raise the errors of `llmfair.errors` instead of 
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.arguments import make_settings, plain, takes
+from llmfair.audits.kind import kind_of
+from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings, StudySettings
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.config import typed
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
-from llmfair.settings import (
-    AuditSettings,
-    CalibratePairwiseSettings,
-    CalibrateSettings,
-    FinetuneSettings,
-    ListwiseSettings,
-    PairwiseSettings,
-    PlanPairwiseSettings,
-    PlanSettings,
-    ScoreSettings,
-    StudySettings,
-    default_of,
-)
+from llmfair.settings import AuditSettings, FinetuneSettings, ScoreSettings, default_of
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -62,9 +52,7 @@ def audit_listwise(
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
     """
-    from llmfair.audits.listwise.task import audit_listwise as audit
-
-    return _audit(audit, ListwiseSettings, preset, {"dataset": dataset, **settings}, model, progress)
+    return _audit("listwise", preset, {"dataset": dataset, **settings}, model, progress)
 
 
 @takes(PairwiseSettings)
@@ -80,9 +68,7 @@ def audit_pairwise(
 
     Models and errors are those of `audit_listwise`.
     """
-    from llmfair.audits.pairwise.task import audit_pairwise as audit
-
-    return _audit(audit, PairwiseSettings, preset, {"dataset": dataset, **settings}, model, progress)
+    return _audit("pairwise", preset, {"dataset": dataset, **settings}, model, progress)
 
 
 @takes(ScoreSettings)
@@ -108,37 +94,25 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
 @takes(PlanSettings)
 def plan_listwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """What `audit_listwise` with these settings would ask, reach, cost and find; nothing is asked."""
-    from llmfair.audits.listwise.plan import plan_listwise as plan
-
-    planned = plan(make_settings(PlanSettings, {"dataset": dataset, **settings}, preset))
-    return Result("plan listwise", {"schema": 1, **planned})
+    return _plan("listwise", {"dataset": dataset, **settings}, preset)
 
 
 @takes(PlanPairwiseSettings)
 def plan_pairwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """What `audit_pairwise` with these settings would ask, cost and find; nothing is asked."""
-    from llmfair.audits.pairwise.plan import plan_pairwise as plan
-
-    planned = plan(make_settings(PlanPairwiseSettings, {"dataset": dataset, **settings}, preset))
-    return Result("plan pairwise", {"schema": 1, **planned})
+    return _plan("pairwise", {"dataset": dataset, **settings}, preset)
 
 
 @takes(CalibrateSettings)
 def calibrate_listwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """Simulated listwise audits of your own lists: recovery, coverage, false alarms; no model is asked."""
-    from llmfair.audits.listwise.calibrate import calibrate
-
-    found = calibrate(make_settings(CalibrateSettings, {"dataset": dataset, **settings}, preset))
-    return Result("calibrate listwise", found)
+    return _calibrate("listwise", {"dataset": dataset, **settings}, preset)
 
 
 @takes(CalibratePairwiseSettings)
 def calibrate_pairwise(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
     """Simulated pairwise audits of your own pairs: recovery, coverage, false alarms; no model is asked."""
-    from llmfair.audits.pairwise.calibrate import calibrate_pairwise as calibrate
-
-    found = calibrate(make_settings(CalibratePairwiseSettings, {"dataset": dataset, **settings}, preset))
-    return Result("calibrate pairwise", found)
+    return _calibrate("pairwise", {"dataset": dataset, **settings}, preset)
 
 
 @takes(StudySettings)
@@ -262,49 +236,61 @@ def parse_model(spec: str, **settings: Any) -> Backend:
     """
     from llmfair.audits.subject import backend_of
 
-    return backend_of(spec, make_settings(PairwiseSettings, settings))
+    return backend_of(spec, make_settings(AuditSettings, settings))
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of what `--json` prints, and of results.json."""
-    from llmfair.datasets.attributes import data_folder
+    from llmfair.documents import schema as schema_of
 
-    found: dict[str, Any] = json.loads((data_folder() / "results.schema.json").read_text("utf-8"))
-    return found
+    return schema_of()
 
 
-def _audit(
-    audit: Callable[..., Any],
-    settings: type[AuditSettings],
-    preset: str | None,
-    given: Mapping[str, Any],
-    model: Any,
-    progress: bool,
-) -> Result:
+def _plan(name: str, given: Mapping[str, Any], preset: str | None) -> Result:
+    from llmfair.audits.plan import plan
+
+    kind = kind_of(name)
+    planned = plan(kind, make_settings(kind.planned, given, preset))
+    return Result(f"plan {name}", {"schema": 1, **planned})
+
+
+def _calibrate(name: str, given: Mapping[str, Any], preset: str | None) -> Result:
+    kind = kind_of(name)
+    if kind.calibrated is None:
+        raise UsageError(
+            f"{name} cannot simulate its audits.", "llmfair calibrate --help    lists those that can"
+        )
+    return Result(
+        f"calibrate {name}", kind.calibrate(make_settings(kind.calibrated, given, preset), lambda: None)
+    )
+
+
+def _audit(name: str, preset: str | None, given: Mapping[str, Any], model: Any, progress: bool) -> Result:
     """One model's audit, run or continued, with its report."""
-    from llmfair.audits.subject import label_of, subjects
+    from llmfair.audits.run import audit
+    from llmfair.audits.subject import subjects
     from llmfair.backends.given import Given
     from llmfair.rundir import RunDir
 
-    backend = None
+    backend, kind = None, kind_of(name)
     if not isinstance(model, str | Sequence):
         backend = Given(model)
         if not hasattr(model, "identity"):  # a name says too little to share answers with other runs
             given = {"no_cache": True, **given}
         model = backend.spec
-    made = make_settings(settings, {"model": model, **given}, preset)
+    made = make_settings(kind.settings, {"model": model, **given}, preset)
     asked = subjects(made)
     if len(asked) > 1:
         raise UsageError(
             f"one call is one run, but {len(asked)} are named.",
             "one call for each model, then llmfair.compare; with an adapter add adapter_only=True",
         )
-    ((spec, adapted),) = asked
+    subject = replace(asked[0], given=backend)
     folders: list[Path] = []
     error: LlmfairError | None = None
     try:
-        watch = _watch(f"Asking {label_of(spec, made, adapted)}", progress, made, folders)
-        audit(made, spec, watch, adapted, backend)
+        watch = _watch(f"Asking {subject.label}", progress, made, folders)
+        audit(kind.design(made, subject), watch)
     except (Incomplete, RequirementFailed) as failure:
         error = failure
     if error is not None and not folders:

@@ -16,7 +16,9 @@ LlmfairError                     exit 1   one sentence and a hint
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
+from functools import cache as once
 from typing import ClassVar
 
 
@@ -94,3 +96,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the nearest known name, or nothing."""
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
+
+
+@once
+def warn(text: str) -> None:
+    """Says at once, and only once, what is no error."""
+    print(f"Warning: {text}", file=sys.stderr)

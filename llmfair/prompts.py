@@ -50,7 +50,6 @@ class Prompt:
     file: str
     sha256: str
     text: str
-    placeholders: Mapping[str, str]
     variants: Mapping[str, tuple[Block, ...]]
     passage: Template
 
@@ -171,7 +170,6 @@ def _read(path: Path, shown: str) -> Prompt:
         file=shown,
         sha256=hashlib.sha256(content).hexdigest(),
         text=text,
-        placeholders=placeholders,
         variants=variants,
         passage=texts.get("passage", ""),
     )

@@ -7,16 +7,13 @@ boundary's module.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from llmfair.jsonbytes import encode
-
-T = TypeVar("T")
-
 
 # What is ranked
 
@@ -239,10 +236,6 @@ class Completion:
     seconds: float = 0.0
 
 
-Steps = Generator[Sequence[Chat], Sequence[Completion], T]
-"""A ranking program: yields the chats it wants answered, receives their completions, returns its result."""
-
-
 @dataclass(frozen=True, slots=True)
 class Probe:
     """One question put to a ranker: a query's candidates in an initial order, under a prompt variant.
@@ -349,6 +342,15 @@ class Failure:
 
 
 # What is measured
+
+
+class Conclusion(StrEnum):
+    """What is concluded of one headline figure."""
+
+    WITHIN = "within"
+    OUTSIDE = "outside"
+    INCONCLUSIVE = "inconclusive"
+    NOT_ASSESSABLE = "not_assessable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Finds backends, rankers, measures and datasets by name, ours and other people's.
+"""Finds kinds of audits, backends, rankers, strategies, measures and datasets by name, ours and other people's.
 
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
-groups `llmfair.backends`, `llmfair.rankers`, `llmfair.measures` and `llmfair.datasets`.
+groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures`,
+`llmfair.aggregates` and `llmfair.datasets`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean
 
-Kind = Literal["backend", "ranker", "measure", "dataset"]
+What = Literal["audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset"]
 F = TypeVar("F")
 
-_PACKAGES: dict[Kind, str] = {
+_PACKAGES: dict[What, str] = {
+    "audit": "llmfair.audits",
     "backend": "llmfair.backends",
     "ranker": "llmfair.rankers",
+    "strategy": "llmfair.rankers",
     "measure": "llmfair.metrics",
+    "aggregate": "llmfair.audits.summary",
     "dataset": "llmfair.datasets",
 }
-_found: dict[Kind, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
-_complete: set[Kind] = set()
+_PLURALS: dict[What, str] = {"strategy": "strategies"}
+_found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
+_complete: set[What] = set()
 
 
-def register(kind: Kind, name: str) -> Callable[[F], F]:
+def register(kind: What, name: str) -> Callable[[F], F]:
     """Offers the decorated object under `name`; registering a taken name is a programming error (ValueError)."""
 
     def offer(thing: F) -> F:
@@ -40,7 +45,7 @@ def register(kind: Kind, name: str) -> Callable[[F], F]:
     return offer
 
 
-def lookup(kind: Kind, name: str) -> Any:
+def lookup(kind: What, name: str) -> Any:
     """What is registered under `name`. Raises UsageError with the nearest name."""
     if name not in _found[kind]:
         _discover(kind)
@@ -52,19 +57,21 @@ def lookup(kind: Kind, name: str) -> Any:
     return _found[kind][name]
 
 
-def names(kind: Kind) -> list[str]:
+def names(kind: What) -> list[str]:
     """All registered names of a kind, sorted."""
     _discover(kind)
     return sorted(_found[kind])
 
 
-def _discover(kind: Kind) -> None:
+def _discover(kind: What) -> None:
     """Imports our modules of this kind and the entry points of other packages, once."""
     if kind in _complete:
         return
     package = import_module(_PACKAGES[kind])
-    for module in pkgutil.iter_modules(package.__path__):
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):  # one file has none
+        if kind == "audit" and not module.ispkg:  # a kind is a folder; what is beside it serves them all
+            continue
         import_module(f"{_PACKAGES[kind]}.{module.name}")
-    for point in entry_points(group=f"{_PACKAGES[kind].replace('metrics', 'measures')}"):
+    for point in entry_points(group=f"llmfair.{_PLURALS.get(kind, kind + 's')}"):
         register(kind, point.name)(point.load())
     _complete.add(kind)

@@ -10,8 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmfair import registry
+from llmfair.audits.gates import as_shown
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
-from llmfair.metrics.base import as_shown
 from llmfair.records import Measurement
 from llmfair.rundir import COLUMNS
 
@@ -20,20 +21,13 @@ if TYPE_CHECKING:
 
     from llmfair.report.tables import Table
 
-MEASURED = ("listwise", "pairwise", "score", "finetune-lora")
-"""The kinds whose rows are measurements."""
 TABLES = {
-    "listwise": "audits.listwise.table:listwise_table",
-    "pairwise": "audits.pairwise.table:pairwise_table",
     "score": "report.score:score_table",
     "finetune-lora": "report.finetune:finetune_table",
     "compare": "report.compare:compare_table",
     "study windows": "report.study:study_table",
-    "plan listwise": "audits.listwise.plan_table:plan_table",
-    "plan pairwise": "audits.pairwise.plan_table:plan_pairs_table",
-    "calibrate listwise": "audits.listwise.calibrate_table:calibrate_table",
-    "calibrate pairwise": "audits.pairwise.calibrate_table:calibrate_pairs_table",
 }
+"""The table of each general command; an audit's kind has those of its own."""
 FLOATS = ("value", "low", "high", "p", "p_adjusted")
 Record = Mapping[str, Any]
 
@@ -66,7 +60,7 @@ class Result:
     @cached_property
     def rows(self) -> list[Measurement]:
         """The figures of all queries together, as metrics.csv has them; none of a plan, calibration or comparison."""
-        return [_measurement(row) for row in self.results["rows"]] if self.kind in MEASURED else []
+        return [_measurement(row) for row in self.results["rows"]] if self._measured else []
 
     @cached_property
     def per_query(self) -> list[Measurement]:
@@ -113,7 +107,7 @@ class Result:
             import pandas
         except ImportError:
             raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
-        if self.kind in MEASURED:
+        if self._measured:
             records = self._records_of_queries() if per_query else self.results["rows"]
             frame = pandas.DataFrame(list(records), columns=list(COLUMNS))
             return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
@@ -137,15 +131,31 @@ class Result:
         with path.open(encoding="utf-8", newline="") as file:
             return [_typed(row) for row in csv.DictReader(file)]
 
+    @property
+    def _measured(self) -> bool:
+        """Whether the rows are measurements."""
+        return self.kind in ("score", "finetune-lora", *registry.names("audit"))
+
     def _table(self) -> Table:
-        from llmfair.audits.listwise.plan_table import plan_text
+        from llmfair.audits.kind import kind_of
+        from llmfair.audits.results import found_of
         from llmfair.report.tables import Table
 
         if self.kind == "study windows" and not self.results["rows"]:
             return Table("Windows: no setting has results yet", (), (), ())
-        module, _, name = TABLES[self.kind].partition(":")
-        table_of: Callable[[Record], Table | None] = getattr(import_module(f"llmfair.{module}"), name)
-        return table_of(self.results) or Table(plan_text(self.results).strip(), (), (), ())
+        command, _, name = self.kind.partition(" ")
+        if command == "plan":
+            kind = kind_of(name)
+            plain = Table(kind.plan_text(self.results).strip(), (), (), ())
+            return kind.plan_table(self.results) or plain
+        if command == "calibrate":
+            return kind_of(name).calibration_table(self.results)
+        if self.kind not in TABLES:
+            return kind_of(self.kind).table(found_of(self.results))
+        module, _, function = TABLES[self.kind].partition(":")
+        table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
+        typed = self.kind in ("score", "study windows")
+        return table_of(found_of(self.results) if typed else self.results)
 
     def __str__(self) -> str:
         from llmfair.cli.console import visible

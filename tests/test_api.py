@@ -19,23 +19,13 @@ import pytest
 import llmfair
 from llmfair import registry
 from llmfair.arguments import COMMAND_LINE
+from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings, StudySettings
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
 from llmfair.metrics.base import Judged
 from llmfair.metrics.values import Value
-from llmfair.settings import (
-    CalibratePairwiseSettings,
-    CalibrateSettings,
-    CommandSettings,
-    FinetuneSettings,
-    ListwiseSettings,
-    PairwiseSettings,
-    PlanPairwiseSettings,
-    PlanSettings,
-    ScoreSettings,
-    StudySettings,
-    default_of,
-)
+from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
 from tests.cli.command import llmfair as command
 from tests.cli.command import only_run, table
 from tests.fresh import loaded_by

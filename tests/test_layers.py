@@ -13,21 +13,24 @@ from tests.fresh import loaded_by
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
-BASICS = {"records", "errors", "registry", "jsonbytes"}
+BASICS = {"records", "steps", "errors", "registry", "jsonbytes"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
-    "rundir", "trec", "report",
+    "rundir", "trec", "report", "results",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "jsonbytes": set(),
     "records": {"jsonbytes"},
+    "steps": {"records"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits", "rundir", "trec", "stats", "metrics.base"},
+    "report": {"audits", "results", "rundir", "trec", "stats", "metrics.base"},
+    "results": {"rundir"},
+    "documents": {"audits", "results", "tuning"},
     "tuning": {"audits", "checkpoints", *AUDITS_MAY},
     "audits": AUDITS_MAY,
-    "asking": {"backends.base", "backends.batch", "backends", "trec"},
+    "asking": {"backends.base", "trec"},
     "probes": {"prompts"},
     "checkpoints": set(),
     "backends": {"checkpoints", "control_tokens"},

@@ -53,11 +53,10 @@ def test_the_schema_is_one_and_knows_what_the_code_knows() -> None:
     names = SCHEMA["$defs"]
     named = {part["$ref"].removeprefix("#/$defs/") for part in SCHEMA["anyOf"]}
     assert named <= names.keys() and "failure" in named
-    row, figure = names["row"]["allOf"][0], names["figure"]
-    assert {*row["required"], *figure["required"]} == {*COLUMNS}
-    assert names["conclusion"]["enum"] == [*map(str, Conclusion), None]
+    assert names["Row"]["required"] == list(COLUMNS)
+    assert {*names["Conclusion"]["enum"]} == {*map(str, Conclusion)}
     errors = {value.exit_code for value in vars(llmfair.errors).values() if hasattr(value, "exit_code")}
-    assert {*names["exit_code"]["enum"]} == {*errors, 130, 143}
+    assert {*names["failure"]["properties"]["exit_code"]["enum"]} == {*errors, 130, 143}
 
 
 # One of every command that ends well
@@ -198,7 +197,7 @@ def test_a_stop_before_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None
     def stop(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("llmfair.audits.listwise.task.audit_listwise", stop)
+    monkeypatch.setattr("llmfair.audits.run.audit", stop)
     found = command(*LISTS, "--json")
     assert found.code == 130
     check(found.json, "failure")

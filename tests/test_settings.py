@@ -8,9 +8,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, ListwiseSettings, seconds
+from llmfair.settings import AuditSettings, seconds
 
 
 def test_the_default_design() -> None:

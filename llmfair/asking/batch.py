@@ -13,8 +13,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from llmfair.asking.budgets import Budget
 from llmfair.asking.dispatch import Program, dispatch
@@ -22,15 +23,12 @@ from llmfair.asking.journal import SHARED, Journal, request_key
 from llmfair.asking.ledger import Ledger, Sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import chat_sampling
-from llmfair.backends.base import NoBackend, RateLimited, Transient
-from llmfair.backends.batch import ENDED, Batches, split
-from llmfair.backends.openai import OpenAI
+from llmfair.backends.base import B, BatchServer, NoBackend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
+from llmfair.steps import Unanswered, drive
 
 if TYPE_CHECKING:
-    from openai.types import Batch
-
     from llmfair.asking.cache import Cache
 
 MOST_ROUNDS = 3
@@ -40,7 +38,7 @@ FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5
 
 def dispatch_batch(
     programs: Iterable[Program],
-    backend: OpenAI,
+    server: BatchServer[Any],
     journal: Journal,
     sampling: Sampling,
     limits: Limits,
@@ -53,7 +51,7 @@ def dispatch_batch(
     answers goes into the next, three at most. Raises BackendError when nothing was answered at all, Incomplete when
     something was. A KeyboardInterrupt leaves batches running.
     """
-    asking = _Asking(list(programs), backend, journal, sampling, limits, progress, cache)
+    asking = _Asking(list(programs), server, journal, sampling, limits, progress, cache)
     cause: LlmfairError | None = None
     try:
         asking.fill()
@@ -72,19 +70,19 @@ def dispatch_batch(
         elif not missing:
             ready.append(program)
             new |= known & asking.collected
-    yield from dispatch(ready, NoBackend(backend.identity), journal, sampling, limits, progress)
+    yield from dispatch(ready, NoBackend(server.identity), journal, sampling, limits, progress)
     progress.replayed -= len(new)
     if cause is not None:
         raise cause
 
 
-class _Asking:
+class _Asking(Generic[B]):
     """One call of `dispatch_batch`, up to where the journal holds every answer there is."""
 
     def __init__(
         self,
         programs: Sequence[Program],
-        backend: OpenAI,
+        server: BatchServer[B],
         journal: Journal,
         sampling: Sampling,
         limits: Limits,
@@ -92,18 +90,17 @@ class _Asking:
         cache: Cache | None,
     ) -> None:
         self.programs = programs
-        self.backend = backend
+        self.server = server
         self.journal = journal
         self.sampling = sampling
         self.limits = limits
         self.progress = progress
         self.cache = cache
-        self.ledger = Ledger(journal.path.parent)
+        self.ledger = Ledger(journal.path.parent, server.key_of)
         self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
         self.failed: dict[str, LlmfairError] = {}
         self.collected: set[str] = set()
         self.budget = Budget(price_in=limits.price_in, price_out=limits.price_out)
-        self.server = Batches(backend, limits.retries)
 
     def fill(self) -> None:
         """Submits and collects until every question has an answer or a failure.
@@ -135,33 +132,35 @@ class _Asking:
 
     def questions(self, program: Program) -> tuple[set[str], list[Request]]:
         """The keys of what a program is given, and what its first step that lacks an answer asks: [] at its end."""
-        given: set[str] = set()
-        steps = program.start()
-        answers: list[Completion] | None = None
-        while True:
-            try:
-                chats = next(steps) if answers is None else steps.send(answers)
-            except Exception:  # its end, or what dispatch tells when it runs the program again
-                return given, []
-            requests = [self._request(chat, program.probe_id) for chat in chats]
-            known = [(request, self._known(request)) for request in requests]
-            if missing := [request for request, answer in known if answer is None]:
-                return given, missing
-            given.update(request.key for request in requests)
-            answers = [answer for _, answer in known if answer is not None]
+        given, missing = dict[str, tuple[Request, Completion]](), list[Request]()
+
+        def answer(chat: Chat) -> Completion:
+            request = self._request(chat, program.probe_id)
+            known = self.journal.get(request.key)
+            if known is None and self.cache is not None:
+                known = self.cache.get(request.key)
+            if known is None:
+                missing.append(request)
+                raise Unanswered
+            given[request.key] = request, known
+            return known
+
+        with suppress(Exception):  # besides, what dispatch tells when it runs the program again
+            drive(program.start(), answer)
+        for request, known in given.values():
+            self._file(request, known)
+        return set(given), missing
 
     def _request(self, chat: Chat, probe_id: str) -> Request:
         sampling = chat_sampling(chat, self.sampling)
-        return Request(chat, sampling, request_key(self.backend.identity, chat, sampling), probe_id)
+        return Request(chat, sampling, request_key(self.server.identity, chat, sampling), probe_id)
 
-    def _known(self, request: Request) -> Completion | None:
-        """The answer in the journal, or in the cache, whence it is filed as this run's own evidence."""
-        known = self.journal.get(request.key)
-        if known is None and self.cache is not None and (known := self.cache.get(request.key)) is not None:
+    def _file(self, request: Request, known: Completion) -> None:
+        """Files an answer that other runs were given as this run's own evidence."""
+        if self.journal.get(request.key) is None:
             self.journal.put(request, known, attempts=0, source=SHARED)
             self.progress.cached += 1
             self.collected.add(request.key)
-        return known
 
     def _pending(self) -> Iterator[Request]:
         """All questions without an answer, each once, in the order of the programs."""
@@ -184,7 +183,8 @@ class _Asking:
         )
         most = self.limits.max_calls
         left = None if most is None else max(0, most - self.progress.calls)
-        for lines in split((request.key, self.server.line(request)) for request in islice(waiting, left)):
+        chosen = islice(waiting, left)
+        for lines in self.server.files((request.key, self.server.line(request)) for request in chosen):
             self._send(lines)
         return left is not None and next(waiting, None) is not None
 
@@ -207,7 +207,7 @@ class _Asking:
         again = sum(self.rounds[key] > 1 for key in self.ledger.keys[one.file])
         self.progress.retries += again
         self.progress.tell(
-            f"Submitted {_questions(one.lines)} as {one.batch_id} to {self.backend.server}"
+            f"Submitted {_questions(one.lines)} as {one.batch_id} to {self.server.name}"
             f"{f', {again:,} of them again' if again else ''}. Answers take up to 24 hours; Ctrl-C leaves it "
             "running, and the same command collects."
         )
@@ -228,14 +228,14 @@ class _Asking:
                         raise
                     continue
                 heard = time.monotonic()
-                state = _state(batch)
+                state = self.server.words(batch)
                 if told.get(one.file) != state:
                     told[one.file] = state
                     self.progress.tell(f"{one.batch_id}: {state}")
                 if one.status != batch.status:
                     one.status = batch.status
                     self.ledger.save()
-                if batch.status in ENDED:
+                if self.server.ended(batch):
                     self._read(one, batch)
                     ended = True
             if ended:
@@ -243,7 +243,7 @@ class _Asking:
             time.sleep(wait)
             wait = min(wait * GROWTH, LONGEST_POLL)
 
-    def _read(self, one: Sent, batch: Batch) -> None:
+    def _read(self, one: Sent, batch: B) -> None:
         """Files the answers of a batch that ended. Raises what makes it useless to go on."""
         if batch.status == "failed":
             self.ledger.close(one, answers=0)
@@ -291,7 +291,7 @@ class _Asking:
         running = [one.batch_id for one in self.ledger.open if one.batch_id is not None]
         if running:
             self.progress.tell(
-                f"{', '.join(running)} run{'s' if len(running) == 1 else ''} on at {self.backend.server}; "
+                f"{', '.join(running)} run{'s' if len(running) == 1 else ''} on at {self.server.name}; "
                 "the same command collects the answers."
             )
 
@@ -303,12 +303,3 @@ def _stops(error: BackendError | UsageError) -> bool:
 
 def _questions(count: int) -> str:
     return f"{count:,} question{'' if count == 1 else 's'}"
-
-
-def _state(batch: Batch) -> str:
-    """A batch's status and counts in words."""
-    counts = batch.request_counts
-    if counts is None or not counts.total:
-        return str(batch.status)
-    failed = f", {counts.failed:,} failed" if counts.failed else ""
-    return f"{batch.status}, {counts.completed:,} of {counts.total:,} answered{failed}"

@@ -11,19 +11,25 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker, Stopped
 from llmfair.backends.base import Backend
 from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
-from llmfair.records import Chat, Completion, Failure, Sampling, Steps
+from llmfair.records import Chat, Completion, Failure, Sampling
+from llmfair.steps import Steps
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
+
+T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
 PASSES_TO_ASK = 8
@@ -33,10 +39,15 @@ delay it. A model in this process takes questions in batches, which are fuller t
 
 @dataclass(frozen=True)
 class Program:
-    """A ranking program that has not begun: `start()` makes its steps."""
+    """A ranking program that has not begun: `start()` makes its steps.
+
+    `threaded`: between its questions it does work that would hold up everybody else's (a search), so it does it in a
+    thread. What it shares with other programs must bear that.
+    """
 
     probe_id: str
     start: Callable[[], Steps[Any]]
+    threaded: bool = False
 
 
 def dispatch(
@@ -67,6 +78,8 @@ def dispatch(
         while (item := finished.get()) is not None:
             yield item
         done.result()
+        if driver.interrupter is not None:
+            raise driver.interrupter
     except (KeyboardInterrupt, GeneratorExit):
         loop.call_soon_threadsafe(driver.interrupt)
         try:
@@ -98,6 +111,55 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _advance(steps: Steps[Any], answers: list[Completion] | None) -> tuple[bool, Any]:
+    """Whether the program has ended, and its result, else its next chats; no Future can hold a StopIteration."""
+    try:
+        return False, next(steps) if answers is None else steps.send(answers)
+    except StopIteration as end:
+        return True, end.value
+
+
+class _Thread:
+    """One thread that makes calls in the order they are given, begun when there is a first.
+
+    A chain has one of its own, since those of asyncio's pool are few (6 on 2 cores: 94 chains that search would take
+    nine times as long). A daemon, so that a search that does not return keeps no process from ending, as those of a
+    ThreadPoolExecutor would.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._begun = False
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Begins a call; cancelled before its turn it is not made."""
+        if not self._begun:
+            threading.Thread(target=self._run, name="llmfair-program", daemon=True).start()
+            self._begun = True
+        future: Future[T] = Future()
+        self._calls.put((future, function))
+        return future
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """What the call returns or raises; cancelled, it goes on and nobody hears of it."""
+        return await asyncio.wrap_future(self.submit(function))
+
+    def close(self) -> None:
+        """Ends the thread when its calls are made; waits for none."""
+        if self._begun:
+            self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+
 class _Driver:
     """One call of `dispatch` on the loop's side."""
 
@@ -111,6 +173,7 @@ class _Driver:
         self.chains = limits.workers * (2 if spare else 1)
         self.passes = PASSES_TO_ASK if "adaptive" in asker.backend.capabilities else 0
         self.cause: LlmfairError | None = None
+        self.interrupter: BaseException | None = None
         self.interrupted = asyncio.Event()
         self.ended = threading.Event()
 
@@ -154,15 +217,16 @@ class _Driver:
             await _end(*tasks)
 
     async def _work(self, programs: Iterator[Program]) -> None:
-        for program in programs:
-            if self.asker.stopping.is_set():
-                return
-            await self._run_one(program)
-            await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
+        with closing(_Thread()) as thread:
+            for program in programs:
+                if self.asker.stopping.is_set():
+                    return
+                await self._run_one(program, thread)
+                await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
 
-    async def _run_one(self, program: Program) -> None:
+    async def _run_one(self, program: Program, thread: _Thread) -> None:
         try:
-            result = await self._answer_all(program)
+            result = await self._answer_all(program, thread)
         except Stopped:
             return
         except LlmfairError as error:
@@ -175,32 +239,55 @@ class _Driver:
             progress = self.asker.progress
             progress.bug = progress.bug or error
             self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
+        except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop for good
+            self.interrupter = error
+            self.interrupt()
         else:
             self.finished.put((program.probe_id, result))
 
-    async def _answer_all(self, program: Program) -> Any:
+    async def _answer_all(self, program: Program, thread: _Thread) -> Any:
         steps = program.start()
+        answers: list[Completion] | None = None
         try:
-            chats = next(steps)
             while True:
-                if len(chats) == 1:
-                    answers = [await self.asker.answer(program.probe_id, chats[0])]
+                advance = partial(_advance, steps, answers)
+                done, found = await thread.call(advance) if program.threaded else advance()
+                if done:
+                    return found
+                if len(found) == 1:
+                    answers = [await self.asker.answer(program.probe_id, found[0])]
                 else:
-                    answers = await self._answer_together(program.probe_id, chats)
-                chats = steps.send(answers)
-        except StopIteration as end:
-            return end.value
+                    answers = await self._answer_together(program.probe_id, found)
         finally:
-            steps.close()
+            if program.threaded:  # which may be in it still, if the run was interrupted
+                thread.submit(steps.close)
+            else:
+                steps.close()
 
     async def _answer_together(self, probe_id: str, chats: Sequence[Chat]) -> list[Completion]:
-        """The answers of one step; when one fails the others are still waited for, since they are paid for."""
-        asked = (self.asker.answer(probe_id, chat) for chat in chats)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return [answer for answer in answers if isinstance(answer, Completion)]
+        """The answers of one step in its order, no more of them begun at a time than keep every place taken.
+
+        When one fails no other is begun, but those that are begun are waited for, since they are paid for.
+        """
+        answers, failed = dict[int, Completion](), dict[int, Exception]()
+        waiting = iter(enumerate(chats))
+
+        async def work() -> None:
+            for place, chat in waiting:
+                try:
+                    answers[place] = await self.asker.answer(probe_id, chat)
+                except Exception as error:
+                    failed[place] = error
+                if failed:
+                    return
+                if len(chats) > most:
+                    await asyncio.sleep(0)  # answers that are known never let go of the loop
+
+        most = 2 * self.asker.limits.workers
+        await asyncio.gather(*(work() for _ in range(min(most, len(chats)))))
+        if failed:
+            raise failed[min(failed)]
+        return [answers[place] for place in range(len(chats))]
 
     def stop(self, cause: LlmfairError | None = None) -> None:
         """Sends nothing new; answers in flight are still taken. Runs on the loop."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
-from llmfair.backends.batch import key_of
 from llmfair.errors import RunConflict
 from llmfair.trec import write_whole
 
@@ -36,11 +36,11 @@ class Sent:
 class Ledger:
     """The batches of the run in `folder`; `keys` are those of the questions in each open batch, by its file.
 
-    Raises RunConflict for files that somebody damaged.
+    `key_of` reads the key in a line. Raises RunConflict for files that somebody damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, key_of: Callable[[bytes], str | None]) -> None:
+        self.folder, self.key_of = folder, key_of
         self.sent = read_sent(folder)
         self.keys = {one.file: self._keys_of(one) for one in self.open}
 
@@ -84,7 +84,7 @@ class Ledger:
         path = self.folder / one.file
         try:
             with path.open("rb") as file:
-                keys = {key for line in file if (key := key_of(line))}
+                keys = {key for line in file if (key := self.key_of(line))}
         except OSError:
             keys = set()
         if len(keys) != one.lines:

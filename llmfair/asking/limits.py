@@ -12,7 +12,7 @@ class Limits:
 
     `workers` requests at most are in flight; `adaptive` looks for how many a server takes, where the backend is one.
     `rpm`, `tpm`: requests and tokens a minute. Times in seconds. `max_calls`, `max_cost` and the prices, per million
-    tokens, are of this invocation.
+    tokens, are of this invocation: what its Progress holds already counts.
     """
 
     workers: int = 64

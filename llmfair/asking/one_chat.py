@@ -12,13 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llmfair.asking.adaptive import Adaptive
 from llmfair.asking.budgets import Budget, characters
 from llmfair.asking.journal import SHARED, Journal, request_keys
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.pacing import Bucket
+from llmfair.asking.rate import Adaptive, Bucket, Slots
 from llmfair.asking.retries import LONGEST_WAIT, Retries
-from llmfair.asking.slots import Slots
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
 from llmfair.records import (
@@ -67,6 +65,7 @@ class Asker:
         self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
         self.retries = Retries(limits.retries, limits.max_wait)
         self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
+        self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
         self.shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
         self.asked: dict[str, asyncio.Future[Completion]] = {}
         self.answers = 0

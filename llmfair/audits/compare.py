@@ -12,7 +12,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.changes import Compared, list_changes, pair_changes
+from llmfair.audits.changes import Compared
+from llmfair.audits.listwise.changes import list_changes
+from llmfair.audits.pairwise.changes import described_pairs, pair_changes
+from llmfair.audits.score_gates import READS
 from llmfair.errors import UsageError
 from llmfair.metrics.names import parse_measures
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
@@ -43,7 +46,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     for other in others:
         _check(base, other)
     task = base.results["task"]
-    chosen = parse_measures(measures, task) if measures else None
+    chosen = parse_measures(measures, READS[task]) if measures else None
     changes = TASKS[task]
     rows = [row for other in others for row in changes(base, other, chosen)]
     family = [place for place, row in enumerate(rows) if row.headline]
@@ -130,7 +133,5 @@ def _described(one: Compared, base: Compared) -> dict[str, Any]:
         "differs": differs,
     }
     if one.results["task"] == "pairwise":
-        described["sequential"] = one.results["design"]["sequential"]
-        described["pairs"] = len(one.pairs)
-        described["pairs_in_common"] = len(base.pairs & one.pairs)
+        described |= described_pairs(one, base)
     return described

@@ -2,67 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
-from llmfair.audits.listwise.task import Listwise
-from llmfair.audits.pairwise.task import Pairwise
-from llmfair.audits.run import Task
-from llmfair.audits.subject import sampling_of
+from llmfair.audits.kind import kind_of
+from llmfair.audits.subject import Subject, sampling_of
+from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.errors import Incomplete, LlmfairError
-from llmfair.rankers.answers import AnswerClass, read
-from llmfair.rankers.choices import LABELS, read_choice, read_margin
-from llmfair.records import Completion, Failure
+from llmfair.rankers.answers import AnswerClass
+from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import RunDir
-from llmfair.settings import AuditSettings, ListwiseSettings, PairwiseSettings
-
-TASKS: Mapping[str, tuple[type[Any], Callable[[Any, str], Task]]] = {
-    "listwise": (ListwiseSettings, Listwise.of),
-    "pairwise": (PairwiseSettings, Pairwise.of),
-}
+from llmfair.settings import AuditSettings
+from llmfair.steps import drive
 
 
 def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False) -> list[dict[str, Any]]:
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
     found = []
     settings = run.read_manifest()["settings"]
+    kind = kind_of(settings["task"])
     for row in read_rows(run.journal):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
-        ended = how_ended(row, settings)
+        ended = kind.how_ended(row, settings)
         if only_bad and ended == AnswerClass.OK:
             continue
         found.append(
             {
                 "probe": row["probe"],
-                "shown": what_was_shown(row["about"]),
+                "shown": kind.what_was_shown(row["about"]),
                 "class": ended,
                 "finish": row["finish"],
                 "text": row["text"],
             }
         )
     return found
-
-
-def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """How an answer ended: `ok`, or what was wrong with it, by the settings of the run."""
-    completion, form = completion_of(row), settings.get("form")
-    if form is None:
-        return str(read(completion, len(row["about"]["doc_ids"])).answer_class)
-    margins = settings["answers"] == "margin"
-    choice = read_margin(completion, LABELS[form]) if margins else read_choice(completion, form)
-    return str(choice.problem or AnswerClass.OK)
-
-
-def what_was_shown(about: Mapping[str, Any]) -> str:
-    """What a question showed: a window's ranks, or which side's item came first."""
-    return (
-        f"{about['sides'][0]} first" if about.get("task") == "pairwise" else "{}–{}".format(*about["window"])
-    )
 
 
 def failures_of(run: RunDir) -> list[dict[str, Any]]:
@@ -85,14 +63,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
     flags: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in manifest["flags"].items()
     }
-    settings_class, task_of = TASKS[manifest["task"]]
-    settings, model = settings_class.make(**flags), str(manifest["model"])
-    task = task_of(settings, model)
-    known, now = manifest["settings"], task.identity()
+    kind = kind_of(manifest["task"])
+    settings = kind.settings.make(**flags)
+    design = kind.design(settings, Subject(str(manifest["model"])))
+    known, now = manifest["settings"], design.identity()
     problems = [
         f"{what} is not what it was at the time of the run"
         for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
-        if now[key] != known[key]
+        if now.get(key) != known.get(key)
     ]
     if problems:
         return {"answers": 0, "problems": problems}
@@ -106,7 +84,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     results: dict[str, Any] = {}
     failures: list[Failure] = []
     missing = 0
-    for program in task.programs():
+    for program in design.programs():
         try:
             results[program.probe_id] = _replay(program, answers, asked, settings)
         except KeyError:
@@ -119,10 +97,11 @@ def check_run(run: RunDir) -> dict[str, Any]:
             "answers.",
             "the command that began the run completes it",
         )
-    for name, text in task.outcome(run.path.name, results, failures).files.items():
+    for name, text in design.outcome(run.path.name, results, failures).files.items():
         path = run.path / name
         if not path.is_file():
-            problems.append(f"{name} is missing")
+            if name != TEXTS:  # which older versions did not write
+                problems.append(f"{name} is missing")
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
             problems.append(f"{name} does not follow from the journal's answers")
     return {"answers": len(answers), "problems": problems}
@@ -132,14 +111,11 @@ def _replay(
     program: Program, answers: Mapping[str, Completion], backend: Backend, settings: AuditSettings
 ) -> Any:
     """One chain's result from answers on disk; KeyError when one is missing."""
-    steps, sampling = program.start(), sampling_of(settings)
-    try:
-        chats = next(steps)
-        while True:
-            keys = [
-                request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
-                for chat in chats
-            ]
-            chats = steps.send([answers[key] for key in keys])
-    except StopIteration as end:
-        return end.value
+    sampling = sampling_of(settings)
+
+    def answer(chat: Chat) -> Completion:
+        return answers[
+            request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
+        ]
+
+    return drive(program.start(), answer)

@@ -16,8 +16,8 @@ from typing import Any
 from zlib import crc32
 
 from llmfair.asking.journal import read_rows
-from llmfair.audits.evidence import TASKS, how_ended, what_was_shown
-from llmfair.audits.lists import load_lists
+from llmfair.audits.kind import kind_of
+from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.metrics.base import Measure
@@ -35,18 +35,18 @@ MARKUP = re.compile(r"(`+)(.*?)\1")
 def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
     """`command`, `measures`, `titles`, `queries` and `evidence` (that many answers) of an audit's run folder.
 
-    Titles and topics are empty where the dataset cannot be loaded any more: ids have to do.
+    Titles and queries are empty of folders that older versions wrote: ids have to do.
     """
     manifest, results = run.read_manifest(), run.read_results()
     settings = _settings(manifest)
-    titles, queries = _texts(settings) if settings is not None else ({}, {})
+    texts = read_texts(run.path)
     return {
         "command": None
         if settings is None or manifest["model"].startswith(f"{GIVEN}:")  # no command names an object
         else command_of(manifest["task"], settings, str(manifest["model"])),
         "measures": declared(results["measures"]),
-        "titles": titles,
-        "queries": queries,
+        "titles": texts.titles,
+        "queries": texts.queries,
         "evidence": drawn_answers(run, manifest, evidence),
     }
 
@@ -54,25 +54,15 @@ def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
 def _settings(manifest: Mapping[str, Any]) -> AuditSettings | None:
     """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
     try:
-        settings_class, _ = TASKS[manifest["task"]]
-        flags = {
+        settings = kind_of(manifest["task"]).settings
+        flags: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in manifest["flags"].items()
         }
-        made: AuditSettings = settings_class.make(**flags)
+        made: AuditSettings = settings.make(**flags)
     except (LlmfairError, KeyError, TypeError):
         return None
     return made
-
-
-def _texts(settings: AuditSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """Titles by doc_id, topics by query_id."""
-    try:
-        dataset, _ = load_lists(settings)
-        titles = {doc_id: document.title for doc_id, document in dataset.documents.items()}
-        return titles, {query.query_id: query.text for query in dataset.queries}
-    except (LlmfairError, OSError):
-        return {}, {}
 
 
 def command_of(task: str, settings: AuditSettings, label: str) -> str:
@@ -111,6 +101,9 @@ def _declaration(measure: Measure) -> dict[str, Any]:
         "better": definition.better,
         "agreement": definition.agreement,
         "of_all": measure.of_all,
+        "headline": definition.headline,
+        "worded": definition.worded,
+        "shows": definition.shows,
         "cite": definition.cite,
         "says": MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
     }
@@ -134,7 +127,7 @@ def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any
     """Every answer of the journal once."""
     if not run.journal.is_file():
         return
-    seen = set()
+    seen, kind = set(), kind_of(settings["task"])
     for row in read_rows(run.journal):
         if "key" not in row or row["key"] in seen:
             continue
@@ -142,8 +135,8 @@ def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any
         yield {
             "key": row["key"],
             "probe": row["probe"],
-            "shown": what_was_shown(row["about"]),
-            "class": how_ended(row, settings),
+            "shown": kind.what_was_shown(row["about"]),
+            "class": kind.how_ended(row, settings),
             "finish": row["finish"],
             "text": row["text"],
             "chat": row["chat"],

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
-from llmfair.metrics.base import as_shown
-from llmfair.metrics.names import Task, parse_measure
+from llmfair.metrics.base import CONTROLLED, Observation
+from llmfair.metrics.names import parse_measure
 from llmfair.probes import CONTROL
-from llmfair.stats.conclusions import Conclusion
+from llmfair.records import Conclusion
+from llmfair.results import Finding, Reach, Requirement, Row, absent_row
 
 GRAMMAR = (
     "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
@@ -26,9 +26,6 @@ GRAMMAR = (
 _SPELLING = re.compile(
     r"(?P<measure>.+?)(?::(?P<variant>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
 )
-# Those that the attainable range speaks of: exposure over the whole list.
-RATIO = re.compile("ExpRatio|ExcessRatio|ImpliedOdds|AdjustedOdds|WinRatio|BalancedRatio|RawRatio")
-_EXPOSURE_RATIO = re.compile(r"(ExpRatio|ExcessRatio)(\((,?(agg|control|missing)=[\w-]+)+\))?")
 SAID = {
     "position_driven": "the answers follow the position",
     "one_sided": "one side's items always win",
@@ -58,15 +55,15 @@ class Gate:
         return f"below {self.low:g}" if self.high is None else f"outside {self.low:g}..{self.high:g}"
 
 
-def parse_gate(text: str, task: Task | None = None) -> Gate:
-    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError, and for a measure of another task too."""
+def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
+    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError, and for a measure that reads something else."""
     text = text.strip()
     match = _SPELLING.fullmatch(text)
     if match is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     low, high = _bounds(text, match["operator"], match["bound"])
     variant = match["variant"]
-    measure = str(parse_measure(match["measure"], task))
+    measure = str(parse_measure(match["measure"], reads))
     return Gate(measure, None if variant is None else variant.strip(), low, high, text)
 
 
@@ -94,9 +91,9 @@ def _number(text: str, written: str) -> float:
         raise UsageError(f"--require '{text}': '{written.strip()}' is not a number.", GRAMMAR) from None
 
 
-def read_gates(texts: Iterable[str], variants: Collection[str], task: Task) -> tuple[Gate, ...]:
+def read_gates(texts: Iterable[str], variants: Collection[str], reads: type[Observation]) -> tuple[Gate, ...]:
     """The gates of a design that has these variants. Raises UsageError for any other."""
-    gates = tuple(parse_gate(text, task) for text in texts)
+    gates = tuple(parse_gate(text, reads) for text in texts)
     for gate in gates:
         if gate.variant is not None and gate.variant not in variants:
             raise UsageError(
@@ -106,10 +103,32 @@ def read_gates(texts: Iterable[str], variants: Collection[str], task: Task) -> t
     return gates
 
 
-def check_gates(gates: Iterable[Gate], results: Mapping[str, Any], interval: bool) -> list[dict[str, Any]]:
+def assessing(gates: Iterable[Gate]) -> list[str]:
+    """The measures whose conclusions say whether those of the gates can be assessed, each once."""
+    named = [parse_measure(gate.measure).definition.assessed_by for gate in gates]
+    return [*dict.fromkeys(filter(None, named))]
+
+
+@dataclass(frozen=True)
+class Gated:
+    """What gates are asked of: the figures of a run, and what has to be known to trust them.
+
+    `asked` is what a variant is called in words (" prompt", " pairs"), `windows` how its lists were ranked.
+    """
+
+    arms: Sequence[str]
+    shown: Sequence[str]
+    rows: Sequence[Row]
+    findings: Mapping[str, Finding]
+    reach: Mapping[str, Reach] = field(default_factory=dict)
+    asked: str = ""
+    windows: str = "on these lists"
+
+
+def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[Requirement]:
     """Which gates hold: an entry for every gate, variant and, of measures that have them, group.
 
-    `results` is what results.json holds. With `interval`, the whole interval has to be within the bounds.
+    With `interval`, the whole interval has to be within the bounds.
     `ExpRatio` is the one that the run's table shows: with what the initial orders explain taken out, if it is so there.
     Without a variant a gate speaks of every prompt variant that has the measure, not of the control or the
     input order.
@@ -117,67 +136,66 @@ def check_gates(gates: Iterable[Gate], results: Mapping[str, Any], interval: boo
     return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
 
 
-def require_met(requirements: Iterable[Mapping[str, Any]]) -> None:
+def require_met(requirements: Iterable[Requirement]) -> None:
     """Raises RequirementFailed, with what is wrong, unless every entry of `check_gates` holds."""
-    failed = dict.fromkeys(entry["reason"] for entry in requirements if not entry["holds"])
+    failed = dict.fromkeys(str(entry.reason) for entry in requirements if not entry.holds)
     if failed:
         raise RequirementFailed(
             "; ".join(failed), "everything is written; results.json lists the requirements"
         )
 
 
-def _rows(gate: Gate, results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def as_shown(measure: str, shown: Sequence[str]) -> str:
+    """The measure that a table with these shows under a name."""
+    if measure in shown:
+        return measure
+    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
+
+
+def _rows(gate: Gate, results: Gated) -> list[Row]:
     """The figures that a gate is asked of, in the order of the variants; never none."""
-    prompts = [arm for arm in results["design"]["arms"] if arm != CONTROL]
+    prompts = [arm for arm in results.arms if arm != CONTROL]
     variants = prompts if gate.variant is None else [gate.variant]
-    measure = as_shown(gate.measure, results["shown"])
+    measure = as_shown(gate.measure, results.shown)
     found = [
         row
-        for row in results["rows"]
-        if row["query_id"] == "all" and row["measure"] == measure and row["variant"] in variants
+        for row in results.rows
+        if row.query_id == "all" and row.measure == measure and row.variant in variants
     ]
-    absent = {"measure": measure, "group": "", "value": None, "reason": "not_measured"}
-    return sorted(found, key=lambda row: variants.index(row["variant"])) or [
-        {**absent, "variant": variant} for variant in variants
+    return sorted(found, key=lambda row: variants.index(row.variant)) or [
+        absent_row(measure, variant) for variant in variants
     ]
 
 
-def _entry(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], interval: bool) -> dict[str, Any]:
+def _entry(gate: Gate, row: Row, results: Gated, interval: bool) -> Requirement:
     reason = _always_held(gate, results) or _broken(gate, row, results, interval)
-    return {
-        "require": gate.text,
-        **{name: row[name] for name in ("measure", "variant", "group", "value")},
-        "holds": reason is None,
-        "reason": reason,
-    }
+    return Requirement(gate.text, row.measure, row.variant, row.group, row.value, reason is None, reason)
 
 
-def _always_held(gate: Gate, results: Mapping[str, Any]) -> str | None:
-    """Why an exposure ratio says nothing here: its gate contains all that rankers can reach."""
-    reach = results["reach"].get("ExpRatio", {})  # of a given initial order no range is known
-    if "low" not in reach or not _EXPOSURE_RATIO.fullmatch(gate.measure):
+def _always_held(gate: Gate, results: Gated) -> str | None:
+    """Why a figure says nothing here: its gate contains all that rankers can reach."""
+    # of a given initial order no range is known
+    reach = results.reach.get(parse_measure(gate.measure).reach, Reach())
+    if reach.low is None or reach.high is None:
         return None
-    if not gate.contains(reach["low"], reach["high"]):
+    if not gate.contains(reach.low, reach.high):
         return None
-    design = results["design"]
-    windows = f"at window {design['window']}, step {design['step']}"
-    where = "on these lists" if design["window"] is None else windows
-    return f"no ranker could fail {gate.text} {where}"
+    return f"no ranker could fail {gate.text} {results.windows}"
 
 
-def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], interval: bool) -> str | None:
+def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    asked = {"pairwise": " pairs", "score": ""}.get(results["task"], " prompt")
     variants = {CONTROL: "neutral prompt again", "input": "input order"}
-    shown = variants.get(row["variant"], f"{row['variant']}{asked}")
-    what = " ".join(filter(None, (row["measure"], row["group"], f"({shown})")))
-    because = f": {_said(row['reason'])}" if row["reason"] else ""
-    value = row["value"]
+    shown = variants.get(row.variant, f"{row.variant}{results.asked}")
+    what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
+    because = f": {_said(row.reason)}" if row.reason else ""
+    value = row.value
     if value is None:
         return f"{what} is undefined{because}"
-    finding = results["findings"].get(row["variant"], {}) if RATIO.match(row["measure"]) else {}
-    if finding.get("conclusion") == Conclusion.NOT_ASSESSABLE:
-        return f"{what} cannot be assessed: {_said(finding['reason'])}"
+    assessed = parse_measure(gate.measure).definition.assessed_by
+    finding = results.findings.get(row.variant) if assessed else None
+    if finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
+        return f"{what} cannot be assessed: {_said(str(finding.reason))}"
     if not interval:
         if gate.contains(value, value):
             return None
@@ -185,7 +203,7 @@ def _broken(gate: Gate, row: Mapping[str, Any], results: Mapping[str, Any], inte
         if gate.contains(float(shown), float(shown)):  # rounding must not seem to hold
             shown = f"{value:.6g}"
         return f"{what} {shown} is {gate.beyond}"
-    low, high = row["low"], row["high"]
+    low, high = row.low, row.high
     if low is None or high is None:
         return f"{what} has no interval{because}"
     return None if gate.contains(low, high) else f"{what} [{low:.3f}, {high:.3f}] reaches {gate.beyond}"

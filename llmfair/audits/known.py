@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from llmfair.asking.cache import FILE
 from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
-from llmfair.audits.run import Task, folder_of, shared_answers
+from llmfair.audits.design import Design
+from llmfair.audits.run import folder_of, shared_answers
 from llmfair.audits.subject import sampling_of
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Chat, Completion
+from llmfair.steps import Unanswered, drive
 
 
-def shared_calls(tasks: Iterable[Task]) -> dict[str, int]:
+def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
     """`cached`: calls that the cache would answer, beside those of the runs' own journals; `left`: neither does.
 
     A chain is followed as far as its answers are known; what it would ask then is not, so the cache may spare more.
     Nothing is asked, and nothing written.
     """
     cached = left = 0
-    for task in tasks:
-        kept, shared = _known(task)
-        cached, left = cached + shared, left + task.calls - kept - shared
+    for design in designs:
+        kept, shared = _known(design)
+        cached, left = cached + shared, left + design.calls - kept - shared
     return {"cached": cached, "left": left}
 
 
-def _known(task: Task) -> tuple[int, int]:
+def _known(design: Design[Any]) -> tuple[int, int]:
     """The calls of one model's audit that its journal answers, and those that the cache alone does."""
-    backend, sampling = task.backend(), sampling_of(task.settings)
-    path = folder_of(task, backend)[1].journal
+    backend, sampling = design.backend(), sampling_of(design.settings)
+    path = folder_of(design, backend)[1].journal
     journal: dict[str, Completion] = {}
-    if path.is_file() and not task.settings.fresh:
+    if path.is_file() and not design.settings.fresh:
         journal = {row["key"]: completion_of(row) for row in read_rows(path) if "key" in row}
     there = (cache_folder() / FILE).is_file()  # looking must not make one
     if not journal and not there:
         return 0, 0
     found = [0, 0]
-    with shared_answers(task, backend) if there else nullcontext() as cache:
+    with shared_answers(design, backend) if there else nullcontext() as cache:
 
-        def answer(chat: Chat) -> Completion | None:
+        def answer(chat: Chat) -> Completion:
             key = request_key(backend.identity, chat, chat_sampling(chat, sampling), backend.reads_about)
             known = journal.get(key)
             if known is None and cache is not None:
                 known = cache.get(key)
-            if known is not None:
-                found[key not in journal] += 1
+            if known is None:
+                raise Unanswered
+            found[key not in journal] += 1
             return known
 
-        for program in list(task.programs()) if journal or cache is not None else ():
-            _follow(program.start(), answer)
+        for program in list(design.programs()) if journal or cache is not None else ():
+            with suppress(Exception):  # what a program makes of damaged answers is told when it is asked
+                drive(program.start(), answer)
     kept, shared = found
     return kept, shared
-
-
-def _follow(steps: Any, answer: Callable[[Chat], Completion | None]) -> None:
-    """Runs a program until a chat has no answer; what it makes of damaged ones is told when it is asked."""
-    answers: list[Completion | None] | None = None
-    while answers is None or None not in answers:
-        try:
-            chats = next(steps) if answers is None else steps.send(answers)
-        except Exception:
-            return
-        answers = [answer(chat) for chat in chats]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from llmfair.audits.run import warn
 from llmfair.datasets.base import (
     Dataset,
     attribute_of,
@@ -19,8 +17,9 @@ from llmfair.datasets.base import (
 from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.records import Attribute, Candidates, Query, Side
+from llmfair.results import HowDrawn
 from llmfair.settings import ListSettings
 
 
@@ -38,11 +37,9 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
 
 
-def drawn_of(dataset: Dataset, settings: ListSettings) -> dict[str, Any]:
-    """`drawn`: by which rule and seed the lists were drawn; nothing of lists that are the dataset's own."""
-    if not isinstance(dataset, Drawn):
-        return {}
-    return {"drawn": {"buckets": settings.buckets or "equal", "seed": settings.seed}}
+def drawn_of(dataset: Dataset, settings: ListSettings) -> HowDrawn | None:
+    """By which rule and seed the lists were drawn; None of lists that are the dataset's own."""
+    return HowDrawn(settings.buckets or "equal", settings.seed) if isinstance(dataset, Drawn) else None
 
 
 def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from functools import cache as once
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,14 +15,17 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
+from llmfair.audits.design import Design
 from llmfair.audits.gates import require_met
 from llmfair.audits.listwise.answers import require_readable
-from llmfair.audits.subject import adapter_doubts, label_of, limits_of, sampling_of
+from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
+from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import Incomplete, LlmfairError, RunConflict
-from llmfair.records import Failure, Measurement, Probe
+from llmfair.errors import Incomplete, LlmfairError, RunConflict, warn
+from llmfair.records import Failure, Measurement
+from llmfair.results import Results, plain
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
 from llmfair.settings import AuditSettings
 
@@ -51,48 +53,11 @@ def no_watch(
 
 @dataclass(frozen=True)
 class Result:
-    """A finished audit: its folder, its results as `results.json` has them, its rows."""
+    """A finished audit: its folder, its results, its rows."""
 
     folder: RunDir
-    results: Mapping[str, Any]
+    results: Results
     rows: Sequence[Measurement]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run found: results as `results.json` has them, all rows, and every file by name."""
-
-    results: Mapping[str, Any]
-    rows: Sequence[Measurement]
-    files: Mapping[str, str]
-
-
-class Task(Protocol):
-    """An audit of one model, made but not begun: what it asks, and what the answers come to.
-
-    `adapted`: the settings' adapter, if there is one, answers; else the base that it stands on, in the same engine.
-    `identity` holds all that can change a result; `planned` what is told before the first question.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def adapted(self) -> bool: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def settings(self) -> AuditSettings: ...
-    def backend(self) -> Backend: ...
-    def probes(self) -> Iterator[Probe]: ...
-    def programs(self) -> Iterator[Program]: ...
-    def identity(self) -> dict[str, Any]: ...
-    def describe(self) -> dict[str, Any]: ...
-    def planned(self) -> dict[str, Any]: ...
-    def name_parts(self) -> tuple[str, ...]: ...
-    def unreadable(self, result: Any) -> int: ...
-    def outcome(self, run: str, results: Mapping[str, Any], failures: Sequence[Failure]) -> Outcome: ...
 
 
 @dataclass
@@ -104,42 +69,42 @@ class Answered:
     error: LlmfairError | None = None
 
 
-def audit(task: Task, watch: Watch = no_watch) -> Result:
+def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     """Runs or continues one model's audit; all of it ends in the run folder.
 
     Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
     when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
     unreadable or a gate is not met (everything is written).
     """
-    settings, backend, progress = task.settings, task.backend(), Progress()
-    identity, folder = folder_of(task, backend)
+    settings, backend, progress = design.settings, design.backend(), Progress()
+    identity, folder = folder_of(design, backend)
+    subject = design.subject
     sampling_of(settings)  # a malformed flag leaves no folder behind
-    facts = task.describe()
+    facts = design.describe()
     doubts: list[str] = [*facts.get("doubts", ())]
-    if task.adapted and settings.adapter is not None:
-        doubts += adapter_doubts(settings.adapter, identity, str(facts["dataset"]))
+    if subject.adapted and subject.adapter is not None:
+        doubts += adapter_doubts(subject.adapter, identity, str(facts["dataset"]))
     for doubt in doubts:
         warn(doubt)
-    label = label_of(task.model, settings, task.adapted)
-    facts |= {"model": label, "simulated": backend.reads_about, "doubts": doubts}
-    facts["planned_calls"] = task.calls  # a run that is killed has no word left
+    facts |= {"model": subject.label, "simulated": backend.reads_about, "doubts": doubts}
+    facts["planned_calls"] = design.calls  # a run that is killed has no word left
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
-        planned = {**task.planned(), "on_disk": len(journal)}
+        planned = {**design.planned(), "on_disk": len(journal)}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
-            with shared_answers(task, backend) as cache:
+            with shared_answers(design, backend) as cache:
                 answered = ask(
-                    task.programs(), backend, journal, cache, settings, watched, progress, task.unreadable
+                    design.programs(), backend, journal, cache, settings, watched, progress, design.unreadable
                 )
         finally:
             charge(manifest, progress)
-        outcome = task.outcome(folder.path.name, answered.results, answered.failures)
+        outcome = design.outcome(folder.path.name, answered.results, answered.failures)
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None else "incomplete"
         doubts += from_other_runs(journal)
         manifest |= {
             "status": status,
-            "answers": outcome.results["answers"],
+            "answers": plain(outcome.results.answers),
             "doubts": doubts,
             "failed": len(answered.failures),
         }
@@ -147,10 +112,9 @@ def audit(task: Task, watch: Watch = no_watch) -> Result:
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
         raise answered.error
-    require_readable(outcome.results["answers"], settings.max_invalid)
-    require_met(outcome.results["requirements"])
-    results = {**outcome.results, "doubts": doubts} if doubts else outcome.results
-    return Result(folder, results, outcome.rows)
+    require_readable(outcome.results.answers, settings.max_invalid)
+    require_met(outcome.results.requirements)
+    return Result(folder, replace(outcome.results, doubts=doubts), outcome.rows)
 
 
 def charge(manifest: dict[str, Any], progress: Progress) -> None:
@@ -172,12 +136,12 @@ def charge(manifest: dict[str, Any], progress: Progress) -> None:
     manifest |= {**facts, "cost": sum(known) if known else None}
 
 
-def folder_of(task: Task, backend: Backend) -> tuple[dict[str, Any], RunDir]:
+def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
     """What names a run, and its folder: the one that --output says, or one derived from the settings."""
-    identity = {"task": task.name, "identity": backend.identity, **task.identity()}
-    label = label_of(task.model, task.settings, task.adapted)
-    named = folder_name((task.name, *task.name_parts(), label.removeprefix("openai:")), identity)
-    return identity, RunDir(task.settings.output or task.settings.runs_dir / named)
+    settings = design.settings
+    identity = {"task": design.task, "identity": backend.identity, **design.identity()}
+    words = (design.task, *design.name_parts(), design.subject.label.removeprefix("openai:"))
+    return identity, RunDir(settings.output or settings.runs_dir / folder_name(words, identity))
 
 
 @contextmanager
@@ -232,9 +196,9 @@ def session(
 
 
 @contextmanager
-def shared_answers(task: Task, backend: Backend) -> Iterator[Cache | None]:
+def shared_answers(design: Design[Any], backend: Backend) -> Iterator[Cache | None]:
     """The cache while a run is asked; None where it is not wanted, and for simulated models, whose calls are free."""
-    if task.settings.no_cache or backend.reads_about or not task.calls:
+    if design.settings.no_cache or backend.reads_about or not design.calls:
         yield None
         return
     from llmfair.asking.cache import FILE, Cache  # what asks no server needs no SQLite
@@ -252,12 +216,6 @@ def from_other_runs(journal: Journal) -> Iterator[str]:
         )
 
 
-@once
-def warn(text: str) -> None:
-    """Says at once, and only once, what is no error."""
-    print(f"Warning: {text}", file=sys.stderr)
-
-
 def ask(
     programs: Iterable[Program],
     backend: Backend,
@@ -271,14 +229,15 @@ def ask(
     """Dispatches the programs and gathers what comes back; `unreadable` counts a result's unreadable answers."""
     answered = Answered()
     limits, sampling = limits_of(backend, settings), sampling_of(settings)
-    asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = (
-        dispatch_batch if settings.batch else dispatch
-    )
-    if not settings.batch:
+    asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
+    asked: Any = backend
+    if settings.batch:
+        asking, asked = dispatch_batch, Batches(asked, limits.retries)
+    else:
         refuse_open(journal.path.parent)
     with watch:
         try:
-            for probe_id, result in asking(programs, backend, journal, sampling, limits, progress, cache):
+            for probe_id, result in asking(programs, asked, journal, sampling, limits, progress, cache):
                 progress.finished += 1
                 if isinstance(result, Failure):
                     answered.failures.append(result)

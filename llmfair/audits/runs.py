@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.listwise.lists import Listed
+from llmfair.audits.listwise.results import RelevantLine, WindowAnswers
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups, Judged
-from llmfair.rankers.windows import PLANS, Window, sent
+from llmfair.rankers.base import Window, strategy_of
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Ranking, Side, Verdict
+from llmfair.results import read_lines, typed
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import SCORE_FORMS, ScoreSettings
 from llmfair.stats.sequential import Decision
@@ -83,7 +86,7 @@ class Target:
     passes: int = 1
     seed: int = 0
     initial: str = "random"
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    answers: Mapping[str, WindowAnswers] = field(default_factory=dict)
     incomplete: Mapping[str, Any] | None = None
 
 
@@ -214,17 +217,16 @@ def _folder(path: Path, settings: ScoreSettings, watch: Watch) -> Target:
         _variants(files),
         against,
         seed=asked["seed"],
-        answers=results["answers"],
+        answers={
+            arm: typed(counts, WindowAnswers, path / "results.json")
+            for arm, counts in results["answers"].items()
+        },
         incomplete=_incomplete(manifest, results),
     )
-    if results["design"]["window"] is None:
+    if results["design"]["prompt_sha256"] is None:
         return target  # it forgets the order it is given
-
-    def windows(n: int) -> list[Window]:
-        plan = PLANS[asked["windows"]](n, asked["window"], asked["step"], 0, asked["depth"])
-        return sent(plan, n)
-
-    return replace(target, windows=windows, passes=asked["passes"], initial=asked["initial"])
+    strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
+    return replace(target, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])
 
 
 def _incomplete(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -275,13 +277,12 @@ def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]
     """What stands for the relevant documents outside drawn lists (`outcome.py`); nothing where lists are whole."""
     documents: dict[str, Document] = {}
     counts: dict[str, dict[str, int]] = {}
-    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
-        row = json.loads(line)
-        for number, one in enumerate(row["relevant"]):
-            name = f"@ {row['query_id']} {number}"
-            groups = {attribute: tuple(found) for attribute, found in one["groups"].items()}
+    for row in read_lines(path, RelevantLine) if path.is_file() else ():
+        for number, one in enumerate(row.relevant):
+            name = f"@ {row.query_id} {number}"
+            groups = {attribute: tuple(found) for attribute, found in one.groups.items()}
             documents[name] = Document(name, "", groups=groups)
-            counts.setdefault(row["query_id"], {})[name] = one["count"]
+            counts.setdefault(row.query_id, {})[name] = one.count
     return documents, counts
 
 
@@ -298,13 +299,7 @@ def _attribute(row: Mapping[str, Any]) -> Attribute:
 
 def _lists(path: Path) -> dict[str, list[str]]:
     """The lists that were asked about. Raises UsageError."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return {row["query_id"]: row["doc_ids"] for row in map(json.loads, file)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path}: cannot be read: {error}", "the command that began the run completes it"
-        ) from None
+    return {row.query_id: list(row.doc_ids) for row in read_lines(path, Listed)}
 
 
 def _variants(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:

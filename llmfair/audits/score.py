@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.exhibits import REPRODUCES
-from llmfair.audits.gates import parse_gate
+from llmfair.audits.gates import assessing, parse_gate
 from llmfair.audits.listwise.answers import unassessed
 from llmfair.audits.listwise.findings import Asked, findings_of, unassessable, with_family
+from llmfair.audits.listwise.making import SCORED
 from llmfair.audits.listwise.reach import surface_of
+from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.pairwise.score import score_pairs
 from llmfair.audits.runs import Against, PairTarget, Target, Watch, targets
-from llmfair.audits.score_gates import named_in_reasons, requirements_of, with_gated
+from llmfair.audits.score_gates import gates_of, named_in_reasons, requirements_of
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.versions import versions
 from llmfair.errors import RunConflict, UsageError
@@ -35,12 +37,12 @@ from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Quotient, Value
 from llmfair.probes import CONTROL
 from llmfair.records import Measurement, Side
+from llmfair.results import plain
 from llmfair.rundir import COLUMNS, ONE_OF_SEVERAL, SCHEMA, RunDir, csv_text, json_text, tidy
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.implied import Cells, length
 from llmfair.trec import RunFile, write_whole
 
-DEFAULT_MEASURES = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
 SHOWN_QUERIES = 5
 
 
@@ -136,13 +138,13 @@ def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a run file or a folder of rankings, and its rows."""
-    measures = parse_measures(
-        with_gated(settings.measures or DEFAULT_MEASURES, settings, "listwise"), "listwise"
-    )
+    gates = gates_of(settings, Judged)
+    named = (settings.measures or SCORED, *(gate.measure for gate in gates), *assessing(gates))
+    measures = parse_measures(",".join(named), Judged)
     asked = Asked(band_of(settings.band), seed=target.seed, initial=target.initial)
     columns: list[Column] = []
     rows: list[Measurement] = []
-    findings: dict[str, dict[str, Any]] = {}
+    findings: dict[str, ListwiseFinding] = {}
     relevance: dict[str, float | None] = {}
     variants: dict[str, dict[str, Any]] = {}
     for variant, files in target.variants.items():
@@ -163,7 +165,7 @@ def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any
             relevance |= _relevance(found, inference)
             answers = target.answers.get(variant)
             if variant in findings and answers and (reason := unassessed(answers)) is not None:
-                findings[variant] = unassessable(findings[variant]["measure"], reason)
+                findings[variant] = unassessable(findings[variant].measure, reason)
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,
@@ -172,7 +174,7 @@ def _score_lists(settings: ScoreSettings, target: Target) -> tuple[dict[str, Any
         "words": {side.value: word for side, word in target.against.attribute.words.items()},
         "variants": variants,
         "undefined": undefined_counts(columns),
-        "findings": findings,
+        "findings": plain(findings),
         "relevance": relevance,
         "family": {"size": family, "contrasted": None},
         **({"incomplete": dict(target.incomplete)} if target.incomplete else {}),

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.gates import RATIO, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.gates import Gate, Gated, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.listwise.outcome import windows_of
+from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.errors import RequirementFailed
-from llmfair.metrics.names import Task
-from llmfair.rundir import RunDir
+from llmfair.metrics.base import Judged, Observation
+from llmfair.metrics.pairs import JudgedPairs
+from llmfair.results import Finding, Requirement, Row, plain, read, typed
 from llmfair.settings import ScoreSettings
 
-WHOLE: Mapping[str, Any] = {"window": None, "step": None}
-"""A run file has no windows: nothing kept its ranker from any order."""
+READS: Mapping[str, type[Observation]] = {"listwise": Judged, "pairwise": JudgedPairs}
+"""What the measures of a run's task read."""
 
 
-def with_gated(measures: str, settings: ScoreSettings, task: Task) -> str:
-    """The measures and those that gates ask for, with what says whether a ratio of exposures can be assessed.
-
-    Raises UsageError for a malformed gate, and one of another task.
-    """
-    asked = [parse_gate(text, task).measure for text in settings.require]
-    if task == "listwise" and any(RATIO.match(measure) for measure in asked):
-        asked.append("ImpliedOdds")
-    return ",".join((measures, *asked))
+def gates_of(settings: ScoreSettings, reads: type[Observation]) -> list[Gate]:
+    """The gates. Raises UsageError for a malformed one, and one of a measure that reads something else."""
+    return [parse_gate(text, reads) for text in settings.require]
 
 
 def requirements_of(
@@ -39,23 +37,21 @@ def requirements_of(
     A gate of a variant that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
     of a run folder alone.
     """
-    results = {
-        "task": facts["task"] if run.is_dir() else "score",
-        "design": {"arms": list(arms), **WHOLE},
-        "reach": {},
-        "shown": facts["measures"],
-        "findings": facts["findings"],
-        "rows": rows,
-    }
+    results = Gated(
+        list(arms),
+        facts["measures"],
+        typed(rows, list[Row]),
+        typed(facts["findings"], dict[str, Finding]),
+        asked={"listwise": " prompt", "pairwise": " pairs"}[facts["task"]] if run.is_dir() else "",
+    )
     if run.is_dir() and facts["task"] == "listwise":
-        known = RunDir(run).read_results()
-        if known["attribute"] == facts["attribute"]:
-            windows = {key: known["design"][key] for key in WHOLE}
-            results |= {"design": {"arms": list(arms), **windows}, "reach": known["reach"]}
-    gates = [parse_gate(text, facts["task"]) for text in settings.require]
+        known = read(run / "results.json", ListwiseResults)
+        if known.attribute == facts["attribute"]:
+            results = replace(results, reach=known.reach, windows=windows_of(known.design))
+    gates = gates_of(settings, READS[facts["task"]])
     asked = [gate for gate in gates if gate.variant is None or gate.variant in facts["variants"]]
     found = check_gates(asked, results, settings.require_interval)
-    return [{"run": facts["run"], **entry} for entry in found]
+    return [{"run": facts["run"], **plain(entry)} for entry in found]
 
 
 def named_in_reasons(
@@ -67,7 +63,7 @@ def named_in_reasons(
     """
     if runs:
         variants = dict.fromkeys(variant for facts in runs for variant in facts["variants"])
-        read_gates(settings.require, variants, runs[0]["task"])
+        read_gates(settings.require, variants, READS[runs[0]["task"]])
     return [
         entry | {"reason": f"{entry['run']}: {entry['reason']}"}
         if entry["reason"] and len(runs) > 1
@@ -79,7 +75,7 @@ def named_in_reasons(
 def require_all(results: Mapping[str, Any], written: bool) -> None:
     """Raises RequirementFailed, with what is wrong, unless every gate holds."""
     try:
-        require_met(results["requirements"])
+        require_met(typed(results["requirements"], list[Requirement]))
     except RequirementFailed as failure:
         if not written:
             failure.hint = "--json lists the requirements, -o DIR keeps them"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from llmfair.asking.limits import Progress
 from llmfair.audits.run import Watch
-from llmfair.audits.subject import is_ranker
+from llmfair.audits.subject import Subject
 from llmfair.errors import Incomplete
 from llmfair.settings import AuditSettings
 
@@ -26,10 +26,10 @@ class Spending:
     cost: float = 0.0
 
     @contextmanager
-    def run(self, settings: S, model: str, watch: Watch) -> Iterator[tuple[S, Watch]]:
+    def run(self, settings: S, subject: Subject, watch: Watch) -> Iterator[tuple[S, Watch]]:
         """The settings of the next run with what is left of the budget, and its watch, which notes what it uses.
 
-        Raises Incomplete when nothing is left for a model; an Incomplete of the run says how much was used before it.
+        Raises Incomplete when nothing is left for the subject; an Incomplete of the run says how much was used before.
         """
         begun: list[Progress] = []
 
@@ -39,7 +39,7 @@ class Spending:
             begun.append(progress)
             return watch(folder, planned, progress, limit)
 
-        left, before = self._left(settings, model), self._told(settings)
+        left, before = self._left(settings, subject), self._told(settings)
         try:
             yield left, noting
         except Incomplete as error:
@@ -49,9 +49,9 @@ class Spending:
             self.calls += sum(progress.calls for progress in begun)
             self.cost += sum(progress.cost or 0.0 for progress in begun)
 
-    def _left(self, settings: S, model: str) -> S:
+    def _left(self, settings: S, subject: Subject) -> S:
         calls, cost = settings.max_calls, settings.max_cost
-        if not is_ranker(model):  # which asks nothing
+        if not subject.ranks:  # which asks nothing
             if calls is not None and self.calls >= calls:
                 raise Incomplete(f"the budget of {calls} calls is spent.", GO_ON)
             if cost is not None and 0 < cost <= self.cost:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Attribute, Sampling
-from llmfair.settings import AuditSettings, ListwiseSettings, seconds
+from llmfair.settings import AuditSettings, seconds
 
 if TYPE_CHECKING:
     from llmfair.backends.openai import OpenAI
@@ -32,10 +33,51 @@ CAPABILITY_HINTS = {
 }
 
 
-def label_of(model: str, settings: AuditSettings, adapted: bool = True) -> str:
-    """Whom an audit asks, as results name it: the model's spec, and the adapter's folder if one answers."""
-    adapter = settings.adapter if adapted else None
-    return model if adapter is None else f"{model} + {adapter.resolve().name}"
+@dataclass(frozen=True)
+class Subject:
+    """Who is audited, read once from a model spec and its flags.
+
+    `adapter` is the LoRA adapter of the settings: with `adapted` it answers, without the base that it stands on, in the
+    same engine. A backend that is `given` answers under the spec's name.
+    """
+
+    spec: str
+    adapter: Path | None = None
+    adapted: bool = True
+    given: Backend | None = None
+
+    @property
+    def label(self) -> str:
+        """Whom an audit asks, as results name it: the model's spec, and the adapter's folder if one answers."""
+        if self.adapter is None or not self.adapted:
+            return self.spec
+        return f"{self.spec} + {self.adapter.resolve().name}"
+
+    @cached_property
+    def ranks(self) -> bool:
+        """Whether it is a ranker that asks no model, such as `bm25` or `monot5:CHECKPOINT`."""
+        return self.spec.partition(":")[0] in registry.names("ranker")
+
+    def backend(self, settings: AuditSettings) -> Backend:
+        """What answers its chats. Raises UsageError for an unknown model, and one that cannot do what is asked."""
+        if self.given is not None:
+            return capable(self.given, self.spec, settings)
+        return backend_of(self.spec, settings, self.adapted)
+
+    def ranker(
+        self, dataset: Dataset, attribute: Attribute, settings: AuditSettings | None = None
+    ) -> ScoringRanker:
+        """The ranker that it is, over the dataset's documents. Raises UsageError for an unknown name."""
+        name, _, checkpoint = self.spec.partition(":")
+        options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
+        if settings is not None:
+            options = replace(
+                options,
+                passages=getattr(settings, "passages", options.passages),
+                backend_args=backend_args(settings.backend_arg),
+            )
+        ranker: ScoringRanker = registry.lookup("ranker", name)(options)
+        return ranker
 
 
 def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:
@@ -60,25 +102,20 @@ def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> 
             yield f"{adapter.name} was trained with {name} {there}, and is asked with {name} {here}"
 
 
-def subjects(settings: AuditSettings) -> list[tuple[str, bool]]:
+def subjects(settings: AuditSettings) -> list[Subject]:
     """Whom the settings ask, one run each: every model, and with an adapter both its base and itself."""
     if settings.adapter is None or settings.adapter_only:
-        return [(model, True) for model in settings.model]
-    return [(model, adapted) for model in settings.model for adapted in (False, True)]
-
-
-def check_models(settings: AuditSettings) -> None:
-    """Raises UsageError for a model that cannot be named, before any other is asked."""
-    for model in settings.model:
-        if not (is_ranker(model) and isinstance(settings, ListwiseSettings)):
-            backend_of(model, settings)
+        return [Subject(model, settings.adapter) for model in settings.model]
+    return [
+        Subject(model, settings.adapter, adapted) for model in settings.model for adapted in (False, True)
+    ]
 
 
 def unready(settings: AuditSettings) -> list[str]:
     """Why servers could not be asked now, such as a key that is not set, in their backends' words; asks nothing."""
     found = []
     for model in settings.model:
-        backend = None if is_ranker(model) else backend_of(model, settings)
+        backend = None if Subject(model).ranks else backend_of(model, settings)
         if backend is None or "batch" not in backend.capabilities:  # the servers that have a client
             continue
         try:
@@ -93,7 +130,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
     prefix, colon, name = model.partition(":")
     rankers, example = registry.names("ranker"), "for example openai:gpt-4o-mini or fake:biased"
     if prefix in rankers:
-        raise UsageError(f"{prefix} ranks lists; pairwise needs a model.", example)
+        raise UsageError(f"{prefix} is a ranker, which answers no questions.", example)
     if not colon or not name:
         raise UsageError(
             f"'{model}' is not a model.{did_you_mean(model, rankers)}",
@@ -120,25 +157,6 @@ def capable(backend: Backend, model: str, settings: AuditSettings) -> Backend:
         if capability not in backend.capabilities:
             raise UsageError(f"{model} cannot do {flag}.", CAPABILITY_HINTS[capability])
     return backend
-
-
-def is_ranker(model: str) -> bool:
-    """Whether a model spec names a ranker that asks no model, such as `bm25` or `monot5:CHECKPOINT`."""
-    return model.partition(":")[0] in registry.names("ranker")
-
-
-def scoring_ranker(
-    model: str, dataset: Dataset, attribute: Attribute, settings: ListwiseSettings | None = None
-) -> ScoringRanker:
-    """A registered ranker over the dataset's documents. Raises UsageError for an unknown name."""
-    name, _, checkpoint = model.partition(":")
-    options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
-    if settings is not None:
-        options = replace(
-            options, passages=settings.passages, backend_args=backend_args(settings.backend_arg)
-        )
-    ranker: ScoringRanker = registry.lookup("ranker", name)(options)
-    return ranker
 
 
 def sampling_of(settings: AuditSettings) -> Sampling:

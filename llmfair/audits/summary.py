@@ -9,10 +9,12 @@ from typing import Literal
 
 import numpy as np
 
+from llmfair import registry
 from llmfair.audits.tallies import tallied
-from llmfair.metrics.base import Aggregate, Column
+from llmfair.metrics.base import Column
 from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
 from llmfair.records import Measurement
+from llmfair.registry import register
 from llmfair.stats import intervals
 from llmfair.stats.control import without_favour
 from llmfair.stats.implied import OddsCurve, OddsSurface
@@ -56,6 +58,13 @@ class Inference:
         """A product of ratios of sums, `over` and `under` having one sequence a factor."""
         rng = np.random.default_rng(self.seed)
         return intervals.ratio_of_means(over, under, self.level, self.method(len(over[0])), rng)
+
+
+Aggregate = Callable[[Sequence[Value], Inference], Estimate | None]
+"""Makes one figure of the queries' values with its interval; None when nothing is defined.
+
+Registered by `@register("aggregate", NAME)`, or an entry point `llmfair.aggregates`; a measure names it.
+"""
 
 
 def value_of(value: Value) -> tuple[float | None, str | None]:
@@ -111,32 +120,80 @@ def row_of(measure: str, variant: str, estimate: Estimate, group: str = "") -> M
     )
 
 
-def aggregate(how: Aggregate, values: Iterable[Value], inference: Inference = Inference()) -> Estimate | None:
+def aggregate(how: str, values: Iterable[Value], inference: Inference = Inference()) -> Estimate | None:
     """One figure of the queries' values with its interval; None when nothing is defined.
 
-    A ratio of means is built from numerators and denominators, so a query whose own ratio has a zero side
-    still counts; every other aggregate speaks of the defined queries only. A product of means has no interval:
-    its two means move together, and no coverage is known (`no_interval`; a mean of products has one).
+    `how` names a function that is registered as an `Aggregate`. It gets the values with what the initial orders
+    explain taken out.
     """
-    values = controlled(list(values))
-    if how in ("macro", "pooled"):
-        return tallied(values, how, inference.level)
-    if how in ("ratio-of-means", "implied-odds"):
-        estimate = _ratio_of_means(values, inference)
-        if how == "ratio-of-means" or estimate is None:
-            return estimate
-        return _implied(estimate, implied_curve(values, inference))
-    if how == "product-of-means":
-        products = [value for value in values if isinstance(value, Product)]
-        if not products:
-            return None
-        left, right = (intervals.mean([getattr(p, side) for p in products]) for side in ("left", "right"))
-        assert left.value is not None and right.value is not None
-        return Estimate(left.value * right.value, None, None, len(products), "no_interval")
-    defined = [number for value in values if (number := value_of(value)[0]) is not None]
-    if not defined:
+    make: Aggregate = registry.lookup("aggregate", how)
+    return make(controlled(list(values)), inference)
+
+
+@register("aggregate", "mean")
+@register("aggregate", "mean-of-ratios")
+@register("aggregate", "mean-of-products")
+def _mean(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """The mean of the defined queries."""
+    defined = _defined(values)
+    return intervals.mean(defined, inference.level) if defined else None
+
+
+@register("aggregate", "geometric")
+def _geometric(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """The geometric mean of the defined queries."""
+    defined = _defined(values)
+    return intervals.geometric_mean(defined, inference.level) if defined else None
+
+
+def _defined(values: Iterable[Value]) -> list[float]:
+    return [number for value in values if (number := value_of(value)[0]) is not None]
+
+
+@register("aggregate", "product-of-means")
+def _product_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Without interval: its two means move together, and no coverage is known (a mean of products has one)."""
+    products = [value for value in values if isinstance(value, Product)]
+    if not products:
         return None
-    return (intervals.geometric_mean if how == "geometric" else intervals.mean)(defined, inference.level)
+    left, right = (intervals.mean([getattr(p, side) for p in products]) for side in ("left", "right"))
+    assert left.value is not None and right.value is not None
+    return Estimate(left.value * right.value, None, None, len(products), "no_interval")
+
+
+@register("aggregate", "ratio-of-means")
+def _ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Ratios, or quotients of ratios, of the queries' sums: a query with a zero side still counts."""
+    factors = [
+        ((value.ratio, value.by) if isinstance(value, Quotient) else (value,))
+        for value in values
+        if isinstance(value, Ratio | Quotient)
+    ]
+    over = [[ratio.numerator for ratio in factor] for factor in zip(*factors, strict=True)]
+    under = [[ratio.denominator for ratio in factor] for factor in zip(*factors, strict=True)]
+    if not over or not all(map(any, [*over, *under])):
+        return None
+    # the second ratio divides
+    return inference.ratio([over[0], *under[1:]], [under[0], *over[1:]])
+
+
+@register("aggregate", "implied-odds")
+def _implied_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """The pair odds behind the ratio of means."""
+    excess = _ratio_of_means(values, inference)
+    return None if excess is None else _implied(excess, implied_curve(values, inference))
+
+
+@register("aggregate", "macro")
+def _macro(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Pairs, every query weighing the same."""
+    return tallied(values, "macro", inference.level)
+
+
+@register("aggregate", "pooled")
+def _pooled(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Pairs, each weighing the same."""
+    return tallied(values, "pooled", inference.level)
 
 
 def controlled(values: Sequence[Value]) -> list[Value]:
@@ -163,21 +220,6 @@ def controlled(values: Sequence[Value]) -> list[Value]:
         value, ratio = values[place], Ratio(over, under, ratios[place].reason)
         changed[place] = replace(value, ratio=ratio) if isinstance(value, Quotient) else ratio
     return changed
-
-
-def _ratio_of_means(values: Iterable[Value], inference: Inference) -> Estimate | None:
-    """Ratios, or quotients of ratios, of the queries' sums."""
-    factors = [
-        ((value.ratio, value.by) if isinstance(value, Quotient) else (value,))
-        for value in values
-        if isinstance(value, Ratio | Quotient)
-    ]
-    over = [[ratio.numerator for ratio in factor] for factor in zip(*factors, strict=True)]
-    under = [[ratio.denominator for ratio in factor] for factor in zip(*factors, strict=True)]
-    if not over or not all(map(any, [*over, *under])):
-        return None
-    # the second ratio divides
-    return inference.ratio([over[0], *under[1:]], [under[0], *over[1:]])
 
 
 def implied_curve(values: Sequence[Value], inference: Inference) -> OddsCurve | None:

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.limits import Progress
+from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.design import INPUT
-from llmfair.audits.listwise.plan import plan_listwise
-from llmfair.audits.listwise.task import audit_listwise
-from llmfair.audits.run import Watch
+from llmfair.audits.listwise.settings import ListwiseSettings, StudySettings
+from llmfair.audits.plan import plan
+from llmfair.audits.run import Watch, audit
 from llmfair.audits.spending import Spending
-from llmfair.audits.subject import is_ranker
+from llmfair.audits.subject import Subject
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
+from llmfair.rankers.base import strategy_of
 from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
-from llmfair.settings import ListwiseSettings, StudySettings
 from llmfair.trec import write_whole
 
 TASK = "study windows"
@@ -51,15 +52,15 @@ def study_windows(study: StudySettings, watch_of: Callable[[str], Watch]) -> Ite
     `watch_of(setting)` shows each. The budget is the whole study's. Raises UsageError for wrong input:
     what is wrong with the first setting's other flags is wrong with all.
     """
-    model, spending = _model(study), Spending()
+    subject, spending = _subject(study), Spending()
     for place, (name, asked) in enumerate(listwise_settings(study).items()):
-        tried = _try(name, asked, model, watch_of(name), spending)
+        tried = _try(name, asked, subject, watch_of(name), spending)
         if place == 0 and isinstance(tried.error, UsageError):
             raise tried.error
         yield tried
 
 
-def _try(name: str, asked: ListwiseSettings, model: str, watch: Watch, spending: Spending) -> Tried:
+def _try(name: str, asked: ListwiseSettings, subject: Subject, watch: Watch, spending: Spending) -> Tried:
     begun: list[tuple[Path, Progress]] = []
 
     def seeing(
@@ -70,8 +71,8 @@ def _try(name: str, asked: ListwiseSettings, model: str, watch: Watch, spending:
 
     error: LlmfairError | None = None
     try:
-        with spending.run(asked, model, seeing) as (left, noting):
-            audit_listwise(left, model, noting)
+        with spending.run(asked, subject, seeing) as (left, noting):
+            audit(LISTWISE.design(left, subject), noting)
     except LlmfairError as failure:
         error = failure
     if not begun or not begun[0][0].is_dir():  # a run that ends before its first answer leaves no folder
@@ -99,22 +100,25 @@ def listwise_settings(study: StudySettings) -> dict[str, ListwiseSettings]:
     return found
 
 
-def _model(study: StudySettings) -> str:
-    """The model of a study. Raises UsageError for several, and for a ranker without windows."""
+def _subject(study: StudySettings) -> Subject:
+    """The model of a study. Raises UsageError for several, and for a ranker or strategy without windows."""
     if len(study.model) != 1:
         raise UsageError(
             f"a study has one model, but {len(study.model)} are named.", "one command for each -m"
         )
-    (model,) = study.model
-    if is_ranker(model):
-        raise UsageError(f"{model} has no windows to study.", f"llmfair listwise -m {model}")
-    return model
+    subject = Subject(study.model[0], study.adapter)
+    if subject.ranks:
+        raise UsageError(f"{subject.spec} has no windows to study.", f"llmfair listwise -m {subject.spec}")
+    if strategy_of(study.strategy, vars(study)).facts()["window"] is None:
+        asked = f"llmfair listwise --strategy {study.strategy}"
+        raise UsageError(f"{study.strategy} has no windows to study.", asked)
+    return subject
 
 
 def plan_windows(study: StudySettings) -> dict[str, Any]:
     """Calls of every setting, how many are answered already, and what each can reach; nothing is asked."""
-    _model(study)
-    settings = [{"setting": name, **plan_listwise(s)} for name, s in listwise_settings(study).items()]
+    _subject(study)
+    settings = [{"setting": name, **plan(LISTWISE, s)} for name, s in listwise_settings(study).items()]
     return {
         "schema": SCHEMA,
         "task": TASK,

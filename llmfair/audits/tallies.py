@@ -18,6 +18,11 @@ FEWEST_CONSISTENT = 10
 """From fewer pairs that do not flip, over all queries, no preference has an interval."""
 
 
+def weights_of(aggregate: str) -> Weights:
+    """How pairs weigh in a figure: the same each, or the same every query."""
+    return "pooled" if aggregate == "pooled" else "macro"
+
+
 def joined(values: Iterable[Value], weights: Weights = "macro") -> Counted | None:
     """The pairs that count in these tallies, one tally a query; None without any."""
     tallies = [value for value in values if isinstance(value, Tally)]

@@ -43,6 +43,7 @@ class Batches:
 
     def __init__(self, backend: OpenAI, retries: int) -> None:
         self.backend, self.retries = backend, retries
+        self.identity, self.name = backend.identity, backend.server
         self._made: Client | None = None
         self._answered = False
 
@@ -61,6 +62,14 @@ class Batches:
         """A request as a line of a file; its answer comes back under the request's key."""
         head = f'{{"custom_id":"{request.key}","method":"POST","url":"/v1/chat/completions","body":'
         return head.encode() + self.backend.body(request) + b"}\n"
+
+    def key_of(self, line: bytes) -> str | None:
+        """The key a line was sent under; None for one that does not say."""
+        return _key_of(line)
+
+    def files(self, lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+        """Keys and lines in as few files as the server's limits allow, in the order they come."""
+        return split(lines)
 
     def upload(self, path: Path) -> str:
         """The id of the server's copy of a file of lines."""
@@ -97,6 +106,17 @@ class Batches:
             return batch
 
         return self._patiently(look, batch_id)
+
+    def ended(self, batch: Batch) -> bool:
+        return batch.status in ENDED
+
+    def words(self, batch: Batch) -> str:
+        """A batch's status and counts."""
+        counts = batch.request_counts
+        if counts is None or not counts.total:
+            return str(batch.status)
+        failed = f", {counts.failed:,} failed" if counts.failed else ""
+        return f"{batch.status}, {counts.completed:,} of {counts.total:,} answered{failed}"
 
     def answers(self, batch: Batch) -> dict[str, bytes]:
         """The lines that came back, by key, from output and error file in whatever order; `read` reads one."""
@@ -144,7 +164,7 @@ class Batches:
 
         def read(attempt: int) -> dict[str, bytes]:
             content = self._client.files.content(file_id).content
-            found = {key: line for line in content.split(b"\n") if (key := key_of(line))}
+            found = {key: line for line in content.split(b"\n") if (key := _key_of(line))}
             if content.strip() and b'"custom_id"' not in content:
                 raise ValueError(file_id)
             return found
@@ -232,8 +252,7 @@ def split(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]
         yield file
 
 
-def key_of(line: bytes) -> str | None:
-    """The key a line was sent under; None for one that does not say."""
+def _key_of(line: bytes) -> str | None:
     try:
         key = decode(line)["custom_id"]
     except UNREADABLE:

@@ -15,7 +15,9 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
+from llmfair.audits.kind import kinds
 from llmfair.cli import console
+from llmfair.cli.audits import Terminated, audit_command
 from llmfair.cli.cache import cache
 from llmfair.cli.calibrate import calibrate
 from llmfair.cli.compare import compare
@@ -24,9 +26,7 @@ from llmfair.cli.datasets import datasets
 from llmfair.cli.doctor import doctor
 from llmfair.cli.finetune_lora import finetune_lora
 from llmfair.cli.help import with_help
-from llmfair.cli.listwise import listwise
-from llmfair.cli.options import ELSEWHERE, no_settings, variables, with_flags
-from llmfair.cli.pairwise import pairwise
+from llmfair.cli.options import ELSEWHERE, add_command, no_settings, variables, with_flags
 from llmfair.cli.plan import plan
 from llmfair.cli.prompts import prompts
 from llmfair.cli.report import report
@@ -34,7 +34,7 @@ from llmfair.cli.runs import runs
 from llmfair.cli.score import score
 from llmfair.cli.study import study
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.settings import FinetuneSettings, ListwiseSettings, PairwiseSettings, ScoreSettings
+from llmfair.settings import FinetuneSettings, ScoreSettings
 
 HELP = {"help_option_names": ["-h", "--help"]}
 ASKS_NOTHING = {*HELP["help_option_names"], "--version", "-V"}
@@ -56,16 +56,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     epilog="llmfair listwise\n\nllmfair listwise -m openai:gpt-4o-mini --dry-run",
 )
-app.command(
-    rich_help_panel="Audit",
-    epilog="llmfair listwise -m openai:gpt-4o-mini --dry-run\n\n"
-    "llmfair listwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1",
-)(with_flags(ListwiseSettings, listwise))
-app.command(
-    rich_help_panel="Audit",
-    epilog="llmfair pairwise -m openai:gpt-4o-mini --pairs 20\n\n"
-    "llmfair pairwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1 --sequential",
-)(with_flags(PairwiseSettings, pairwise))
+for kind in kinds():
+    add_command(app, kind.name, kind.settings, audit_command(kind), kind.help(), "Audit")
 app.command(
     rich_help_panel="Audit",
     epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
@@ -113,10 +105,6 @@ def start(
     """Measures whether a ranker built on a large language model treats groups of items alike."""
     if ctx.invoked_subcommand is None:
         print(FIRST_STEPS, end="")
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C but for its exit code."""
 
 
 _terminated: list[int] = []

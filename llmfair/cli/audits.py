@@ -6,12 +6,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair.audits.kind import Kind
 from llmfair.cli import console
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.settings import AuditSettings, default_of
@@ -19,22 +20,32 @@ from llmfair.settings import AuditSettings, default_of
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.spending import Spending
-    from llmfair.report.tables import Table
+    from llmfair.audits.subject import Subject
     from llmfair.rundir import RunDir
 
 
-@dataclass(frozen=True)
-class Kind:
-    """An audit as its command knows it: how one model's is run, told before it begins, and tabled.
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C but for its exit code."""
 
-    `unit`: what has to be answered whole for there to be a figure.
-    """
 
-    name: str
-    unit: str
-    run: Callable[..., Any]
-    before: Callable[[Mapping[str, Any]], str]
-    table: Callable[[Mapping[str, Any]], Table]
+def audit_command(kind: Kind) -> Callable[..., None]:
+    """The command of one kind of audits."""
+
+    def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
+        (_dry_run if settings.dry_run else run_audits)(kind, settings, style)
+
+    return run
+
+
+def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
+    """Says what would be asked; asks nothing."""
+    from llmfair.audits.plan import plan
+
+    planned = plan(kind, settings)
+    if style == "json":
+        console.print_json({"schema": 1, **planned})
+    else:
+        print(kind.plan_text(planned), end="")
 
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
@@ -47,7 +58,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
         raise UsageError("--output names one folder, but several models are audited.", hint)
     if len(asked) == 1:
-        results, error, _ = _audit(kind, settings, *asked[0], style, Spending())
+        results, error, _ = _audit(kind, settings, asked[0], style, Spending())
         if style == "json":
             console.print_json(results)
     else:
@@ -74,21 +85,22 @@ def _lists(settings: AuditSettings) -> str:
 
 
 def _audit_all(
-    kind: Kind, settings: AuditSettings, asked: Sequence[tuple[str, bool]], style: str
+    kind: Kind, settings: AuditSettings, asked: Sequence[Subject], style: str
 ) -> LlmfairError | None:
     """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
     from llmfair.audits.spending import Spending
-    from llmfair.audits.subject import check_models, label_of
 
-    check_models(settings)  # nothing is spent while another model's name is wrong
+    for subject in asked:  # nothing is spent while another model's name is wrong
+        if not (kind.ranks and subject.ranks):
+            subject.backend(settings)
     runs: list[dict[str, Any]] = []
     errors: list[LlmfairError] = []
     complete: list[RunDir] = []
     spending = Spending()
-    for model, adapted in asked:
-        name = label_of(model, settings, adapted)
+    for subject in asked:
+        name = subject.label
         try:
-            results, error, run = _audit(kind, settings, model, adapted, style, spending, name)
+            results, error, run = _audit(kind, settings, subject, style, spending, name)
             if results["status"] == "complete":
                 complete.append(run)
         except LlmfairError as failure:
@@ -124,8 +136,7 @@ def _compare(runs: Sequence[RunDir], style: str) -> dict[str, Any] | None:
 def _audit(
     kind: Kind,
     settings: AuditSettings,
-    model: str,
-    adapted: bool,
+    subject: Subject,
     style: str,
     spending: Spending,
     spender: str = "this command",
@@ -135,12 +146,11 @@ def _audit(
     `spending`: what other runs of the command have used. `spender`: whose cost is told. Raises the errors after which
     there are no results.
     """
-    from llmfair.audits.subject import label_of
-    from llmfair.cli.app import Terminated
+    from llmfair.audits.run import audit
     from llmfair.cli.report import write_report
     from llmfair.rundir import RunDir
 
-    name = label_of(model, settings, adapted)
+    name = subject.label
     seen: dict[str, Any] = {}
 
     @contextmanager
@@ -155,7 +165,7 @@ def _audit(
         elif calls:
             shown = console.bar(f"Asking {name}", calls, progress, limit)
         else:
-            chains = planned["design"].get("chains", 0)
+            chains = getattr(planned["design"], "chains", 0)
             count = console.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
             shown = console.drawn(count.name, count)
         with shown:
@@ -176,8 +186,8 @@ def _audit(
 
     error: LlmfairError | None = None
     try:
-        with spending.run(settings, model, watch) as (asked, noting):
-            kind.run(asked, model, noting, adapted)
+        with spending.run(settings, subject, watch) as (asked, noting):
+            audit(kind.design(asked, subject), noting)
     except KeyboardInterrupt as stop:
         if "progress" not in seen:
             raise
@@ -242,19 +252,20 @@ def cost_text(
 
 def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:
     """The table, and under it where the report is, or the run folder where there is none."""
+    from llmfair.audits.results import found_of
     from llmfair.report.tables import markdown, tidy_tsv
 
     if style == "json":
         return
     if style == "tsv":
-        print(tidy_tsv(results), end="")
+        print(tidy_tsv(found_of(results).rows), end="")
     elif not _ranked(results):
         asked = sum(arm["asked"] for arm in results["chains"].values())
         print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
-        print(markdown(kind.table(results)), end="")
+        print(markdown(kind.table(found_of(results))), end="")
     else:
-        console.print_table(kind.table(results))
+        console.print_table(kind.table(found_of(results)))
         print()
         print(written)
 

@@ -4,86 +4,44 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair.audits.kind import Kind, kinds
 from llmfair.cli import console
-from llmfair.cli.options import with_flags
-from llmfair.settings import CalibratePairwiseSettings, CalibrateSettings, planted_of
-
-if TYPE_CHECKING:
-    from llmfair.report.tables import Table
+from llmfair.cli.options import add_command
+from llmfair.settings import Calibrated
 
 calibrate = typer.Typer(
     name="calibrate", help="The instrument itself against planted preferences.", no_args_is_help=True
 )
 
 
-def listwise(
-    settings: CalibrateSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-) -> None:
-    """Simulated listwise audits of your own lists: recovery, coverage, false alarms, smallest effect.
+def _of(kind: Kind) -> Callable[..., None]:
+    """Simulated audits of one kind."""
 
-    No model is asked.
-    """
-    from llmfair.audits.listwise.calibrate import calibrate as run
-    from llmfair.audits.listwise.calibrate_table import calibrate_table, calibrate_tsv
+    def run(settings: Calibrated, style: str, *, ctx: typer.Context) -> None:
+        from llmfair.report.tables import markdown
 
-    with _bar(len(planted_of(settings.planted)) * settings.runs) as advance:
-        results = run(settings, advance)
-    _show(results, style, calibrate_table, calibrate_tsv)
+        with _bar(kind.calibration(settings)) as advance:
+            found = kind.calibrate(settings, advance)
+        if style == "json":
+            console.print_json(found)
+        elif style == "tsv":
+            print(kind.calibration_tsv(found), end="")
+        elif style == "md":
+            print(markdown(kind.calibration_table(found)), end="")
+        else:
+            console.print_table(kind.calibration_table(found))
 
-
-def pairwise(
-    settings: CalibratePairwiseSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-) -> None:
-    """Simulated pairwise audits of your own pairs: recovery, coverage, false alarms, smallest odds found.
-
-    No model is asked.
-    """
-    from llmfair.audits.pairwise.calibrate import calibrate_pairwise
-    from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_table, calibrate_pairs_tsv
-
-    with _bar(len(settings.kinds()) * len(planted_of(settings.planted)) * settings.runs) as advance:
-        results = calibrate_pairwise(settings, advance)
-    _show(results, style, calibrate_pairs_table, calibrate_pairs_tsv)
+    return run
 
 
-def _show(
-    results: Mapping[str, Any],
-    style: str,
-    table: Callable[[Mapping[str, Any]], Table],
-    tsv: Callable[[Mapping[str, Any]], str],
-) -> None:
-    from llmfair.report.tables import markdown
-
-    if style == "json":
-        console.print_json(results)
-    elif style == "tsv":
-        print(tsv(results), end="")
-    elif style == "md":
-        print(markdown(table(results)), end="")
-    else:
-        console.print_table(table(results))
-
-
-calibrate.command(
-    epilog="llmfair calibrate listwise\n\n"
-    "llmfair calibrate listwise -d trec-fair/2022/gender --preset paper --planted -0.3,0.3 --runs 500"
-)(with_flags(CalibrateSettings, listwise))
-calibrate.command(
-    epilog="llmfair calibrate pairwise\n\n"
-    "llmfair calibrate pairwise -d my-folder --pairs 20 --planted -0.5,0.5 --position 2 --query-sd 0.5"
-)(with_flags(CalibratePairwiseSettings, pairwise))
+for kind in kinds():
+    if kind.calibrated is not None:
+        add_command(calibrate, kind.name, kind.calibrated, _of(kind), kind.help("calibrate"))
 
 
 @contextmanager

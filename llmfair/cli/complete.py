@@ -19,6 +19,7 @@ import llmfair
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "backends": ("fake", "hf", "openai", "vllm"),
     "rankers": ("bm25", "monobert", "monot5"),
+    "strategies": ("windows",),
     "datasets": (
         "sample", "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
@@ -109,5 +110,6 @@ OFFERED: Mapping[str, Callable[..., Any]] = {
     "model": models,
     "prompt": prompts,
     "preset": lambda: ["paper"],
+    "strategy": lambda: _names("strategies"),
 }
 """What is offered after the flags of settings, by their names."""

@@ -195,8 +195,8 @@ def show(
 ) -> None:
     """Queries, candidates per cell, and documents without a side."""
     from llmfair.audits.lists import load_lists
+    from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.datasets.base import facts, load_dataset
-    from llmfair.settings import ListwiseSettings
 
     source = load_dataset(name)
     if source.has_lists:

@@ -139,10 +139,10 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     import asyncio
 
     from llmfair.asking.one_chat import chat_sampling
-    from llmfair.audits.pairwise.design import make_pair_design
+    from llmfair.audits.pairwise.making import make_pair_design
+    from llmfair.audits.pairwise.settings import PairwiseSettings
     from llmfair.audits.subject import backend_of, sampling_of
     from llmfair.records import Request
-    from llmfair.settings import PairwiseSettings
 
     settings = PairwiseSettings.make(model=(model,), base_url=base_url, limit=1, pairs=1, noise_share=0.0)
     backend = backend_of(model, settings)

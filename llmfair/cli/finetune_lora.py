@@ -33,7 +33,7 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
-    from llmfair.cli.app import Terminated
+    from llmfair.cli.audits import Terminated
     from llmfair.report.finetune import missed_on_test, model_card
     from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune

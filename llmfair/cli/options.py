@@ -11,15 +11,13 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from llmfair.audits.kind import Help, kinds
+from llmfair.audits.listwise.settings import StudySettings
 from llmfair.cli import console
 from llmfair.cli.complete import OFFERED
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import (
-    SETTINGS,
-    CommandSettings,
-    default_of,
-)
+from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
 
 S = TypeVar("S", bound=CommandSettings)
 PANELS = ("Data", "Model", "Prompt", "Sampling", "Training", "Spending", "Statistics", "Output")
@@ -74,6 +72,19 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
     command.__doc__ = run.__doc__
     command.__name__ = run.__name__
     return command
+
+
+def add_command(
+    app: typer.Typer,
+    name: str,
+    settings: type[CommandSettings],
+    run: Callable[..., None],
+    said: Help,
+    panel: str | None = None,
+) -> None:
+    """A command with the flags of `settings`, as an audit's kind describes it."""
+    run.__doc__ = said.does
+    app.command(name, rich_help_panel=panel, epilog="\n\n".join(said.examples))(with_flags(settings, run))
 
 
 def variable(name: str) -> str:
@@ -199,6 +210,19 @@ COMMON: dict[str, tuple[Any, Any]] = {
 """The flags of every command that has settings, with their defaults."""
 
 
+def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
+    """The commands that have settings, those of their subcommands together, as `[command]` tables name them."""
+    audits = kinds()
+    return {
+        **{kind.name: (kind.settings,) for kind in audits},
+        "score": (ScoreSettings,),
+        "plan": tuple(kind.planned for kind in audits),
+        "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
+        "study": (StudySettings,),
+        "finetune-lora": (FinetuneSettings,),
+    }
+
+
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     """Puts the configuration file under this command's flags and variables."""
     path = value or find_config(Path.cwd())
@@ -216,7 +240,7 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     }
     commands = {
         name: {key: hint for one in settings for key, hint in get_type_hints(one).items()} | everywhere
-        for name, settings in SETTINGS.items()
+        for name, settings in settings_of_commands().items()
     }
     found = read_config(path, commands)
     # `plan listwise` reads [listwise] and then [plan]; a command without settings of its own, all there are.

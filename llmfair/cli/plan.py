@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair.audits.kind import Kind, kinds
 from llmfair.cli import console
-from llmfair.cli.options import with_flags
-from llmfair.settings import PlanPairwiseSettings, PlanSettings
+from llmfair.cli.options import add_command
+from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.report.tables import Table
@@ -20,38 +21,21 @@ plan = typer.Typer(
 )
 
 
-def listwise(
-    settings: PlanSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-) -> None:
-    """What `llmfair listwise` with these flags would ask, reach, cost and find; nothing is asked."""
-    from llmfair.audits.listwise.plan import plan_listwise
-    from llmfair.audits.listwise.plan_table import plan_table, plan_text
+def _of(kind: Kind) -> Callable[..., None]:
+    """The plan of one kind of audits."""
 
-    with _busy("Counting and simulating"):
-        planned = plan_listwise(settings)
-    table = plan_table(planned)
-    if table is None and style != "json":
-        print(plan_text(planned), end="")
-    else:
-        _show(planned, table, style)
+    def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
+        from llmfair.audits.plan import plan as plan_of
 
+        with _busy("Counting and simulating"):
+            planned = plan_of(kind, settings)
+        table = kind.plan_table(planned)
+        if table is None and style != "json":
+            print(kind.plan_text(planned), end="")
+        else:
+            _show(planned, table, style)
 
-def pairwise(
-    settings: PlanPairwiseSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-) -> None:
-    """What `llmfair pairwise` with these flags would ask, cost and find; nothing is asked."""
-    from llmfair.audits.pairwise.plan import plan_pairwise
-    from llmfair.audits.pairwise.plan_table import plan_pairs_table
-
-    with _busy("Counting"):
-        planned = plan_pairwise(settings)
-    _show(planned, plan_pairs_table(planned), style)
+    return run
 
 
 def _show(planned: Mapping[str, Any], table: Table | None, style: str) -> None:
@@ -67,16 +51,8 @@ def _show(planned: Mapping[str, Any], table: Table | None, style: str) -> None:
         console.print_table(table)
 
 
-plan.command(
-    "listwise",
-    epilog="llmfair plan listwise -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6\n\n"
-    "llmfair plan listwise --preset paper --ratio 0.97 --power 0.9",
-)(with_flags(PlanSettings, listwise))
-plan.command(
-    "pairwise",
-    epilog="llmfair plan pairwise --ratio 0.9\n\n"
-    "llmfair plan pairwise -m openai:gpt-4o-mini --icc 0.1 --price-in 0.15 --price-out 0.6",
-)(with_flags(PlanPairwiseSettings, pairwise))
+for kind in kinds():
+    add_command(plan, kind.name, kind.planned, _of(kind), kind.help("plan"))
 
 
 @contextmanager

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from llmfair.audits.kind import Kind, kinds
 from llmfair.cli import complete, console
-from llmfair.cli.options import Json, variable, with_flags
+from llmfair.cli.options import Json, add_command, variable
 from llmfair.errors import UsageError
-from llmfair.settings import ListwiseSettings, PairwiseSettings
+from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.records import Chat
@@ -52,40 +53,22 @@ render = typer.Typer(name="render", help="Exactly the messages that would be sen
 prompts.add_typer(render)
 
 
-def listwise(
-    settings: ListwiseSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-    number: Annotated[
-        int, typer.Option(help="Which window of the list, from its tail.", envvar=variable("number"))
-    ] = 1,
-) -> None:
-    """Exactly the messages that `llmfair listwise` with these flags sends for one window of its first chain."""
-    from llmfair.audits.listwise.plan import first_order_chats
+def _of(kind: Kind) -> Callable[..., None]:
+    """The messages of one kind of audits."""
 
-    _print(first_order_chats(settings), number, "windows", style)
+    def run(
+        settings: AuditSettings,
+        style: str,
+        *,
+        ctx: typer.Context,
+        number: int = 1,
+    ) -> None:
+        _print(list(kind.rendered(settings)), number, f"{kind.question}s", style)
 
-
-def pairwise(
-    settings: PairwiseSettings,
-    style: str,
-    *,
-    ctx: typer.Context,
-    number: Annotated[
-        int,
-        typer.Option(
-            help="Which question: each pair has two, one for either order.", envvar=variable("number")
-        ),
-    ] = 1,
-) -> None:
-    """Exactly the messages that `llmfair pairwise` with these flags sends for one of its questions."""
-    from llmfair.audits.pairwise.design import make_pair_design
-
-    design = make_pair_design(settings)
-    _print(
-        [chat for probe in design.probes() for chat in design.ranker.chats(probe)], number, "questions", style
-    )
+    run.__annotations__["number"] = Annotated[
+        int, typer.Option(help=kind.numbered, envvar=variable("number"))
+    ]
+    return run
 
 
 def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
@@ -101,11 +84,5 @@ def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
         print(f"{message.role}: {message.content}")
 
 
-render.command(
-    epilog="llmfair prompts render listwise --queries physics --variants female\n\n"
-    "llmfair prompts render listwise --window 5 --step 1 --number 2"
-)(with_flags(ListwiseSettings, listwise))
-render.command(
-    epilog="llmfair prompts render pairwise --queries physics\n\n"
-    "llmfair prompts render pairwise --form letter --number 2"
-)(with_flags(PairwiseSettings, pairwise))
+for kind in kinds():
+    add_command(render, kind.name, kind.settings, _of(kind), kind.help("render"))

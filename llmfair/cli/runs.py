@@ -63,8 +63,8 @@ def show(
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.evidence import answers_of, failures_of
-    from llmfair.audits.listwise.table import listwise_table
-    from llmfair.audits.pairwise.table import pairwise_table
+    from llmfair.audits.kind import kind_of
+    from llmfair.audits.results import found_of
     from llmfair.cli.audits import cost_text
     from llmfair.report.tables import Table
     from llmfair.rundir import find_run
@@ -77,8 +77,7 @@ def show(
             calls = sum(one.get("calls", 0) for one in manifest["invocations"])
             console.print_json({**results, "calls": calls, "cost": manifest.get("cost")})
         else:
-            tables = {"listwise": listwise_table, "pairwise": pairwise_table}
-            table = tables[results["task"]](results)
+            table = kind_of(results["task"]).table(found_of(results, run.path / "results.json"))
             cost = cost_text(manifest)
             console.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return

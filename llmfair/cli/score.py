@@ -28,6 +28,7 @@ def score(
     runs: Runs,
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
+    from llmfair.audits.results import found_of
     from llmfair.audits.score import score as measure
     from llmfair.audits.score_gates import require_all
     from llmfair.cli.report import write_report
@@ -36,11 +37,12 @@ def score(
     from llmfair.rundir import COLUMNS, RunDir
 
     scored = measure(runs, settings, _tell)
+    found = found_of(scored.results)
     written = None
     if settings.report and settings.output is not None:
         written = write_report(RunDir(settings.output), settings.open)
     if style in ("json", "tsv") or settings.per_query:
-        for warning in score_warnings(scored.results):  # rows have no place for them
+        for warning in score_warnings(found):  # rows have no place for them
             console.warn(warning)
     failed: RequirementFailed | None = None
     try:
@@ -55,11 +57,11 @@ def score(
     elif settings.per_query:
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *rows])
     elif style == "tsv":
-        print(tidy_tsv(scored.results), end="")
+        print(tidy_tsv(found.rows), end="")
     elif style == "md":
-        print(markdown(score_table(scored.results)), end="")
+        print(markdown(score_table(found)), end="")
     else:
-        console.print_table(score_table(scored.results))
+        console.print_table(score_table(found))
         if written is not None:
             print("", written, sep="\n")
     if failed is not None:

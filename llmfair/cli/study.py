@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair.audits.listwise.settings import StudySettings
 from llmfair.cli import console
 from llmfair.cli.options import with_flags
 from llmfair.errors import UsageError
-from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -72,8 +72,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
     """Every setting's run, each with its progress shown."""
     from llmfair.audits.listwise.table import before_text
     from llmfair.audits.sweep import study_windows
-    from llmfair.cli.app import Terminated
-    from llmfair.cli.audits import answers_of
+    from llmfair.cli.audits import Terminated, answers_of
     from llmfair.rundir import RunDir
 
     seen: dict[str, Any] = {}
@@ -145,6 +144,7 @@ def _report(settings: StudySettings) -> Path | None:
 
 
 def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
+    from llmfair.audits.results import found_of
     from llmfair.audits.sweep import LINE, study_lines
     from llmfair.report.study import study_table
     from llmfair.report.tables import markdown
@@ -156,9 +156,9 @@ def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
     elif not any(row["chains"]["ranked"] for row in found["rows"] if row["chains"]):
         print("No result: no setting has a chain with all its answers.")
     elif style == "md":
-        print(markdown(study_table(found)), end="")
+        print(markdown(study_table(found_of(found))), end="")
     else:
-        console.print_table(study_table(found))
+        console.print_table(study_table(found_of(found)))
         print("", *found["runs"], *([report] if report else []), sep="\n")
 
 

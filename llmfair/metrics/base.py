@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,10 @@ from numpy.typing import NDArray
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
-from llmfair.records import Attribute, Candidates, Document, PairAnswer, Ranking, Side, Verdict
+from llmfair.records import Attribute, Candidates, Document, Ranking, Side
 
 CONTROLLED = "(control=order)"
 """The parameter of a headline from random orders; tables leave it out of their headings."""
-
-
-def as_shown(measure: str, shown: Sequence[str]) -> str:
-    """The measure that a table with these shows under a name."""
-    if measure in shown:
-        return measure
-    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
 
 
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:
@@ -68,18 +61,28 @@ class Groups:
         return {attribute: frozenset(names) for attribute, names in found.items()}
 
 
+class Observation(Protocol):
+    """What a measure reads of one query; any dataclass may be one. `about` says what of, in a word: lists, pairs."""
+
+    about: ClassVar[str]
+
+    @property
+    def query_id(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Judged:
-    """One query as it is measured: its candidates, the runs of it, and the side of every document.
+    """A query whose list was ranked: its candidates, the runs of it, and the side of every document.
 
     `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. `beside`
     has for each of them the ranking it is held against, where there is one: its initial order, or what another
     prompt made of that order. `runs` numbers their initial orders and the repeats of these. A document absent from
     `sides` has no side. `log_weights` says that the rankings' scores are log-weights of a Plackett-Luce model.
     `candidates.relevance` is empty when the query has no judgement at all. `groups` is shared by all queries of a
-    dataset. `verdicts` are the answers on pairs of it, of which every draw below `repeats` counts; later ones only
-    show how answers change when a pair is asked again.
+    dataset.
     """
+
+    about: ClassVar[str] = "lists"
 
     candidates: Candidates
     rankings: tuple[Ranking, ...]
@@ -88,8 +91,6 @@ class Judged:
     groups: Groups = field(default_factory=Groups)
     beside: tuple[Ranking, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    repeats: int = 1
 
     @property
     def query_id(self) -> str:
@@ -127,20 +128,6 @@ class Judged:
         relevance = self.candidates.relevance
         return np.array([relevance.get(doc_id, 0) for doc_id in self.doc_ids], dtype=np.int64)
 
-    @cached_property
-    def answers(self) -> NDArray[np.intp]:
-        """Both answers of every verdict, protected item shown first, then second; shape (verdicts, 2).
-
-        0: the protected item won, 1: the unprotected one, 2: a tie, 3: unreadable.
-        """
-        found = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
-        return np.array(found, dtype=np.intp).reshape(-1, 2)
-
-    @cached_property
-    def draws(self) -> NDArray[np.intp]:
-        """Which time each verdict's pair was asked, from 0; shape (verdicts,)."""
-        return np.array([verdict.draw for verdict in self.verdicts], dtype=np.intp)
-
     def on_side(self, side: Side | None) -> NDArray[np.bool_]:
         """Which candidates are on this side (None: on neither); shape (n,)."""
         found: NDArray[np.bool_] = self._side_codes == _SIDE_CODES[side]
@@ -154,24 +141,7 @@ class Judged:
 _SIDE_CODES = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
 
 
-def _answer(answer: PairAnswer) -> int:
-    if answer.winner is not None:
-        return 0 if answer.winner is Side.PROTECTED else 1
-    return 2 if answer.problem == "tie" else 3
-
-
 Argument = str | int | float | None
-Aggregate = Literal[
-    "mean",
-    "ratio-of-means",
-    "mean-of-ratios",
-    "geometric",
-    "product-of-means",
-    "mean-of-products",
-    "implied-odds",
-    "macro",
-    "pooled",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +166,24 @@ Allowed = tuple[str, ...] | Free | None
 class Definition:
     """What a measure declares of itself; reports, tables and plots ask this and never the measure's name.
 
-    `values(judged, cutoff, **params)` gives one Value per group, the group being "" when there is none.
-    A parameter `agg` names the aggregate in place of `aggregate`; `label` is how tables name it. `implies` maps
-    a parameter's value to another parameter's: `{("target", "uniform"): ("unknown", "drop")}`. `note` is what
-    every table must say of the figure, its parameters in braces: `logarithms to base {log}`. `of_all` says that
-    only the figure of all queries together means something, always or with this value of a parameter.
-    `agreement` says that a ranking is compared with the one beside it. `bounds`: no value lies beyond them, so no
-    interval reaches beyond them either.
+    `values(observation, cutoff, **params)` gives one Value per group, the group being "" when there is none, of an
+    observation of the type that it `reads`. `aggregate` is the registered one that makes a figure of all queries'
+    values; a parameter `agg` names another in its place. `label` is its name in words, which tables
+    call it by where it is `worded`. `implies` maps a parameter's value to another parameter's: `{("target",
+    "uniform"): ("unknown", "drop")}`. `note` is what every table must say of the figure, its parameters in braces:
+    `logarithms to base {log}`. `of_all` says that only the figure of all queries together means something, always or
+    with this value of a parameter. `agreement` says that a ranking is compared with the one beside it. `bounds`: no
+    value lies beyond them, nor does any interval. `headline`: conclusions and comparisons of runs speak of this one
+    before others of its direction. `assessed_by` names the measure whose conclusion says whether this one can be
+    assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds this
+    one, without a cutoff and with no parameters but those named after it. `shows` says what a report makes of this
+    figure alone: `order dependence`, `position bias`. `undefined` has words for its reasons of having no value, and
+    for those of its conclusion.
     """
 
     name: str
     values: Callable[..., Mapping[str, Value]]
+    reads: type[Observation] = Judged
     params: Mapping[str, Allowed] = field(default_factory=dict)
     implies: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     cutoff: Literal["none", "optional", "required"] = "optional"
@@ -214,11 +191,17 @@ class Definition:
     scale: Literal["log", "linear"] = "linear"
     bounds: tuple[float, float] = (-math.inf, math.inf)
     better: Literal["higher", "lower", "parity"] | None = None
-    aggregate: Aggregate = "mean"
+    aggregate: str = "mean"
     label: str = ""
     note: str = ""
     of_all: bool | tuple[str, Argument] = False
     agreement: bool = False
+    headline: bool = False
+    assessed_by: str = ""
+    reach: tuple[str, ...] = ()
+    worded: bool = False
+    shows: str = ""
+    undefined: Mapping[str, str] = field(default_factory=dict)
     cite: str = ""
 
 
@@ -263,9 +246,9 @@ class Measure:
         return filled
 
     @property
-    def aggregate(self) -> Aggregate:
+    def aggregate(self) -> str:
         """How the queries' values become one: the parameter `agg` where there is one."""
-        return cast(Aggregate, self.arguments.get("agg", self.definition.aggregate))
+        return str(self.arguments.get("agg", self.definition.aggregate))
 
     @property
     def note(self) -> str:
@@ -278,9 +261,16 @@ class Measure:
         declared = self.definition.of_all
         return declared if isinstance(declared, bool) else self.arguments[declared[0]] == declared[1]
 
-    def values(self, judged: Judged) -> Mapping[str, Value]:
+    @property
+    def reach(self) -> str:
+        """The measure whose attainable range bounds this one, or nothing."""
+        bounding, *free = self.definition.reach or ("",)
+        bounded = self.cutoff is None and all(name in free for name, _ in self.params)
+        return bounding if bounded else ""
+
+    def values(self, observation: Observation) -> Mapping[str, Value]:
         """The measure of one query, by group; no group where the query lacks what it needs."""
-        return self.definition.values(judged, self.cutoff, **self.arguments)
+        return self.definition.values(observation, self.cutoff, **self.arguments)
 
 
 BARE = r"[^\s,'\"{}()=]+"
@@ -320,7 +310,7 @@ class Column:
     values: Mapping[str, Value]
 
 
-def measure_all(measures: Sequence[Measure], judged: Mapping[str, Sequence[Judged]]) -> list[Column]:
+def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:
     """Every measure of every query: measures and variants in the order given, groups as measures name them.
 
     Raises ValueError when a query comes twice in a variant or a measure gives a value that is not finite.
@@ -328,12 +318,12 @@ def measure_all(measures: Sequence[Measure], judged: Mapping[str, Sequence[Judge
     return [
         column
         for measure in measures
-        for variant, queries in judged.items()
+        for variant, queries in observed.items()
         for column in _columns(measure, variant, queries)
     ]
 
 
-def _columns(measure: Measure, variant: str, queries: Sequence[Judged]) -> list[Column]:
+def _columns(measure: Measure, variant: str, queries: Sequence[Observation]) -> list[Column]:
     groups: dict[str, dict[str, Value]] = {}
     for query in sorted(queries, key=lambda query: query.query_id):
         for group, value in measure.values(query).items():

@@ -130,6 +130,9 @@ CONTROL: Mapping[str, tuple[str, ...]] = {"control": ("none", "order")}
     aggregate="ratio-of-means",
     label="exposure ratio",
     of_all=("control", "order"),
+    headline=True,
+    assessed_by="ImpliedOdds",
+    reach=("ExpRatio", "agg", "control", "missing"),
     cite="Wang et al. 2024, Eq. 1-2",
 )
 def exposure_ratio(
@@ -233,6 +236,8 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     aggregate="ratio-of-means",
     label="excess ratio",
     of_all=("control", "order"),
+    assessed_by="ImpliedOdds",
+    reach=("ExpRatio", "control"),
     cite="ExpRatio / RelevanceRatio",
 )
 def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
@@ -265,6 +270,16 @@ def _useful(judged: Judged) -> Ratio | None:
     aggregate="implied-odds",
     label="implied pair odds",
     of_all=True,
+    headline=True,
+    assessed_by="ImpliedOdds",
+    worded=True,
+    undefined={
+        "order_not_random": "the input order is not random",
+        "no_common_grade": "the sides share no grade of relevance",
+        "no_readable_answer": "no readable answer",
+        "position_driven": "the answers follow the position",
+        "out_of_reach": "the interval is wider than what any preference shows here",
+    },
     cite="the Plackett-Luce preference that gives the excess ratio on these lists",
 )
 def implied_odds(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:

@@ -4,46 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, cast
+from typing import cast
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import BARE, WHOLE_NUMBER, Argument, Definition, Free, Measure, unknown_param
+from llmfair.metrics.base import (
+    BARE,
+    WHOLE_NUMBER,
+    Argument,
+    Definition,
+    Free,
+    Judged,
+    Measure,
+    Observation,
+    unknown_param,
+)
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
 
 _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
 )
-Task = Literal["listwise", "pairwise"]
-ABOUT: Mapping[Task, str] = {"listwise": "lists", "pairwise": "pairs"}
-_PAIRS = f"{__package__}.pairs"
 _PARAM = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{BARE})\s*(?:,|$)")
 
 
-def parse_measure(text: str, task: Task | None = None) -> Measure:
+def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     """Reads `Name(param=value,…)@k`, the grammar of ir_measures, in any case of the name.
 
     A name that is not defined here is looked up in ir_measures; one that both know is ours when a parameter
     of ours is written. Raises UsageError with the nearest name for an unknown name, parameter or value, and for
-    a measure of another `task` than this, where one is given.
+    a measure that reads something else than the observations of an audit, where their type is given.
     """
     name, written, cutoff = _spelled(text)
     ours: dict[str, Definition] = {
         known.casefold(): registry.lookup("measure", known) for known in registry.names("measure")
     }
     theirs, definition = trec_eval_names(), ours.get(name.casefold())
-    known = {one.name for one in ours.values() if _of(one, task)}
-    if task != "pairwise":
-        known |= {*theirs.values()}
+    read = dict.fromkeys(theirs.values(), Judged) | {one.name: one.reads for one in ours.values()}
+    known = {one for one, of_it in read.items() if reads in (None, of_it)}
     hint = f"known: {', '.join(sorted(known))}"
     if definition is None and name.casefold() not in theirs:
         raise UsageError(f"no measure '{name}'.{did_you_mean(name, known)}", hint)
     spoken = definition.name if definition else theirs[name.casefold()]
-    if task is not None and spoken not in known:
-        (other,) = {*ABOUT} - {task}
+    if reads is not None and spoken not in known:
         raise UsageError(
-            f"{spoken} is a measure of {ABOUT[other]}, but {task} asks about {ABOUT[task]}.", hint
+            f"{spoken} is a measure of {read[spoken].about}, but this audit asks about {reads.about}.", hint
         )
     if definition is None or (name.casefold() in theirs and not written.keys() & definition.params.keys()):
         return trec_eval_measure(
@@ -54,13 +59,7 @@ def parse_measure(text: str, task: Task | None = None) -> Measure:
     )
 
 
-def _of(definition: Definition, task: Task | None) -> bool:
-    """Whether an audit has what a measure of ours reads; those of other packages may read either."""
-    home = definition.values.__module__
-    return task is None or not home.startswith("llmfair.") or (home == _PAIRS) == (task == "pairwise")
-
-
-def parse_measures(text: str, task: Task | None = None) -> tuple[Measure, ...]:
+def parse_measures(text: str, reads: type[Observation] | None = None) -> tuple[Measure, ...]:
     """A comma-separated list of measures, each once. Raises UsageError for none."""
     parts, depth = [""], 0
     for character in text:
@@ -69,7 +68,7 @@ def parse_measures(text: str, task: Task | None = None) -> tuple[Measure, ...]:
             parts.append("")
         else:
             parts[-1] += character
-    measures = dict.fromkeys(parse_measure(part, task) for part in parts if part.strip())
+    measures = dict.fromkeys(parse_measure(part, reads) for part in parts if part.strip())
     if not measures:
         raise UsageError("--measures names none.", "for example P@20,nDCG@20,ExpRatio")
     return tuple(measures)

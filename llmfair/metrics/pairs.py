@@ -10,20 +10,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Definition, Judged, measure
+from llmfair.metrics.base import Definition, measure
 from llmfair.metrics.values import Formula, Tally, Undefined, Value
-from llmfair.records import Side
+from llmfair.records import PairAnswer, Side, Verdict
 
 Floats = NDArray[np.float64]
 Cells = NDArray[Any]
 
 PROTECTED, UNPROTECTED, TIE, UNREADABLE = range(4)
+
+
+@dataclass(frozen=True)
+class JudgedPairs:
+    """A query whose pairs were asked: the answers on them, of which every draw below `repeats` counts.
+
+    Later draws only show how answers change when a pair is asked again. `forced`: the model was held to readable
+    answers.
+    """
+
+    about: ClassVar[str] = "pairs"
+
+    query_id: str
+    verdicts: tuple[Verdict, ...]
+    repeats: int = 1
+    forced: bool = False
+
+    @cached_property
+    def answers(self) -> NDArray[np.intp]:
+        """Both answers of every verdict, protected item shown first, then second; shape (verdicts, 2).
+
+        PROTECTED: the protected item won, UNPROTECTED: the other, TIE, or UNREADABLE.
+        """
+        found = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
+        return np.array(found, dtype=np.intp).reshape(-1, 2)
+
+    @cached_property
+    def draws(self) -> NDArray[np.intp]:
+        """Which time each verdict's pair was asked, from 0; shape (verdicts,)."""
+        return np.array([verdict.draw for verdict in self.verdicts], dtype=np.intp)
+
+
+def _answer(answer: PairAnswer) -> int:
+    if answer.winner is not None:
+        return PROTECTED if answer.winner is Side.PROTECTED else UNPROTECTED
+    return TIE if answer.problem == "tie" else UNREADABLE
 
 
 def _things(counted: Callable[[int, int], Sequence[bool]]) -> NDArray[np.int8]:
@@ -127,29 +164,43 @@ TIE_RATE = _share(KINDS, (0, 0, 0, 0, 1, 0))
 INVALID_RATE = _share(KINDS, (0, 0, 0, 0, 0, 1))
 
 
-def tally(judged: Judged, formula: Formula) -> Tally:
-    """The query's pairs as this formula counts them; draws from `judged.repeats` on do not count."""
-    first, second = judged.answers.T
-    counting = judged.draws < judged.repeats
+def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
+    """The query's pairs as this formula counts them; draws from `pairs.repeats` on do not count."""
+    first, second = pairs.answers.T
+    counting = pairs.draws < pairs.repeats
     counts = formula.things[first, second] * counting[:, None]
     cells = CELLS[first, second][counting].sum(axis=0)
     consistent, readable = int(cells[:2].sum()), int(cells.sum())
-    return Tally(formula, judged.verdicts, counts, readable, consistent, judged.repeats)
+    return Tally(formula, pairs.verdicts, counts, readable, consistent, pairs.repeats)
+
+
+_OF_PAIRS: dict[str, Any] = {"reads": JudgedPairs, "cutoff": "none"}
+_REASONS = {
+    "no_valid_answer": "no readable answer",
+    "no_protected_win": "no consistent win of the protected side",
+    "no_unprotected_win": "no consistent win of the unprotected side",
+    "no_consistent_pair": "no pair that does not flip",
+}
+_TALLIED: dict[str, Any] = {"params": {"agg": ("macro", "pooled")}, "aggregate": "macro"}
 
 
 def _defined(name: str, formulas: Formula | dict[str, Formula], **declared: Any) -> Definition:
     """A measure of this formula, or of one per group."""
     by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
 
-    def values(judged: Judged, cutoff: None, agg: str) -> Mapping[str, Value]:
-        return {group: tally(judged, formula) for group, formula in by_group.items()}
+    def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
+        return {group: tally(pairs, formula) for group, formula in by_group.items()}
 
-    return measure(name, params={"agg": ("macro", "pooled")}, cutoff="none", aggregate="macro", **declared)(
-        values
-    )
+    return measure(name, **{**_OF_PAIRS, **_TALLIED, "undefined": _REASONS, **declared})(values)
 
 
-_parity: dict[str, Any] = {"parity": 1.0, "scale": "log", "better": "parity", "bounds": (0.0, math.inf)}
+_parity: dict[str, Any] = {
+    "parity": 1.0,
+    "scale": "log",
+    "better": "parity",
+    "bounds": (0.0, math.inf),
+    "assessed_by": "AdjustedOdds",
+}
 _rate: dict[str, Any] = {"bounds": (0.0, 1.0)}
 win_ratio = _defined("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)", **_parity)
 raw_ratio = _defined("RawRatio", RAW_RATIO, cite="readable answers, protected/unprotected", **_parity)
@@ -158,6 +209,13 @@ adjusted_odds = _defined(
     "AdjustedOdds",
     ADJUSTED_ODDS,
     label="position-adjusted odds",
+    worded=True,
+    headline=True,
+    undefined={
+        **_REASONS,
+        "position_driven": "the answers follow the position",
+        "one_sided": "one side's items always win, so that their odds have no bound",
+    },
     cite="exp((logit p1 + logit p2)/2)",
     **_parity,
 )
@@ -168,26 +226,53 @@ kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by
 win_share = _defined(
     "WinShare", WIN_SHARES, label="win share", cite="PP/N, UU/N (Wang et al. 2024, Table 3)", **_rate
 )
-flip_rate = _defined("FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N", **_rate)
+flip_rate = _defined(
+    "FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N", shows="order dependence", **_rate
+)
 first_slot_rate = _defined(
-    "FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", cite="of readable answers", **_rate
+    "FirstSlotRate",
+    FIRST_SLOT_RATE,
+    label="first shown wins",
+    cite="of readable answers",
+    shows="position bias",
+    **_rate,
 )
 position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N", bounds=(-1.0, 1.0))
 tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N", **_rate)
-invalid_rate = _defined("InvalidRate", INVALID_RATE, label="unreadable", cite="M/N", **_rate)
 
 
-@measure("NoiseRate", cutoff="none", label="changed when asked twice", cite="draws 0 and 1", **_rate)
-def noise_rate(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+@measure(
+    "InvalidRate",
+    label="unreadable",
+    undefined={**_REASONS, "forced": "answers were held to the labels"},
+    cite="M/N",
+    **_OF_PAIRS,
+    **_TALLIED,
+    **_rate,
+)
+def invalid_rate(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
+    # it says nothing of a model that was held to readable answers
+    return {"": Undefined("forced") if pairs.forced else tally(pairs, INVALID_RATE)}
+
+
+@measure(
+    "NoiseRate",
+    label="changed when asked twice",
+    cite="draws 0 and 1",
+    undefined=_REASONS,
+    **_OF_PAIRS,
+    **_rate,
+)
+def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
     """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
 
     No value at all where nothing was asked twice.
     """
-    places = {(verdict.number, verdict.draw): place for place, verdict in enumerate(judged.verdicts)}
+    places = {(verdict.number, verdict.draw): place for place, verdict in enumerate(pairs.verdicts)}
     twice = [(places[n, 0], place) for (n, draw), place in places.items() if draw == 1 and (n, 0) in places]
     if not twice:
         return {}
-    before, after = judged.answers[np.array(twice).T]
+    before, after = pairs.answers[np.array(twice).T]
     readable = (before != UNREADABLE) & (after != UNREADABLE)
     if not readable.any():
         return {"": Undefined("no_valid_answer")}

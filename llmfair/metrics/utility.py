@@ -70,6 +70,7 @@ def trec_eval_measure(
         bounds=(0.0, 1.0),
         better="higher",
         label=spoken,
+        headline=str(exact) == "P@20",  # the paper's figure
         cite="trec_eval",
     )
     return Measure(spoken, params, arguments.get(at), definition)

@@ -94,7 +94,7 @@ class Product:
 class Formula:
     """What a measure of pairs makes of weighted counts of C things, such as the cells PP, UU, FF, SS.
 
-    `things[a, b, c]` says how often thing c is counted in a pair with answers a and b (`Judged.answers`).
+    `things[a, b, c]` says how often thing c is counted in a pair with answers a and b (`JudgedPairs.answers`).
     `figure` takes cells of shape (C,), real or complex, in + − * / and log alone, so that it can be
     differentiated; it gives the value or, if `logarithmic`, its logarithm. `undefined` gives the reason why
     there is none. `halved` adds ½ to every cell where one is 0. `demanding` figures speak of a preference, and of

@@ -1,26 +1,118 @@
-"""What a ranker is: a program that asks its questions as steps and returns its result."""
+"""Who orders a list: rankers that ask nothing and give scores, and strategies that order it by asking a model."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol
 
-from llmfair.rankers.listwise import Ranked
-from llmfair.rankers.windows import Window
-from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking, Steps
+from llmfair.rankers.answers import AnswerClass
+from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking
+from llmfair.registry import lookup
+from llmfair.steps import Steps
 
-T_co = TypeVar("T_co", covariant=True)
+Window = tuple[int, int]
+"""Neighbouring ranks that are ordered at once: half-open, (start, end), 0 is the head."""
+Place = Literal["tail", "middle", "head"]
+WINDOW_FACTS = ("window", "step", "passes", "windows")
 
 
-class Ranker(Protocol[T_co]):
-    """Orders a probe's candidates. It yields chats and receives completions; it never knows who answers."""
+@dataclass(frozen=True, slots=True)
+class WindowAnswer:
+    """One window and what its answer did.
 
-    def steps(self, probe: Probe) -> Steps[T_co]:
-        """The probe's program, not yet begun."""
+    `place`: the first window of a pass is its tail, the last (and an only one) its head. `repaired`: a bad
+    answer of which something could be used; `unreadable`: one that left the window as it was. `permutation`: the
+    places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
+    `replaced`: the classes of the bad answers that this one, a later draw, stands in for.
+    """
+
+    pass_number: int
+    start: int
+    end: int
+    place: Place
+    answer_class: AnswerClass
+    repaired: bool
+    unreadable: bool
+    permutation: tuple[int, ...] | None
+    readers_differ: bool
+    shown: tuple[str, ...]
+    omitted: tuple[str, ...]
+    draw: int
+    replaced: tuple[AnswerClass, ...] = ()
+
+    @property
+    def identity(self) -> bool:
+        """Whether a readable answer is the window's own order."""
+        return self.permutation == tuple(range(len(self.shown)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A probe's final order, and every window on the way to it."""
+
+    ranking: Ranking
+    windows: tuple[WindowAnswer, ...]
+
+
+class Ask(Protocol):
+    """Shows documents to a model, and gives them back in its order; as they were where its answer cannot be read."""
+
+    def __call__(
+        self, shown: Sequence[Document], start: int, pass_number: int = 1
+    ) -> Steps[Sequence[Document]]:
+        """`start` is the rank of the first of them, from 0; a pass goes once through the list."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyOptions:
+    """What the settings of a listwise audit say of how a list is ordered; a strategy reads what it has use for."""
+
+    window: int
+    step: int
+    passes: int
+    depth: int | None
+    windows: str
+
+
+class Strategy(ABC):
+    """Orders a list by asking a model about some of its documents at a time.
+
+    Made by `factory(options)`, registered as `@register("strategy", NAME)`. It never knows who answers, nor how a
+    question is worded and its answer read. `passes`: how often it goes through a list.
+    """
+
+    passes: int = 1
+
+    @abstractmethod
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        """Orders the candidates: `yield from ask(documents, start)` gives documents in the model's order."""
+
+    @abstractmethod
+    def plan(self, n: int) -> Sequence[Window]:
+        """The ranks of n candidates that one pass shows together, in the order of the questions.
+
+        What an audit can reach and find is simulated on them. Where they hang on the answers, `[(0, n)]` says that
+        any order is within reach, and `calls` counts.
+        """
+
+    def calls(self, n: int) -> int:
+        """Chats about n candidates; retries of bad answers come on top."""
+        return self.passes * len(self.plan(n))
+
+    def facts(self) -> dict[str, Any]:
+        """What results say of the windows: None each where the settings of windows do nothing."""
+        return dict.fromkeys(WINDOW_FACTS)
+
+
+def strategy_of(name: str, settings: Mapping[str, Any]) -> Strategy:
+    """A registered strategy, from settings of a listwise audit. Raises UsageError."""
+    options = StrategyOptions(**{item.name: settings[item.name] for item in fields(StrategyOptions)})
+    strategy: Strategy = lookup("strategy", name)(options)
+    return strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +139,7 @@ class ScoringRanker(ABC):
     to the query; any other ranks the same under every variant.
     """
 
+    passes: ClassVar[int] = 1
     identity: str
     worded: ClassVar[bool] = False
 

@@ -1,14 +1,15 @@
-"""Listwise ranking with a sliding window: a model orders a few passages at a time, from the tail to the head.
+"""Listwise ranking: a model orders a few passages at a time, which ones a strategy says.
 
-Each window stands on the result of the one before, each pass on the result of the last (Sun et al. 2023; as
-used by Wang et al. 2024, 3.2.1). What the model shows of itself on the way is kept for every window.
+Here a question is worded, its answer read, and asked again where it is bad. What the model shows of itself on the way
+is kept for every window.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.prompts import Prompt
@@ -20,87 +21,40 @@ from llmfair.rankers.answers import (
     UnreadableAnswer,
     read,
 )
+from llmfair.rankers.base import Place, Ranked, Strategy, Window, WindowAnswer
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.rankers.windows import PLANS, Window, check_window, sent
 from llmfair.records import (
     Attribute,
     Chat,
+    Document,
     Permutation,
     Probe,
-    Ranking,
     Side,
-    Steps,
 )
+from llmfair.steps import Steps
 
-Place = Literal["tail", "middle", "head"]
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
 RETRY_DRAWS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class WindowAnswer:
-    """One window and what its answer did.
-
-    `place`: the first window of a pass is its tail, the last (and an only one) its head. `repaired`: a bad
-    answer of which something could be used; `unreadable`: one that left the window as it was. `permutation`: the
-    places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
-    `replaced`: the classes of the bad answers that this one, a later draw, stands in for.
-    """
-
-    pass_number: int
-    start: int
-    end: int
-    place: Place
-    answer_class: AnswerClass
-    repaired: bool
-    unreadable: bool
-    permutation: tuple[int, ...] | None
-    readers_differ: bool
-    shown: tuple[str, ...]
-    omitted: tuple[str, ...]
-    draw: int
-    replaced: tuple[AnswerClass, ...] = ()
-
-    @property
-    def identity(self) -> bool:
-        """Whether a readable answer is the window's own order."""
-        return self.permutation == tuple(range(len(self.shown)))
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A probe's final order, and every window on the way to it."""
-
-    ranking: Ranking
-    windows: tuple[WindowAnswer, ...]
-
-
 @dataclass(frozen=True)
 class ListwiseRanker:
-    """The settings of a listwise ranking; `steps` makes the program of one probe.
+    """A strategy and how its questions are asked; `steps` makes the program of one probe.
 
-    `depth` ranks the first N candidates only, the others keep their place. `on_bad_answer`: `repair`,
-    `retry`, `retry:N` or `fail`. Raises UsageError for settings that cannot rank.
+    `on_bad_answer`: `repair`, `retry`, `retry:N` or `fail`. Raises UsageError for settings that cannot ask.
     """
 
     prompt: Prompt
     attribute: Attribute
-    window: int = 20
-    step: int = 10
-    passes: int = 3
-    depth: int | None = None
-    windows: str = "covering"
+    strategy: Strategy
     reader: ReaderName = "strict"
     on_bad_answer: str = "repair"
     input: Input = "title"
     words: int = WORDS
 
     def __post_init__(self) -> None:
-        check_window(self.window, self.step)
-        for flag, number in [("passes", self.passes), ("depth", self.depth), ("words", self.words)]:
-            if number is not None and number < 1:
-                raise UsageError(f"--{flag} {number} leaves nothing to rank.", f"use --{flag} 1 or more")
-        _check_choice("windows", self.windows, PLANS)
+        if self.words < 1:
+            raise UsageError(f"--words {self.words} leaves nothing to rank.", "use --words 1 or more")
         _check_choice("read", self.reader, READERS)
         _check_choice("input", self.input, ("title", "text"))
         retries_of(self.on_bad_answer)
@@ -108,53 +62,23 @@ class ListwiseRanker:
         self.prompt.expect({*needed, "n"}, needed, "neutral")
         self.prompt.expect({*needed, "n", "word"}, {*needed, "word"}, "sensitive")
 
-    def plan(self, n: int) -> list[Window]:
-        """The windows of one pass over n candidates that are sent to the model."""
-        return sent(PLANS[self.windows](n, self.window, self.step, 0, self.depth), n)
+    @property
+    def passes(self) -> int:
+        return self.strategy.passes
+
+    def plan(self, n: int) -> Sequence[Window]:
+        """The windows of one pass over n candidates."""
+        return self.strategy.plan(n)
 
     def calls(self, n: int) -> int:
         """Chats per probe of n candidates; retries of bad answers come on top."""
-        return self.passes * len(self.plan(n))
+        return self.strategy.calls(n)
 
     def steps(self, probe: Probe) -> Steps[Ranked]:
         """Ranks a probe's candidates. Raises UnreadableAnswer for a bad answer if the policy is `fail`."""
-        questions = _Questions(self, probe)
-        documents = probe.candidates.documents
-        order = list(range(len(documents)))
-        plan = self.plan(len(documents))
-        answers = []
-        for pass_number in range(1, self.passes + 1):
-            for number, (start, end) in enumerate(plan):
-                shown = order[start:end]
-                asked = yield from self._ask(questions.chat(shown, pass_number, start, end))
-                if asked.reading.permutation is not None:
-                    order[start:end] = [shown[place] for place in asked.reading.permutation]
-                answers.append(_window_answer(asked, _place(number, len(plan))))
-        doc_ids = tuple(documents[index].doc_id for index in order)
-        return Ranked(Ranking(probe.candidates.query.query_id, doc_ids), tuple(answers))
-
-    def _ask(self, chat: Chat) -> Steps[_Asked]:
-        """Asks once, and again while the answer is bad and the policy allows; the last answer counts."""
-        n = len(chat.about["doc_ids"])
-        (completion,) = yield [chat]
-        reading = read(completion, n, self.reader)
-        replaced: tuple[AnswerClass, ...] = ()
-        first_retry = RETRY_DRAWS * (chat.draw + 1)
-        for draw in range(first_retry, first_retry + retries_of(self.on_bad_answer)):
-            if not _is_bad(reading):
-                break
-            replaced += (reading.answer_class,)
-            chat = replace(chat, draw=draw)
-            (completion,) = yield [chat]
-            reading = read(completion, n, self.reader)
-        if self.on_bad_answer == "fail" and _is_bad(reading):
-            start, end = chat.about["window"]
-            raise UnreadableAnswer(
-                f"query '{chat.about['query_id']}', pass {chat.about['pass']}, window [{start}, {end}): "
-                f"a bad answer ({reading.answer_class}).",
-                "--on-bad-answer repair counts it and goes on",
-            )
-        return _Asked(chat, reading, replaced)
+        asking = _Asking(self, probe)
+        ranking = yield from self.strategy.steps(probe.candidates, asking)
+        return Ranked(ranking, asking.answers())
 
 
 def retries_of(on_bad_answer: str) -> int:
@@ -182,14 +106,15 @@ class _Item(NamedTuple):
     relevance: int
 
 
-class _Questions:
-    """The chats of one probe. What its windows share is made once: a run asks 100,000 of them."""
+class _Asking:
+    """Asks the questions of one probe. What they share is made once: a run asks 100,000 of them."""
 
     def __init__(self, ranker: ListwiseRanker, probe: Probe) -> None:
         query = probe.candidates.query
         side = _side_named_by(probe.variant, ranker.attribute)
-        self.ranker, self.candidates = ranker, probe.candidates
-        self.items: dict[int, _Item] = {}
+        self.ranker, self.relevance = ranker, probe.candidates.relevance
+        self.items: dict[str, _Item] = {}
+        self.windows: list[WindowAnswer] = []
         self.draw = probe.draw
         self.wording = "neutral" if side is None else "sensitive"
         self.values = {"query": clean(query.text)}
@@ -202,9 +127,48 @@ class _Questions:
             "names": side and side.value,
         }
 
-    def chat(self, shown: Sequence[int], pass_number: int, start: int, end: int) -> Chat:
-        """The question about the candidates `shown`, by their index in the probe."""
-        items = [self.items.get(index) or self._item(index) for index in shown]
+    def __call__(
+        self, shown: Sequence[Document], start: int, pass_number: int = 1
+    ) -> Steps[Sequence[Document]]:
+        """Asks once, and again while the answer is bad and the policy allows; the last answer counts."""
+        asked = yield from self._ask(self._chat(shown, start, pass_number))
+        self.windows.append(_window_answer(asked))
+        permutation = asked.reading.permutation
+        return shown if permutation is None else [shown[place] for place in permutation]
+
+    def answers(self) -> tuple[WindowAnswer, ...]:
+        """What was answered, with each window's place in its pass."""
+        found: list[WindowAnswer] = []
+        for _, one_pass in groupby(self.windows, key=lambda window: window.pass_number):
+            windows = [*one_pass]
+            found += (replace(w, place=_place(k, len(windows))) for k, w in enumerate(windows))
+        return tuple(found)
+
+    def _ask(self, chat: Chat) -> Steps[_Asked]:
+        n, reader, on_bad_answer = len(chat.about["doc_ids"]), self.ranker.reader, self.ranker.on_bad_answer
+        (completion,) = yield [chat]
+        reading = read(completion, n, reader)
+        replaced: tuple[AnswerClass, ...] = ()
+        first_retry = RETRY_DRAWS * (chat.draw + 1)
+        for draw in range(first_retry, first_retry + retries_of(on_bad_answer)):
+            if not _is_bad(reading):
+                break
+            replaced += (reading.answer_class,)
+            chat = replace(chat, draw=draw)
+            (completion,) = yield [chat]
+            reading = read(completion, n, reader)
+        if on_bad_answer == "fail" and _is_bad(reading):
+            start, end = chat.about["window"]
+            raise UnreadableAnswer(
+                f"query '{chat.about['query_id']}', pass {chat.about['pass']}, window [{start}, {end}): "
+                f"a bad answer ({reading.answer_class}).",
+                "--on-bad-answer repair counts it and goes on",
+            )
+        return _Asked(chat, reading, replaced)
+
+    def _chat(self, shown: Sequence[Document], start: int, pass_number: int) -> Chat:
+        """The question about some candidates."""
+        items = [self.items.get(document.doc_id) or self._item(document) for document in shown]
         passages = [{"k": k, "title": item.title} for k, item in enumerate(items, start=1)]
         messages = self.ranker.prompt.render({**self.values, "n": len(shown)}, self.wording, passages)
         about = {
@@ -213,19 +177,18 @@ class _Questions:
             "sides": [item.side for item in items],
             "relevance": [item.relevance for item in items],
             "pass": pass_number,
-            "window": [start, end],
+            "window": [start, start + len(shown)],
         }
         return Chat(messages, Permutation(len(shown)), self.draw, about)
 
-    def _item(self, index: int) -> _Item:
+    def _item(self, document: Document) -> _Item:
         """A candidate when it is first shown: so the first question need not wait for all."""
-        ranker, document = self.ranker, self.candidates.documents[index]
-        side = ranker.attribute.side(document)
-        self.items[index] = item = _Item(
+        side = self.ranker.attribute.side(document)
+        self.items[document.doc_id] = item = _Item(
             document.doc_id,
-            passage(document, ranker.input, ranker.words),
+            passage(document, self.ranker.input, self.ranker.words),
             side and side.value,
-            self.candidates.relevance.get(document.doc_id, 0),
+            self.relevance.get(document.doc_id, 0),
         )
         return item
 
@@ -239,14 +202,15 @@ class _Asked:
     replaced: tuple[AnswerClass, ...]
 
 
-def _window_answer(asked: _Asked, place: Place) -> WindowAnswer:
+def _window_answer(asked: _Asked) -> WindowAnswer:
+    """What an answer did; where the window lies in its pass is known at the end."""
     reading, about = asked.reading, asked.chat.about
     shown, permutation = tuple(about["doc_ids"]), reading.permutation
     return WindowAnswer(
         pass_number=about["pass"],
         start=about["window"][0],
         end=about["window"][1],
-        place=place,
+        place="middle",
         answer_class=reading.answer_class,
         repaired=permutation is not None and reading.answer_class is not AnswerClass.OK,
         unreadable=permutation is None,

@@ -27,9 +27,9 @@ from llmfair.records import (
     Permutation,
     Probe,
     Side,
-    Steps,
     Verdict,
 )
+from llmfair.steps import Steps
 
 AnswerKind = Literal["text", "margin"]
 _EXPECTS: dict[Form, Expects] = {"order": Permutation(2), "letter": Labels(LABELS["letter"])}

@@ -1,15 +1,21 @@
-"""Sliding windows: which ranks of a list are shown together, from its end to its head.
+"""Sliding windows: a few neighbouring ranks of a list are shown together, from its end to its head.
 
-A window is half-open, `(start, end)` in 0-based ranks; a plan is one pass, in the order of the questions.
+Each window stands on the result of the one before, each pass on the result of the last (Sun et al. 2023; as used by
+Wang et al. 2024, 3.2.1). A plan is one pass, in the order of the questions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from llmfair.errors import UsageError
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.rankers.base import WINDOW_FACTS, Ask, Strategy, StrategyOptions, Window
+from llmfair.records import Candidates, Ranking
+from llmfair.registry import register
+from llmfair.steps import Steps
 
-Window = tuple[int, int]
 Plan = Callable[[int, int, int, int, int | None], list[Window]]
 
 
@@ -78,3 +84,50 @@ def never_ranked(
     held = {rank for start, end in windows for rank in range(start, end)}
     end = n if rank_end is None else min(rank_end, n)
     return [rank for rank in range(rank_start, end) if rank not in held]
+
+
+@dataclass(frozen=True)
+class Windows(Strategy):
+    """Windows that slide from the tail to the head, several times over.
+
+    `depth` ranks the first N candidates only, the others keep their place. Raises UsageError for settings that
+    cannot rank.
+    """
+
+    window: int = 20
+    step: int = 10
+    passes: int = 3
+    depth: int | None = None
+    windows: str = "covering"
+
+    def __post_init__(self) -> None:
+        check_window(self.window, self.step)
+        for flag, number in [("passes", self.passes), ("depth", self.depth)]:
+            if number is not None and number < 1:
+                raise UsageError(f"--{flag} {number} leaves nothing to rank.", f"use --{flag} 1 or more")
+        if self.windows not in PLANS:
+            raise UsageError(
+                f"--windows '{self.windows}' is unknown.{did_you_mean(self.windows, PLANS)}",
+                f"known: {', '.join(PLANS)}",
+            )
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        order = list(candidates.documents)
+        plan = self.plan(len(order))
+        for pass_number in range(1, self.passes + 1):
+            for start, end in plan:
+                order[start:end] = yield from ask(order[start:end], start, pass_number)
+        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+
+    def plan(self, n: int) -> list[Window]:
+        """The windows of one pass over n candidates that are sent to the model."""
+        return sent(PLANS[self.windows](n, self.window, self.step, 0, self.depth), n)
+
+    def facts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in WINDOW_FACTS}
+
+
+@register("strategy", "windows")
+def windows(options: StrategyOptions) -> Windows:
+    """Sliding windows, as the settings say."""
+    return Windows(**asdict(options))

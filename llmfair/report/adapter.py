@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
-from llmfair.report.figures import FIRST_SHOWN, on_log, value_of
+from llmfair.report.figures import on_log, value_of
 from llmfair.report.finetune import KINDS, finetune_table, missed_on_test
 from llmfair.report.method import method_of
 from llmfair.report.page import KINDS as PAGES
@@ -15,8 +16,9 @@ from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
 from llmfair.report.tables import capitalised, count
+from llmfair.results import Row, Words, typed
 
-HEADLINE, TIMES = "AdjustedOdds", ("before", "after")
+HEADLINE, FIRST_SHOWN, TIMES = "AdjustedOdds", "FirstSlotRate", ("before", "after")
 WHEN = {"before": "base", "after": "adapter"}
 
 
@@ -48,8 +50,9 @@ def adapter_warnings(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"{capitalised(missed)}."
 
 
-def _cells(results: Mapping[str, Any]) -> dict[tuple[str, str, str], Mapping[str, Any]]:
-    return {(r["model"], r["measure"], r["variant"]): r for r in results["rows"] if r["group"] == ""}
+def _cells(results: Mapping[str, Any]) -> dict[tuple[str, str, str], Row]:
+    rows = typed(results["rows"], list[Row])
+    return {(row.model, row.measure, row.variant): row for row in rows if not row.group}
 
 
 def _verdicts(results: Mapping[str, Any], notes: tuple[str, ...]) -> Iterator[Verdict]:
@@ -57,21 +60,22 @@ def _verdicts(results: Mapping[str, Any], notes: tuple[str, ...]) -> Iterator[Ve
     cells = _cells(results)
     for kind in KINDS:
         row = cells.get((WHEN["after"], HEADLINE, kind))
-        if row is None or row["value"] is None:
+        if row is None or row.value is None:
             continue
         said = next((note for note in notes if note.startswith(f"{kind}: position-adjusted odds")), "")
-        between = (
-            "" if row["low"] is None or row["high"] is None else f"[{row['low']:.2f}, {row['high']:.2f}], "
-        )
-        finding = results["findings"][WHEN["after"]].get(kind) or {}
-        concluded = f"{pair_conclusion(finding, row, results)}; " if finding else ""
+        between = "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}], "
+        finding, words = results["findings"][WHEN["after"]].get(kind), typed(results["words"], Words)
+        concluded = ""
+        if finding:
+            found = typed(finding, PairFinding)
+            concluded = f"{pair_conclusion(found, row, results['level'], words)}; "
         yield Verdict(
             of=f"{kind} pairs, adapter",
             measure="position-adjusted odds",
-            value=f"{row['value']:.2f}",
-            interval=between + count(row["n"], "query", "queries"),
+            value=f"{row.value:.2f}",
+            interval=between + count(row.n or 0, "query", "queries"),
             sentence=concluded + said.replace(f"{kind}: position-adjusted odds", "base → adapter"),
-            conclusion=str(finding.get("conclusion", "")),
+            conclusion=str(finding["conclusion"]) if finding else "",
         )
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from math import log
 from typing import Any
 
+from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.sentences import p_text
-from llmfair.report.reasons import in_words
+from llmfair.audits.reasons import in_words
+from llmfair.metrics.base import CONTROLLED
 from llmfair.report.tables import Table, count, few_queries, filled
 
 COLUMNS = (
@@ -68,13 +70,16 @@ def compare_tsv(compared: Mapping[str, Any]) -> str:
 
 POOLED = "(agg=pooled)"
 """Of runs whose pairs weigh alike; said once below the table."""
-LABELS = {"AdjustedOdds": "position-adjusted odds"}
-"""Measures that tables name in words."""
+
+
+def _declared(row: Row) -> Mapping[str, Any]:
+    """What the measure of a row declares of itself."""
+    return declared([row["measure"]]).get(row["measure"], {})
 
 
 def _label(row: Row) -> str:
-    measure = row["measure"].replace(POOLED, "")
-    return str(LABELS.get(measure, measure))
+    says = _declared(row)
+    return str(says["label"] if says.get("worded") else row["measure"].replace(POOLED, ""))
 
 
 def _figure(value: float | None) -> str:
@@ -109,7 +114,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
                 untold.append(floor)
                 continue
             yield f"{about}: {unassessed or _became(row, alpha)}"
-        elif _label(row) == "FlipRate" and row["low"] is not None and row["low"] > 0:
+        elif _declared(row).get("shows") == "order dependence" and row["low"] is not None and row["low"] > 0:
             odds = headlines.get((row["run"], row["variant"]))
             yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
     if untold:
@@ -196,11 +201,14 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
             "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
             f"geometric mean; sign flips (seed {compared['seed']})"
         )
-        if any(row["measure"] == "ExpRatio" for row in compared["rows"]):
-            yield (
-                "ExpRatio is the plain one, which every query has; a run's own table shows it with what random initial "
-                "orders explain taken out"
-            )
+        for measure in dict.fromkeys(
+            row["measure"] for row in compared["rows"] if _declared(row).get("headline")
+        ):
+            if declared([f"{measure}{CONTROLLED}"]):
+                yield (
+                    f"{measure} is the plain one, which every query has; a run's own table shows it with what random "
+                    "initial orders explain taken out"
+                )
     else:
         yield "change: of the figures of all queries (× for ratios); t over the clusters of both runs together"
         if any(POOLED in row["measure"] for row in compared["rows"]):

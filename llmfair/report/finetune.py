@@ -7,14 +7,16 @@ from math import log
 from typing import Any
 
 from llmfair.audits.listwise.sentences import p_text
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, plural, tsv
+from llmfair.results import Figure, Row, Words, typed
 
-Row = Mapping[str, Any]
 Results = Mapping[str, Any]
+Rows = Mapping[tuple[str, str, str, str], Row]
 MODELS = ("base", "adapter", "free baseline")
 KINDS = ("relevant", "irrelevant")
-NOTHING: Row = {"value": None, "low": None, "high": None, "reason": "no_pairs", "p_adjusted": None}
+NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
 
@@ -45,18 +47,19 @@ def finetune_tsv(results: Results) -> str:
 
 
 def _rows(results: Results) -> dict[tuple[str, str, str, str], Row]:
-    return {(row["model"], row["measure"], row["variant"], row["group"]): row for row in results["rows"]}
+    rows = typed(results["rows"], list[Row])
+    return {(row.model, row.measure, row.variant, row.group): row for row in rows}
 
 
-def _row(kind: str, model: str, results: Results, rows: Mapping[Any, Row]) -> tuple[str, ...]:
+def _row(kind: str, model: str, results: Results, rows: Rows) -> tuple[str, ...]:
     cells, pairs = results["cells"][model][kind], _pairs(results, model, kind)
 
     def share(measure: str, group: str = "") -> str:
-        value = rows.get((model, measure, kind, group), NOTHING)["value"]
+        value = rows.get((model, measure, kind, group), NOTHING).value
         return "" if value is None else f"{100 * value:.1f} %"
 
-    ratio = rows.get((model, "SmoothedWinRatio", kind, ""), NOTHING)["value"]
-    order = rows.get((model, "OrderKept", kind, ""), NOTHING)["value"]
+    ratio = rows.get((model, "SmoothedWinRatio", kind, ""), NOTHING).value
+    order = rows.get((model, "OrderKept", kind, ""), NOTHING).value
     odds = rows.get((model, "AdjustedOdds", kind, ""), NOTHING)
     finding = results["findings"][model].get(kind)
     return (
@@ -70,7 +73,11 @@ def _row(kind: str, model: str, results: Results, rows: Mapping[Any, Row]) -> tu
         "" if ratio is None else f"{ratio:.3f}",
         share("FirstSlotRate"),
         "" if order is None or model == MODELS[0] else f"{order:.2f}",
-        "" if finding is None else pair_conclusion(finding, odds, results),
+        ""
+        if finding is None
+        else pair_conclusion(
+            typed(finding, PairFinding), odds, results["level"], typed(results["words"], Words)
+        ),
     )
 
 
@@ -91,7 +98,7 @@ def _title(results: Results) -> str:
     return " · ".join(parts)
 
 
-def _notes(results: Results, rows: Mapping[Any, Row]) -> list[str]:
+def _notes(results: Results, rows: Rows) -> list[str]:
     notes = [missed] if (missed := missed_on_test(results)) else []
     notes += [_change_note(kind, results, rows) for kind in KINDS if kind in results["changes"]]
     notes += [_other_ratios(kind, rows) for kind in KINDS]
@@ -126,10 +133,10 @@ def _notes(results: Results, rows: Mapping[Any, Row]) -> list[str]:
     return [*notes, *few_queries(design["split"]["test"])]
 
 
-def _change_note(kind: str, results: Results, rows: Mapping[Any, Row]) -> str:
+def _change_note(kind: str, results: Results, rows: Rows) -> str:
     """How far from parity before and after, paired."""
     change = results["changes"][kind]
-    before, after = (rows.get((model, "AdjustedOdds", kind, ""), NOTHING)["value"] for model in MODELS[:2])
+    before, after = (rows.get((model, "AdjustedOdds", kind, ""), NOTHING).value for model in MODELS[:2])
     if before is None or after is None:
         return f"{kind}: no odds before or after"
     one, two = abs(log(before)), abs(log(after))
@@ -143,21 +150,22 @@ def _change_note(kind: str, results: Results, rows: Mapping[Any, Row]) -> str:
     return f"{text}{queries}, paired): {told}, |ln| {one:.2f} → {two:.2f}"
 
 
-def _other_ratios(kind: str, rows: Mapping[Any, Row]) -> str:
+def _other_ratios(kind: str, rows: Rows) -> str:
     told = []
     for measure in ("BalancedRatio", "SoftRatio"):
-        values = [rows.get((model, measure, kind, ""), NOTHING)["value"] for model in MODELS]
+        values = [rows.get((model, measure, kind, ""), NOTHING).value for model in MODELS]
         shown = ["undefined" if value is None else f"{value:.3f}" for value in values]
         told.append(f"{measure} {shown[0]} → {shown[1]} (free baseline {shown[2]})")
     return f"{kind}: {', '.join(told)}"
 
 
-def _relevance_note(results: Results, rows: Mapping[Any, Row]) -> str:
-    values = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING)["value"] for model in MODELS]
+def _relevance_note(results: Results, rows: Rows) -> str:
+    values = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING).value for model in MODELS]
     pairs = results["counts"]["test"]["mixed"]["pairs"]
-    if None in values:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
         return "no mixed pairs: nothing is known of what relevance weighs"
-    before, after, free = (f"{100 * value:.1f} %" for value in values)
+    before, after, free = (f"{100 * value:.1f} %" for value in known)
     text = f"relevant item preferred to an irrelevant one: {before} → {after} (free baseline {free}) of {pairs:,} pairs"
     gaps = [results["relevance_gap"][model] for model in MODELS[:2]]
     if None not in gaps:

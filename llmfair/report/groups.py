@@ -29,10 +29,8 @@ class Group:
     @property
     def attributes(self) -> list[str]:
         """What the audits were about, with the protected side: `gender (protected: female)`."""
-        found = (results_of(source) for source in self.sources())
-        return [
-            *dict.fromkeys(f"{one['attribute']} (protected: {one['words']['protected']})" for one in found)
-        ]
+        found = (source.audit for source in self.sources())
+        return [*dict.fromkeys(f"{one.attribute} (protected: {one.words.protected})" for one in found)]
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -40,14 +38,9 @@ class Group:
         found: dict[str, dict[str, None]] = {}
         for runs in self.rows.values():
             for attribute, source in runs.items():
-                arms = results_of(source)["design"]["arms"]
+                arms = source.audit.design.arms
                 found.setdefault(attribute, {}).update(dict.fromkeys(arm for arm in arms if arm != "control"))
         return [(attribute, arm) for attribute, arms in found.items() for arm in arms]
-
-
-def results_of(source: Source) -> Mapping[str, Any]:
-    assert source.results is not None
-    return source.results
 
 
 def groups_of(sources: Sequence[Source]) -> list[Group]:
@@ -55,8 +48,8 @@ def groups_of(sources: Sequence[Source]) -> list[Group]:
     found: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         if source.is_audit:
-            results = results_of(source)
-            found.setdefault((results["task"], results["dataset"]), []).append(source)
+            results = source.audit
+            found.setdefault((results.task, results.dataset), []).append(source)
     return [Group(task, dataset, _rows_of(of_it)) for (task, dataset), of_it in found.items()]
 
 
@@ -70,14 +63,14 @@ def _rows_of(sources: Sequence[Source]) -> dict[str, dict[str, Source]]:
     }
     rows: dict[str, dict[str, Source]] = {}
     for source in sources:
-        results = results_of(source)
-        alike = [settings[one.run.path] for one in sources if results_of(one)["model"] == results["model"]]
+        results = source.audit
+        alike = [settings[one.run.path] for one in sources if one.audit.model == results.model]
         own = settings[source.run.path]
         differ = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        name = " ".join([results["model"], *_told(own, differ)])
-        if results["attribute"] in rows.get(name, {}):
-            name = f"{results['model']} ({source.name})"
-        rows.setdefault(name, {})[results["attribute"]] = source
+        name = " ".join([results.model, *_told(own, differ)])
+        if results.attribute in rows.get(name, {}):
+            name = f"{results.model} ({source.name})"
+        rows.setdefault(name, {})[results.attribute] = source
     return rows
 
 

@@ -10,29 +10,35 @@ from llmfair.audits.pairwise.table import pairwise_table
 from llmfair.report.adapter import adapter_warnings
 from llmfair.report.figures import plain
 from llmfair.report.finetune import finetune_table
-from llmfair.report.groups import Group, groups_of, results_of
+from llmfair.report.groups import Group, groups_of
 from llmfair.report.matrix_plots import DRAWN, group_plots
 from llmfair.report.method import LIMITS, SIMULATED, WORDS, Method, cost_of, formulas_of, lopsided
 from llmfair.report.page import Page, missing_settings
 from llmfair.report.score import lacking, score_table
 from llmfair.report.source import Source, missing_of, unfinished
 from llmfair.report.study import study_table
-from llmfair.report.tables import Table, capitalised, cell, columns_of, count, few_queries, filled, headings
-
-Row = Mapping[str, Any]
+from llmfair.report.tables import (
+    Table,
+    capitalised,
+    cell,
+    columns_of,
+    count,
+    few_queries,
+    filled,
+    headings,
+    with_interval,
+)
+from llmfair.results import Row
+from llmfair.results import plain as as_json
 
 
 def many_page(sources: Sequence[Source], measures: Mapping[str, Mapping[str, Any]]) -> Page:
     """The page of several runs; those without results are named, and left out."""
     groups = groups_of(sources)
     others = [source for source in sources if source.results is not None and not source.is_audit]
-    tasks = list(
-        dict.fromkeys([*(group.task for group in groups), *(results_of(one)["task"] for one in others)])
-    )
+    tasks = list(dict.fromkeys([*(group.task for group in groups), *(_task(one) for one in others)]))
     attributes = dict.fromkeys(name for source in sources for name in _attributes(source))
-    simulated = any(
-        str(results_of(one).get("model", "")).startswith("fake:") for one in sources if one.results
-    )
+    simulated = any(str(one.results.get("model", "")).startswith("fake:") for one in sources if one.results)
     return Page(
         kind="Report",
         title=", ".join([count(len(sources), "run"), *([" and ".join(attributes)] if attributes else [])]),
@@ -86,7 +92,7 @@ def _doubts(sources: Sequence[Source]) -> Iterator[str]:
         yield from (f"{source.name}: {doubt}" for doubt in doubts)
     audits, few = [source for source in sources if source.is_audit], dict[str, list[str]]()
     for source in audits:
-        for warning in few_queries(results_of(source)["design"]["queries"]):
+        for warning in few_queries(source.audit.design.queries):
             few.setdefault(capitalised(warning), []).append(source.name)
     for warning, names in few.items():
         yield f"{warning}." if len(names) == len(audits) else f"{', '.join(names)}: {warning}."
@@ -95,12 +101,25 @@ def _doubts(sources: Sequence[Source]) -> Iterator[str]:
 def many_tables(sources: Sequence[Source]) -> list[Table]:
     """A matrix for every measure shown, and one of the conclusions; studies and measured runs as they are."""
     tables = [table for group in groups_of(sources) for table in _tables(group)]
-    of = {"score": score_table, "study windows": study_table, "finetune-lora": finetune_table}
     return tables + [
-        of[one.results["task"]](one.results)
-        for one in sources
-        if one.results is not None and not one.is_audit and one.results["rows"]
+        _other_table(one) for one in sources if not one.is_audit and (one.results or {}).get("rows")
     ]
+
+
+def _task(source: Source) -> str:
+    return "" if source.results is None else str(source.results["task"])
+
+
+def _other_table(source: Source) -> Table:
+    """What is no audit, in its own table."""
+    if source.results is not None and _task(source) == "finetune-lora":
+        return finetune_table(source.results)
+    return score_table(source.found) if _task(source) == "score" else study_table(source.found)
+
+
+def _own_table(source: Source) -> Table:
+    """An audit in its own table."""
+    return listwise_table(source.found) if source.audit.task == "listwise" else pairwise_table(source.found)
 
 
 def missing_runs(sources: Sequence[Source]) -> list[str]:
@@ -110,11 +129,13 @@ def missing_runs(sources: Sequence[Source]) -> list[str]:
         if source.results is None:
             said.append(unfinished(source))
         elif source.is_audit:
-            said += [f"{source.name}: {line}" for line in missing_of(source.manifest, source.results)[:-1]]
-        elif source.results["task"] == "study windows":
-            said += [f"{source.name}: {line}" for line in missing_settings(source.results)]
-        elif source.results["task"] == "score":
-            said += [f"{source.name}: {line}" for line in lacking(source.results)]
+            said += [
+                f"{source.name}: {line}" for line in missing_of(source.manifest["status"], source.audit)[:-1]
+            ]
+        elif _task(source) == "study windows":
+            said += [f"{source.name}: {line}" for line in missing_settings(source.found)]
+        elif _task(source) == "score":
+            said += [f"{source.name}: {line}" for line in lacking(source.found)]
     return said
 
 
@@ -146,55 +167,49 @@ def _tables(group: Group) -> Iterator[Table]:
 
 def _own_cells(source: Source) -> dict[tuple[str, str, str], Row]:
     """Rows of the measures shown, by their plain name, variant and group: runs differ in how they control for order."""
-    results = results_of(source)
+    results = source.audit
     rows = [
-        row
-        for row in results["rows"]
-        if row["query_id"] == "all"
-        and row["variant"] in results["design"]["arms"]
-        and row["variant"] != "control"
+        row for row in results.of_all() if row.variant in results.design.arms and row.variant != "control"
     ]
     return {
-        (plain(measure), row["variant"], group): row
-        for measure, group in columns_of(results["shown"], rows)
+        (plain(measure), row.variant, group): row
+        for measure, group in columns_of(results.shown, rows)
         for row in rows
-        if (row["measure"], row["group"]) == (measure, group)
+        if (row.measure, row.group) == (measure, group)
     }
 
 
 def _heading(measure: str, side: str, group: Group) -> str:
     """The measure, and its group, as the runs' own tables name them, with the level of the intervals."""
     for source in group.sources():
-        results = results_of(source)
-        for own in results["shown"]:
+        results = source.audit
+        for own in results.shown:
             if plain(own) == measure:
-                return headings([(own, side)], results)[0]
+                return headings([(own, side)], results, with_interval(results.rows))[0]
     return measure
 
 
 def _queries(found: Sequence[Row | None]) -> str:
-    numbers = sorted({row["n"] for row in found if row and row["n"] is not None})
+    numbers = sorted({row.n for row in found if row and row.n is not None})
     return "" if not numbers else f"{numbers[0]}" + (f"–{numbers[-1]}" if len(numbers) > 1 else "")
 
 
 def _conclusions(source: Source) -> dict[str, str]:
     """What the run's own table says at the end of each row."""
-    results = results_of(source)
-    table = listwise_table(results) if results["task"] == "listwise" else pairwise_table(results)
-    return {row[0]: row[-1] for row in table.rows} if results["findings"] else {}
+    results = source.audit
+    return {row[0]: row[-1] for row in _own_table(source).rows} if results.findings else {}
 
 
-def _shown_rows(source: Source) -> list[Row]:
-    results = results_of(source)
-    return [row for row in results["rows"] if row["measure"] in results["shown"]]
+def _shown_rows(source: Source) -> list[Mapping[str, Any]]:
+    results = source.audit
+    return [as_json(row) for row in results.rows if row.measure in results.shown]
 
 
 def _about(source: Source) -> str:
     if source.results is None:
         return "no results yet"
-    results = source.results
     if source.is_audit:
-        table = listwise_table(results) if results["task"] == "listwise" else pairwise_table(results)
+        table, results = _own_table(source), source.audit
         cost = f" · cost {told}" if (told := cost_of(source.manifest)) else ""
-        return f"{table.title}{cost} · seed {results['design']['seed']} · {results['status']}"
-    return str(results["task"])
+        return f"{table.title}{cost} · seed {results.design.seed} · {results.status}"
+    return _task(source)

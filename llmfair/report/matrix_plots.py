@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from llmfair.audits.listwise.lists import read_lists
-from llmfair.report.figures import NAMES, cells_of, on_log, plain, ratio_of, utility_of, value_of
-from llmfair.report.groups import Group, results_of
+from llmfair.report.figures import NAMES, on_log, plain, ratio_of, utility_of, value_of
+from llmfair.report.groups import Group
 from llmfair.report.plots.base import MARKS, Plot
 from llmfair.report.plots.looks import Look, palette
 from llmfair.report.plots.pairs import stacked_answers
@@ -28,37 +29,35 @@ def group_plots(group: Group, declared: Mapping[str, Mapping[str, Any]], number:
         yield from _boxes(rows, f"ranks-{number}")
     else:
         answered = [
-            (f"{name}\n{_kind(source, kind)}", shares)
+            (f"{name}\n{_kind(source, kind)}", asdict(shares))
             for name, runs in rows.items()
             for source in runs.values()
-            for kind, shares in results_of(source)["shares"].items()
+            for kind, shares in source.found.shares.items()
             if shares
         ]
         if answered:
-            words = results_of(group.sources()[0])["words"] if len({a for a, _ in group.columns}) == 1 else {}
+            words = asdict(group.sources()[0].audit.words) if len({a for a, _ in group.columns}) == 1 else {}
             yield stacked_answers(answered, words, f"answers-{number}")
     headlines, labels = [], {}
     for name, runs in rows.items():
         for source in runs.values():
-            cells = cells_of(results_of(source))
-            for arm, finding in results_of(source)["findings"].items():
+            cells = source.audit.by_variant()
+            for arm, finding in source.audit.findings.items():
                 if arm != "control":
-                    value = on_log(value_of(cells.get((finding["measure"], arm))))
-                    headlines.append(
-                        (f"{name}\n{_kind(source, arm)}", None, value, plain(finding["measure"]))
-                    )
-                    labels[plain(finding["measure"])] = declared.get(finding["measure"], {}).get("label")
+                    value = on_log(value_of(cells.get((finding.measure, arm))))
+                    headlines.append((f"{name}\n{_kind(source, arm)}", None, value, plain(finding.measure)))
+                    labels[plain(finding.measure)] = declared.get(finding.measure, {}).get("label")
     for place, measure in enumerate(dict.fromkeys(measure for *_, measure in headlines)):
         of_it = [(name, before, value) for name, before, value, own in headlines if own == measure]
         if any(value for _, _, value in of_it):
             label = labels[measure] or measure
-            band = results_of(group.sources()[0])["band"]
+            band = group.sources()[0].audit.band
             title = f"{label[:1].upper()}{label[1:]} against the band"
-            yield ratios(of_it, label, (band[0], band[1]), title, f"odds-{number}-{place}")
+            yield ratios(of_it, label, band, title, f"odds-{number}-{place}")
 
 
 def _kind(source: Source, arm: str) -> str:
-    return f"{results_of(source)['attribute']}: {NAMES.get(arm, arm)}"
+    return f"{source.audit.attribute}: {NAMES.get(arm, arm)}"
 
 
 def _utilities(
@@ -69,9 +68,7 @@ def _utilities(
     name: str,
 ) -> Iterator[Plot]:
     """Utility and exposure of every model and prompt: colours are models, marks are prompts."""
-    shown = list(
-        dict.fromkeys(measure for source in group.sources() for measure in results_of(source)["shown"])
-    )
+    shown = list(dict.fromkeys(measure for source in group.sources() for measure in source.audit.shown))
     across, up = utility_of(shown, declared), ratio_of(shown, declared)
     if not across or not up:
         return
@@ -84,10 +81,10 @@ def _utilities(
             # runs differ in how they control for order, and so in the full names of what they measured
             cells = {
                 (plain(measure), arm): row
-                for (measure, arm), row in cells_of(results_of(source)).items()
-                if measure in results_of(source)["shown"]
+                for (measure, arm), row in source.audit.by_variant().items()
+                if measure in source.audit.shown
             }
-            for arm in results_of(source)["design"]["arms"]:
+            for arm in source.audit.design.arms:
                 utility = value_of(cells.get((plain(across), arm)))
                 ratio = on_log(value_of(cells.get((plain(up), arm))))
                 if (attribute, arm) in marks and utility and ratio:
@@ -108,7 +105,7 @@ def _boxes(rows: Mapping[str, Mapping[str, Source]], name: str) -> Iterator[Plot
     boxes: dict[str, Any] = {}
     for model, runs in rows.items():
         for attribute, source in runs.items():
-            arm = results_of(source)["design"]["arms"][0]
+            arm = source.audit.design.arms[0]
             lists = read_lists(source.run.path, [arm])
             if lists is not None and lists.ranked[arm]:
                 both = (lists.ranks(arm, "protected"), lists.ranks(arm, "unprotected"))

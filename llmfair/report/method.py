@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.audits.listwise.table import window_text
+from llmfair.audits.results import found_of
 from llmfair.report.tables import calls_of, capitalised, count
 
 WORDS: Mapping[str, Sequence[str]] = {
@@ -154,9 +155,9 @@ def _facts(
         ("reported as", ", ".join(manifest.get("models_reported", ()))),
         ("queries", design.get("queries", results.get("queries"))),
     ]
-    if design.get("window") is not None:
+    if "window" in design and design["prompt_sha256"] is not None:
         facts += [
-            ("windows", window_text(design)),
+            ("windows", window_text(found_of(results).design)),
             (
                 "initial orders",
                 f"{count(design['orders'], design['initial'] + ' order')}, {count(design['repeats'], 'repeat')}",
@@ -166,7 +167,7 @@ def _facts(
         facts.append(("pairs", ", ".join(f"{n:,} {kind}" for kind, n in design["pairs_asked"].items())))
     prompt = manifest.get("prompt", {})
     facts += [
-        ("calls", calls_of(results) if design.get("calls") else ""),
+        ("calls", calls_of(found_of(results)) if design.get("calls") else ""),
         ("cost", cost_of(manifest)),
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
         ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.sentences import conclusion, relevance_note
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import own_figures_note, pair_conclusion
+from llmfair.audits.results import ScoredRun, ScoreResults
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
     Table,
@@ -18,125 +20,131 @@ from llmfair.report.tables import (
     headings,
     reasons,
     uncut_notes,
+    with_interval,
 )
+from llmfair.results import Row, typed
 from llmfair.rundir import ONE_OF_SEVERAL
 
 
-def score_table(results: Mapping[str, Any]) -> Table:
+def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure or group of one."""
-    cells = {(row["run"], row["variant"], row["measure"], row["group"]): row for row in results["rows"]}
-    columns = columns_of(results["measures"], results["rows"])
+    cells = {(row.run, row.variant, row.measure, row.group): row for row in results.rows}
+    columns = columns_of(results.measures, results.rows)
     named = _named(results)
-    ranked = [run["variants"][variant]["queries"] for run, variant, _ in named]
+    ranked = [run.variants[variant].queries for run, variant, _ in named]
     uneven = len({*ranked}) > 1
-    header = ("run", *(("queries ranked",) * uneven), *headings(columns, results), "conclusion")
+    header = (
+        "run",
+        *(("queries ranked",) * uneven),
+        *headings(columns, results, with_interval(results.rows)),
+        "conclusion",
+    )
     rows, notes = [], []
     for (run, variant, name), queries in zip(named, ranked, strict=True):
-        of_it = {column: cells.get((run["run"], variant, *column)) for column in columns}
-        finding = run["findings"].get(variant)
-        said = ""
-        if finding:
-            row = of_it.get((finding["measure"], "")) or {}
-            concluded = pair_conclusion if run["task"] == "pairwise" else conclusion
-            said = concluded(finding, row, {**results, "words": run["words"]})
+        of_it = {column: cells.get((run.run, variant, *column)) for column in columns}
+        said = _conclusion(run, variant, of_it, results)
         rows.append((name, *((f"{queries:,}",) * uneven), *map(cell, of_it.values()), said))
-    if any(run["task"] == "listwise" and run["findings"] for run in results["runs"]):
+    if any(run.task == "listwise" and run.findings for run in results.runs):
         notes.append(
             "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
         )
-    relevance = {
-        ("RelevanceRatio", name): {"value": run.get("relevance", {}).get(variant)}
-        for run, variant, name in named
-    }
-    notes += relevance_note([name for *_, name in named], relevance)
-    if sum(len(run["variants"]) for run in results["runs"]) > len(named):
+    notes += relevance_note({name: run.relevance.get(variant) for run, variant, name in named})
+    if sum(len(run.variants) for run in results.runs) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
-    notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
-    longest = max(run["variants"][variant].get("longest", 0) for run, variant, _ in named)
-    notes += uncut_notes(results["measures"], longest)
+    notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
+    longest = max(run.variants[variant].longest for run, variant, _ in named)
+    notes += uncut_notes(results.measures, longest)
     few = [
         f"{name}: {said}" if uneven else said
         for (*_, name), queries in zip(named, ranked, strict=True)
         for said in few_queries(queries)
     ]
     notes += [*score_warnings(results), *dict.fromkeys(few)]
-    attributes = {
-        f"{run['attribute']} (protected: {run['words']['protected']})": None for run in results["runs"]
-    }
-    datasets = {run["dataset"]: None for run in results["runs"]}
+    attributes = {f"{run.attribute} (protected: {run.words.protected})": None for run in results.runs}
+    datasets = {run.dataset: None for run in results.runs}
     most = count(max(ranked), "query", "queries")
     asked = f"{min(ranked):,} to {most}" if uneven else most
     title = " · ".join(["Score", *datasets, *attributes, asked, count(len(rows), "ranking")])
     return filled(Table(title, header, tuple(rows), tuple(notes)))
 
 
-def _named(results: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str, str]]:
+def _conclusion(
+    run: ScoredRun, variant: str, figures: Mapping[tuple[str, str], Row | None], results: ScoreResults
+) -> str:
+    """What a variant of a run comes to, in the words of its kind of audit."""
+    known = run.findings.get(variant)
+    if known is None:
+        return ""
+    row = figures.get((known["measure"], ""))
+    if run.task == "pairwise":
+        return pair_conclusion(typed(known, PairFinding), row, results.level, run.words)
+    return conclusion(typed(known, ListwiseFinding), row, results.band, results.level)
+
+
+def _named(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
     """Every run and variant of it, orders and repeats together, with what tells it from the others."""
     variants = [
         (run, variant)
-        for run in results["runs"]
-        for variant in run["variants"]
-        if not {ONE_OF_SEVERAL.sub("", variant)} & {*run["variants"]} - {variant}
+        for run in results.runs
+        for variant in run.variants
+        if not {ONE_OF_SEVERAL.sub("", variant)} & {*run.variants} - {variant}
     ]
     distinct = len({variant for _, variant in variants}) == len(variants)
     named = []
     for run, variant in variants:
-        name = "neutral again" if variant == "control" and "neutral" in run["variants"] else variant
-        named.append((run, variant, name if distinct else f"{run['run']} {name}"))
+        name = "neutral again" if variant == "control" and "neutral" in run.variants else variant
+        named.append((run, variant, name if distinct else f"{run.run} {name}"))
     return named
 
 
-def score_warnings(results: Mapping[str, Any]) -> list[str]:
+def score_warnings(results: ScoreResults) -> list[str]:
     """Runs that are not through; where runs and judgements do not meet, counted; where a measure has no value."""
     warnings = [f"Not complete: {line}" for line in lacking(results)]
     warnings += [
         f"{name}: {warning}" for run, variant, name in _named(results) for warning in _warnings(run, variant)
     ]
-    for run in results["runs"]:
-        if run["task"] == "pairwise":
-            warnings += own_figures_note(run["undefined"])
+    for run in results.runs:
+        if run.task == "pairwise":
+            warnings += own_figures_note(run.undefined)
     return warnings
 
 
-def lacking(results: Mapping[str, Any]) -> list[str]:
+def lacking(results: ScoreResults) -> list[str]:
     """What run folders lack that are not through, a sentence each."""
-    halves = {run["run"]: run["incomplete"] for run in results["runs"] if "incomplete" in run}
-    several = len(results["runs"]) > 1
-    return [f"{name}: " * several + "; ".join(missing_of(half, half)) for name, half in halves.items()]
+    halves = {run.run: run.incomplete for run in results.runs if run.incomplete is not None}
+    several = len(results.runs) > 1
+    return [f"{name}: " * several + "; ".join(missing_of(half.status, half)) for name, half in halves.items()]
 
 
-def _warnings(run: Mapping[str, Any], variant: str) -> list[str]:
-    facts = run["variants"][variant]
+def _warnings(run: ScoredRun, variant: str) -> list[str]:
+    facts = run.variants[variant]
     notes = []
-    if facts.get("upside_down"):
+    if facts.upside_down:
         notes.append(
             "in every query the score rises with the rank; the highest score counts as best, as in trec_eval, so if "
             "the ranks are right give each document the score minus its rank"
         )
-    for what, meaning in (
-        ("tied", "tied in score, ordered by doc_id as trec_eval does"),
-        ("unlisted", "in neither groups nor qrels: rank kept, no side, not relevant"),
+    for counted, meaning in (
+        (facts.tied, "tied in score, ordered by doc_id as trec_eval does"),
+        (facts.unlisted, "in neither groups nor qrels: rank kept, no side, not relevant"),
     ):
-        if facts[what]["documents"]:
+        if counted.documents:
             notes.append(
-                f"{count(facts[what]['documents'], 'document')} in "
-                f"{count(facts[what]['queries'], 'query', 'queries')} {meaning}"
+                f"{count(counted.documents, 'document')} in {count(counted.queries, 'query', 'queries')} {meaning}"
             )
-    for what, meaning in (
-        ("unjudged", "of the run without judgement, left out of utility"),
+    for counted, meaning in (
+        (facts.unjudged, "of the run without judgement, left out of utility"),
         (
-            "not_ranked",
+            facts.not_ranked,
             "of the qrels not ranked yet, left out"
-            if "incomplete" in run
+            if run.incomplete is not None
             else "of the qrels not in the run: 0 in the measures of trec_eval",
         ),
     ):
-        if facts[what]["queries"]:
-            first = ", ".join(facts[what]["first"]) + ", …" * (
-                facts[what]["queries"] > len(facts[what]["first"])
-            )
-            notes.append(f"{count(facts[what]['queries'], 'query', 'queries')} {meaning} ({first})")
-    for measure, variants in run["undefined"].items() if run["task"] == "listwise" else ():
+        if counted.queries:
+            first = ", ".join(counted.first) + ", …" * (counted.queries > len(counted.first))
+            notes.append(f"{count(counted.queries, 'query', 'queries')} {meaning} ({first})")
+    for measure, variants in run.undefined.items() if run.task == "listwise" else ():
         if variant in variants:
             notes.append(f"{measure} undefined: {reasons(variants[variant])}")
     return notes

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from llmfair.audits.results import found_of
 from llmfair.errors import UsageError
 from llmfair.report.figures import NAMES
+from llmfair.results import Ended, Results
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
 
 TRAINING = "split.json"
@@ -32,6 +35,18 @@ class Source:
     @property
     def is_audit(self) -> bool:
         return self.results is not None and self.results["task"] in ("listwise", "pairwise")
+
+    @cached_property
+    def found(self) -> Any:
+        """The results as the class of their task. Raises UsageError naming the file and the field that is wrong."""
+        assert self.results is not None
+        return found_of(self.results, self.run.path / "results.json")
+
+    @property
+    def audit(self) -> Results:
+        """Those of an audit, as far as every kind has them."""
+        found: Results = self.found
+        return found
 
 
 def read_source(run: RunDir) -> Source:
@@ -82,16 +97,25 @@ def unfinished(source: Source) -> str:
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
 
 
-def missing_of(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
-    """What a half-finished run lacks, in sentences; none for a complete one."""
+class Reached(Protocol):
+    """How far a run came."""
+
+    @property
+    def chains(self) -> Mapping[str, Ended]: ...
+    @property
+    def failures(self) -> Mapping[str, int]: ...
+
+
+def missing_of(status: str, results: Reached) -> list[str]:
+    """What a half-finished run lacks, in sentences; none for a complete one. `status` is its manifest's."""
     said = []
-    for arm, chains in results["chains"].items():
-        if chains["ranked"] < chains["asked"]:
-            lacking = chains["asked"] - chains["ranked"]
-            said.append(f"{NAMES.get(arm, arm)}: {lacking:,} of {chains['asked']:,} have no answer yet")
-    if results["failures"]:
-        said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()))
-    if manifest.get("status") != "complete" and not said:
+    for arm, chains in results.chains.items():
+        if chains.ranked < chains.asked:
+            lacking = chains.asked - chains.ranked
+            said.append(f"{NAMES.get(arm, arm)}: {lacking:,} of {chains.asked:,} have no answer yet")
+    if results.failures:
+        said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results.failures.items()))
+    if status != "complete" and not said:
         said.append("the last command on this run did not come to its end; figures are of the one before")
     return [*said, "the command that began the run completes it"] if said else []
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llmfair.audits.listwise.sentences import conclusion
+from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
+from llmfair.audits.results import StudyResults, StudyRow
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.tables import (
     Table,
@@ -16,68 +17,66 @@ from llmfair.report.tables import (
     filled,
     headings,
     percent,
+    planned_note,
     plural,
 )
+from llmfair.results import Reach, typed
 
 INPUT = "input"
-ATTAINABLE, PERFECT = "attainable ExpRatio", "perfect P@20"
+ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t intervals"}
-Row = Mapping[str, Any]
 
 
-def study_table(study: Mapping[str, Any]) -> Table:
+def study_table(study: StudyResults) -> Table:
     """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
-    shown = [m for m in study["shown"] if any(m in row["figures"] for row in study["rows"])]
-    figures = [
-        {"measure": name, "group": "", **figure}
-        for row in study["rows"]
-        for name, figure in row["figures"].items()
-    ]
-    prompts = ("prompt",) * (len(study["arms"]) > 1)
-    named = headings([(measure, "") for measure in shown], {**study, "rows": figures})
+    shown = [m for m in study.shown if any(m in row.figures for row in study.rows)]
+    found = (figure for row in study.rows for figure in row.figures.items())
+    intervals = {(name, "") for name, figure in found if figure.low is not None}
+    prompts = ("prompt",) * (len(study.arms) > 1)
+    named = headings([(measure, "") for measure in shown], study, intervals)
     header = ("setting", *prompts, "calls", *named, ATTAINABLE, PERFECT, "conclusion")
-    asked = [row for row in study["rows"] if row["variant"] != INPUT]
+    asked = [row for row in study.rows if row.variant != INPUT]
     rows = []
     for row in asked:
-        prompt = (_prompt(row["variant"]),) * len(prompts)
-        cells = tuple(cell(row["figures"].get(measure)) for measure in shown)
-        rows.append((row["setting"], *prompt, _calls([row]), *cells, *_reach(row), _words(row, study)))
-    for cells, settings in _inputs(shown, study["rows"]).items():
-        whose = "" if len(settings) * len(study["arms"]) == len(asked) else f" of {', '.join(settings)}"
+        prompt = (_prompt(row.variant),) * len(prompts)
+        cells = tuple(cell(row.figures.get(measure)) for measure in shown)
+        rows.append((row.setting, *prompt, _calls([row]), *cells, *_reach(row.reach), _words(row, study)))
+    for cells, settings in _inputs(shown, study.rows).items():
+        whose = "" if len(settings) * len(study.arms) == len(asked) else f" of {', '.join(settings)}"
         rows.append((f"input order{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
     return filled(Table(_title(study, asked), header, tuple(rows), tuple(_notes(study, asked))))
 
 
-def _inputs(shown: Sequence[str], rows: Sequence[Row]) -> dict[tuple[str, ...], list[str]]:
+def _inputs(shown: Sequence[str], rows: Sequence[StudyRow]) -> dict[tuple[str, ...], list[str]]:
     """What the initial orders read, with the settings they were read in; broken-off runs know fewer of them."""
     found: dict[tuple[str, ...], list[str]] = {}
-    odds = {row["finding"]["measure"] for row in rows if row["finding"]}
+    odds = {row.finding.measure for row in rows if row.finding}
     for row in rows:
-        if row["variant"] == INPUT:
+        if row.variant == INPUT:
             # Of the input there is nothing to control for: its own figure stands in the column. It has no pair
             # odds: those would be read off each setting's curve, though no window shaped it.
-            plain = {**row["figures"], **dict.fromkeys(odds)}
+            plain = {name: figure for name, figure in row.figures.items() if name not in odds}
             figures = (plain.get(m) or plain.get(m.replace(CONTROLLED, "")) for m in shown)
-            found.setdefault(tuple(map(cell, figures)), []).append(row["setting"])
+            found.setdefault(tuple(map(cell, figures)), []).append(row.setting)
     return found
 
 
-def _calls(asked: Sequence[Row]) -> str:
+def _calls(asked: Sequence[StudyRow]) -> str:
     """The calls behind the figures of some rows; where some were not made, with those planned."""
-    planned, made = sum(row["calls"] for row in asked), sum(row["answers"]["windows"] for row in asked)
+    planned, made = sum(row.calls for row in asked), sum(row.answers.windows for row in asked)
     return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
 
 
-def _title(study: Mapping[str, Any], asked: Sequence[Row]) -> str:
-    low, high = study["candidates"]
+def _title(study: StudyResults, asked: Sequence[StudyRow]) -> str:
+    low, high = study.candidates
     parts = [
         "Windows",
-        study["dataset"],
-        f"{study['attribute']} (protected: {study['words']['protected']})",
-        study["model"] + (", a simulated model" if study["model"].startswith("fake:") else ""),
-        f"{count(study['queries'], 'query', 'queries')} × {low}" + (f"–{high}" if high > low else ""),
-        count(study["orders"], f"{study['initial']} order"),
-        f"{_calls(asked)} {plural(sum(row['calls'] for row in asked), 'call')}",
+        study.dataset,
+        f"{study.attribute} (protected: {study.words.protected if study.words else ''})",
+        study.model + (", a simulated model" if study.model.startswith("fake:") else ""),
+        f"{count(study.queries, 'query', 'queries')} × {low}" + (f"–{high}" if high > low else ""),
+        count(study.orders, f"{study.initial} order"),
+        f"{_calls(asked)} {plural(sum(row.calls for row in asked), 'call')}",
     ]
     return " · ".join(parts)
 
@@ -86,74 +85,70 @@ def _prompt(variant: str) -> str:
     return "neutral again" if variant == "control" else variant
 
 
-def _reach(row: Row) -> tuple[str, str]:
+def _reach(reach: Mapping[str, Reach]) -> tuple[str, str]:
     """What a ranker that always puts one side first reads, either way, and a perfect one."""
-    ratio, precision = row["reach"].get("ExpRatio", {}), row["reach"].get("P@20")
-    attainable = f"{ratio['low']:.3f} … {ratio['high']:.3f}" if "low" in ratio else ""
-    if "indifferent" in ratio:
-        attainable = f"{ratio['indifferent']:.3f} without preference"
-    return attainable, f"{precision['high']:.2f}" if precision else ""
+    ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
+    attainable = "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f} … {ratio.high:.3f}"
+    if ratio.indifferent is not None:
+        attainable = f"{ratio.indifferent:.3f} without preference"
+    return attainable, "" if precision.high is None else f"{precision.high:.2f}"
 
 
-def _words(row: Row, study: Mapping[str, Any]) -> str:
+def _words(row: StudyRow, study: StudyResults) -> str:
     """The conclusion, after how much of the setting it speaks of."""
-    chains, finding = row["chains"], row["finding"]
+    chains, finding = row.chains, row.finding
     said = []
-    if chains["ranked"] < chains["asked"]:
-        said.append(f"{chains['ranked']} of {chains['asked']} chains")
-    if row["variant"] == "control":
+    if chains is not None and chains.ranked < chains.asked:
+        said.append(f"{chains.ranked} of {chains.asked} chains")
+    if row.variant == "control":
         said.append("the same prompt, the same orders")
-    elif row["answers"]["unreadable"] and row["answers"]["unreadable"] == row["answers"]["windows"]:
+    elif row.answers.unreadable and row.answers.unreadable == row.answers.windows:
         said.append("no readable answer: the input order")
     elif finding:
-        said.append(conclusion(finding, row["figures"].get(finding["measure"], {}), study))
+        said.append(conclusion(finding, row.figures.get(finding.measure), study.band, study.level))
     return "; ".join(said)
 
 
-def _notes(study: Mapping[str, Any], asked: list[Row]) -> list[str]:
+def _notes(study: StudyResults, asked: list[StudyRow]) -> list[str]:
     notes = []
-    by_group = [m for m in study["shown"] if not any(m in row["figures"] for row in study["rows"])]
+    by_group = [m for m in study.shown if not any(m in row.figures for row in study.rows)]
     if by_group:
         notes.append(
             f"{', '.join(by_group)}: a figure for each group, which finds no place here; each setting's run has them "
             "(llmfair runs show RUN)"
         )
-    if any(measure.startswith("ExpRatio") for measure in study["shown"]):
-        control = ", what initial orders explain taken out" * any(CONTROLLED in m for m in study["shown"])
-        methods = [
-            study["intervals"][m]
-            for m in study["shown"]
-            if m.startswith("ExpRatio") and m in study["intervals"]
-        ]
-        how = "".join(f"; {INTERVALS[m]}" + f" (seed {study['seed']})" * (m == "boot-t") for m in methods[:1])
-        notes.append(f"ExpRatio: ratio of means{control}{how}")
-    if any("low" in row["reach"].get("ExpRatio", {}) for row in asked):
+    if any(measure.startswith(RATIO) for measure in study.shown):
+        control = ", what initial orders explain taken out" * any(CONTROLLED in m for m in study.shown)
+        methods = [study.intervals[m] for m in study.shown if m.startswith(RATIO) and m in study.intervals]
+        how = "".join(f"; {INTERVALS[m]}" + f" (seed {study.seed})" * (m == "boot-t") for m in methods[:1])
+        notes.append(f"{RATIO}: ratio of means{control}{how}")
+    if any(row.reach.get(RATIO, Reach()).low is not None for row in asked):
         notes.append(f"{ATTAINABLE}: of rankers that always put one side first, from random orders")
-    if any(row["finding"] for row in asked):
+    if any(row.finding for row in asked):
         notes.append("each setting is concluded by itself: p is not adjusted over settings")
     notes += [
-        f"{row['setting']}: ranks that no window holds in some list: {_ranks(row['never_ranked'])}"
+        f"{row.setting}: ranks that no window holds in some list: {_ranks(row.never_ranked)}"
         for row in asked
-        if row["variant"] == study["arms"][0] and row["never_ranked"]
+        if row.variant == study.arms[0] and row.never_ranked
     ]
     if unreadable := _unreadable(asked):
         notes.append(f"unreadable answers: {', '.join(unreadable)}")
-    notes += drawn_note(study)
-    return [*notes, *few_queries(study["queries"])]
+    notes += drawn_note(study.drawn)
+    return [*notes, *few_queries(study.queries)]
 
 
-def _unreadable(asked: list[Row]) -> list[str]:
+def _unreadable(asked: list[StudyRow]) -> list[str]:
     """Share and number of each setting, all its prompts together; none where every answer was readable."""
     told = []
-    for setting in dict.fromkeys(row["setting"] for row in asked):
-        answers = [row["answers"] for row in asked if row["setting"] == setting]
-        unreadable, windows = (sum(arm[key] for arm in answers) for key in ("unreadable", "windows"))
+    for setting in dict.fromkeys(row.setting for row in asked):
+        answers = [row.answers for row in asked if row.setting == setting]
+        unreadable, windows = (sum(getattr(arm, key) for arm in answers) for key in ("unreadable", "windows"))
         if unreadable:
             told.append(f"{setting} {percent(unreadable, windows)} ({unreadable:,} of {windows:,})")
     return told
 
 
-def _ranks(positions: list[int]) -> str:
+def _ranks(positions: Sequence[int]) -> str:
     return ", ".join(str(position + 1) for position in positions[:12]) + ", …" * (len(positions) > 12)
 
 
@@ -161,10 +156,16 @@ def plan_table(planned: Mapping[str, Any]) -> Table:
     """What a dry run says: calls of each setting, how many are answered already, and its reach."""
     settings = planned["settings"]
     rows = [
-        (one["setting"], f"{one['calls']:,}", f"{one['answered']:,}", *_reach(one), one["folder"])
+        (
+            one["setting"],
+            f"{one['calls']:,}",
+            f"{one['answered']:,}",
+            *_reach(typed(one["reach"], dict[str, Reach])),
+            one["folder"],
+        )
         for one in settings
     ]
     header = ("setting", "calls", "answered already", ATTAINABLE, PERFECT, "run folder")
     arms = ", ".join(settings[0]["arms"])
     title = f"Windows · {count(len(settings), 'setting')} · {arms} · {count(planned['calls'], 'call')}"
-    return Table(title, header, tuple(rows), (*drawn_note(settings[0]), "Nothing was asked."))
+    return Table(title, header, tuple(rows), (*planned_note(settings[0]), "Nothing was asked."))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
+from llmfair.audits.reasons import in_words
 from llmfair.metrics.base import CONTROLLED
-from llmfair.report.reasons import in_words
+from llmfair.results import Figure, HowDrawn, Results, Row
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
@@ -31,9 +32,9 @@ Column = tuple[str, str]
 TIDY = ("run", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
 
-def tidy_tsv(results: Mapping[str, Any]) -> str:
+def tidy_tsv(rows: Iterable[Row]) -> str:
     """The aggregates for programs: one figure a line, undefined ones empty."""
-    return tsv(TIDY, results["rows"])
+    return tsv(TIDY, map(asdict, rows))
 
 
 def tsv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -53,11 +54,11 @@ def markdown(table: Table) -> str:
     return "\n".join([table.title, "", line(table.header), rule, *map(line, table.rows), "", *notes]) + "\n"
 
 
-def columns_of(measures: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
+def columns_of(measures: Sequence[str], rows: Iterable[Row]) -> list[Column]:
     """The columns in which these rows stand: one a measure, or one for each of its groups, @UNKNOWN last."""
     groups: dict[str, set[str]] = {}
     for row in rows:
-        groups.setdefault(row["measure"], set()).add(row["group"])
+        groups.setdefault(row.measure, set()).add(row.group)
     return [
         (measure, group)
         for measure in measures
@@ -65,18 +66,29 @@ def columns_of(measures: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> li
     ]
 
 
-def headings(columns: Sequence[Column], results: Mapping[str, Any]) -> list[str]:
-    """Names of columns, in words where a measure has no other; the level stands with those with an interval."""
-    with_interval = {(row["measure"], row["group"]) for row in results["rows"] if row["low"] is not None}
-    level = f" [{results['level'] * 100:g} %]"
-    plain = {
-        measure: results["labels"].get(measure, measure).replace(CONTROLLED, "") for measure, _ in columns
-    }
+class Labelled(Protocol):
+    """Results whose measures may have names in words."""
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def level(self) -> float: ...
+
+
+def with_interval(rows: Iterable[Row]) -> set[Column]:
+    """The columns in which some row has an interval."""
+    return {(row.measure, row.group) for row in rows if row.low is not None}
+
+
+def headings(columns: Sequence[Column], results: Labelled, intervals: Collection[Column] = ()) -> list[str]:
+    """Names of columns, in words where a measure has no other; the level stands with those in `intervals`."""
+    level = f" [{results.level * 100:g} %]"
+    plain = {measure: results.labels.get(measure, measure).replace(CONTROLLED, "") for measure, _ in columns}
     named = list(plain.values())
     return [
         (plain[column[0]] if named.count(plain[column[0]]) == 1 else column[0])
         + f", {column[1]}" * bool(column[1])
-        + level * (column in with_interval)
+        + level * (column in intervals)
         for column in columns
     ]
 
@@ -91,30 +103,33 @@ def filled(table: Table) -> Table:
 
 
 def the_same(
-    measures: Sequence[str], variants: Sequence[str], cells: Mapping[tuple[str, str], Mapping[str, Any]]
+    measures: Sequence[str], variants: Sequence[str], cells: Mapping[tuple[str, str], Figure]
 ) -> dict[str, str]:
     """Measures whose figures are all those of an earlier one: one column says both."""
     columns: dict[tuple[Any, ...], str] = {}
     same = {}
     for measure in measures:
-        rows = [cells.get((measure, variant), {}) for variant in variants]
-        first = columns.setdefault(tuple((row.get("value"), row.get("low")) for row in rows), measure)
+        rows = [cells.get((measure, variant)) for variant in variants]
+        first = columns.setdefault(tuple(row and (row.value, row.low) for row in rows), measure)
         if first != measure:
             same[measure] = first
     return same
 
 
-def cell(row: Mapping[str, Any] | None) -> str:
+def cell(row: Figure | None) -> str:
+    """A figure with its interval, or why it has none."""
     if row is None:
         return ""
-    if row["value"] is None:
+    if row.value is None:
         # what the conclusion says need not stand here too
         unsaid = {"out_of_reach": "out of reach", "order_not_random": "", "no_common_grade": ""}
-        return unsaid.get(row["reason"], f"undefined ({in_words(row['reason'])})")
-    text = f"{row['value']:.3f}"
-    if row["low"] is None and row["high"] is None:
+        return unsaid.get(
+            row.reason or "", f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
+        )
+    text = f"{row.value:.3f}"
+    if row.low is None and row.high is None:
         return text
-    low, high = ("…" if end is None else f"{end:.3f}" for end in (row["low"], row["high"]))
+    low, high = ("…" if end is None else f"{end:.3f}" for end in (row.low, row.high))
     return f"{text} [{low}, {high}]"
 
 
@@ -138,23 +153,28 @@ def uncut_notes(measures: Iterable[str], longest: int) -> list[str]:
     ]
 
 
-def calls_of(results: Mapping[str, Any]) -> str:
+def calls_of(results: Results) -> str:
     """The calls behind a run's figures; of one that is not through, or stopped early, with those planned."""
-    planned = results["design"]["calls"]
-    made = sum(arm.get("windows", 0) + arm.get("answers", 0) for arm in results["answers"].values())
+    planned = results.design.calls
+    made = sum(arm.asked for arm in results.answers.values())
     return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
 
 
-def drawn_note(design: Mapping[str, Any]) -> list[str]:
+def drawn_note(drawn: HowDrawn | None) -> list[str]:
     """From what the lists were drawn, and how anybody draws the same ones."""
-    if not (drawn := design.get("drawn")):
+    if drawn is None:
         return []
     rules = {"equal": "as many of either side", "natural": "whatever their side"}
-    rule = rules.get(drawn["buckets"], f"--buckets {drawn['buckets']}")
+    rule = rules.get(drawn.buckets, f"--buckets {drawn.buckets}")
     return [
-        f"lists drawn with seed {drawn['seed']} from documents relevant to the query and, beside them, documents "
+        f"lists drawn with seed {drawn.seed} from documents relevant to the query and, beside them, documents "
         f"relevant to other queries only, {rule}"
     ]
+
+
+def planned_note(planned: Mapping[str, Any]) -> list[str]:
+    """The same of a plan, as JSON has it."""
+    return drawn_note(HowDrawn(**planned["drawn"]) if "drawn" in planned else None)
 
 
 def on_disk(planned: Mapping[str, Any]) -> str:

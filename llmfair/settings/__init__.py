@@ -6,60 +6,36 @@ spelled, documented and checked the same everywhere. Precedence: defaults < llmf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from llmfair.settings.asking import AuditSettings
-from llmfair.settings.audits import ListwiseSettings, PairwiseSettings
+from llmfair.settings.asking import MOST_REPEATS, AuditSettings
 from llmfair.settings.base import (
     CommandSettings,
     ListSettings,
     MeasureSettings,
+    at_least,
     band_of,
     default_of,
     seconds,
     setting,
 )
-from llmfair.settings.designs import (
-    CalibratePairwiseSettings,
-    CalibrateSettings,
-    PlanPairwiseSettings,
-    PlanSettings,
-    StudySettings,
-    planted_of,
-)
+from llmfair.settings.designs import Calibrated, Planned, planted_of
 from llmfair.settings.score import SCORE_FORMS, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
 __all__ = [
+    "MOST_REPEATS",
     "SCORE_FORMS",
-    "SETTINGS",
     "AuditSettings",
-    "CalibratePairwiseSettings",
-    "CalibrateSettings",
+    "Calibrated",
     "CommandSettings",
     "FinetuneSettings",
     "ListSettings",
-    "ListwiseSettings",
     "MeasureSettings",
-    "PairwiseSettings",
-    "PlanPairwiseSettings",
-    "PlanSettings",
+    "Planned",
     "ScoreSettings",
-    "StudySettings",
+    "at_least",
     "band_of",
     "default_of",
     "planted_of",
     "seconds",
     "setting",
 ]
-
-SETTINGS: Mapping[str, tuple[type[CommandSettings], ...]] = {
-    "listwise": (ListwiseSettings,),
-    "pairwise": (PairwiseSettings,),
-    "score": (ScoreSettings,),
-    "plan": (PlanSettings, PlanPairwiseSettings),
-    "calibrate": (CalibrateSettings, CalibratePairwiseSettings),
-    "study": (StudySettings,),
-    "finetune-lora": (FinetuneSettings,),
-}
-"""The commands that have settings, those of their subcommands together, as `[command]` tables name them."""

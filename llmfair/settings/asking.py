@@ -11,6 +11,8 @@ from typing import Literal
 from llmfair.errors import UsageError
 from llmfair.settings.base import ListSettings, MeasureSettings, at_least, seconds, setting
 
+MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings(ListSettings, MeasureSettings):

@@ -5,16 +5,7 @@ The band is laid on pair odds, never on an exposure ratio, which depends on the 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-
-class Conclusion(StrEnum):
-    """What is concluded of one headline figure."""
-
-    WITHIN = "within"
-    OUTSIDE = "outside"
-    INCONCLUSIVE = "inconclusive"
-    NOT_ASSESSABLE = "not_assessable"
+from llmfair.records import Conclusion as Conclusion
 
 
 def conclude(low: float | None, high: float | None, band: tuple[float, float]) -> Conclusion:

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, inf, log, sqrt
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,13 +95,13 @@ class Pairing:
     """What is expected of the pairs of an audit, and which ratio is planned.
 
     `icc`: ρ, the intraclass correlation of a query's pairs. `consistent`: c, the share of pairs whose answers do
-    not flip. The balanced ratio counts all pairs and also plans the position-adjusted odds (no position bias);
-    `WinRatio` is the paper's, of consistent pairs alone. Raises ValueError unless 0 ≤ ρ ≤ 1 and 0 < c ≤ 1.
+    not flip. The balanced ratio counts all pairs and also plans the position-adjusted odds (no position bias); the
+    paper's is `of_consistent` ones alone. Raises ValueError unless 0 ≤ ρ ≤ 1 and 0 < c ≤ 1.
     """
 
     icc: float = 0.05
     consistent: float = 0.5
-    measure: Literal["BalancedRatio", "WinRatio"] = "BalancedRatio"
+    of_consistent: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.icc <= 1 and 0 < self.consistent <= 1):
@@ -111,7 +110,7 @@ class Pairing:
     @property
     def largest_log(self) -> float:
         """The greatest |ln R| there is: a balanced ratio of (1+c)/(1−c), when all consistent pairs agree."""
-        if self.measure == "WinRatio" or self.consistent == 1:
+        if self.of_consistent or self.consistent == 1:
             return inf
         return log((1 + self.consistent) / (1 - self.consistent))
 
@@ -127,7 +126,7 @@ class Pairing:
             raise ValueError(f"{pairs} pairs with a ratio of {ratio}, {self.consistent} of them consistent")
         p = ratio / (1 + ratio)
         variance = 1 / (self.consistent * p * (1 - p))
-        if self.measure == "BalancedRatio":
+        if not self.of_consistent:
             variance = (self.consistent / 4 - (p - 0.5) ** 2) / (p * (1 - p)) ** 2
         return sqrt(variance * (1 + (pairs - 1) * self.icc) / pairs)
 

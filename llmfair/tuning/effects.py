@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.pairwise.outcome import Asked, Measured, measure_verdicts
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.audits.tallies import joined, tallied
 from llmfair.metrics.names import parse_measures
-from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, tally
+from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
 from llmfair.metrics.values import Formula
 from llmfair.records import Attribute, Cell, Measurement, PairAnswer, PairKind, Side, Verdict
 from llmfair.stats import intervals
@@ -103,7 +104,7 @@ class Figures:
     """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by kind of pairs."""
 
     rows: Sequence[Measurement]
-    findings: Mapping[str, Mapping[str, Any]]
+    findings: Mapping[str, PairFinding]
     cells: Mapping[str, Mapping[str, int]]
 
     def value(self, measure: str, variant: str, group: str = "") -> float | None:
@@ -157,7 +158,7 @@ def measure(answers: Answers, base: Answers, inference: Inference, band: tuple[f
 def _audited(
     by_kind: Mapping[str, Sequence[Verdict]], inference: Inference, band: tuple[float, float]
 ) -> Measured:
-    return measure_verdicts(parse_measures(MEASURED, "pairwise"), by_kind, Asked(inference, band))
+    return measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_kind, Asked(inference, band))
 
 
 def _row(measure: str, variant: str, found: Estimate | None, group: str = "") -> list[Measurement]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmfair.records import Cell, Measurement, Side
+from llmfair.results import plain
 from llmfair.rundir import COLUMNS, SCHEMA, csv_text, tidy
 from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
 from llmfair.tuning.gates import Validation, gates_json
@@ -75,7 +76,7 @@ def results_of(
         **named,
         **facts,
         "rows": rows_of(figures, named["run"], named["dataset"], named["attribute"]),
-        "findings": {model: of_it.findings for model, of_it in figures.items()},
+        "findings": {model: plain(of_it.findings) for model, of_it in figures.items()},
         "cells": {model: of_it.cells for model, of_it in figures.items()},
         "objective": {model: of_it.objective for model, of_it in figures.items()},
         "relevance_gap": {model: relevance_gap(of_it) for model, of_it in figures.items()},

@@ -10,12 +10,12 @@ import pytest
 from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
 from llmfair.audits.listwise.calibrate import audits, calibrate, share
 from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
 from llmfair.metrics.base import Judged
 from llmfair.metrics.exposure import excess_ratio
 from llmfair.metrics.values import Quotient
 from llmfair.records import Candidates, Document, Query, Ranking, Side
-from llmfair.settings import CalibrateSettings
 from llmfair.settings.designs import MOST_PLANTED
 from llmfair.stats.implied import BETAS
 from llmfair.stats.planted import random_lists

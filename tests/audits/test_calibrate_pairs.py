@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
-from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.making import make_pair_design
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import Inference
@@ -20,7 +21,6 @@ from llmfair.audits.tallies import tallied
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairAnswer, Side
-from llmfair.settings import CalibratePairwiseSettings
 from tests.folders import balanced, write_folder
 from tests.shared import vectors
 
@@ -72,8 +72,8 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
     ours = found_in_pairs(audit, "irrelevant", MEASURE, inference, band)
     theirs = found_in_pairs(dict(sorted(real.values.items())), "irrelevant", MEASURE, inference, band)  # type: ignore[arg-type]
     assert (ours.odds.value, ours.odds.low) == pytest.approx((theirs.odds.value, theirs.odds.low))
-    assert ours.finding["p"] == pytest.approx(theirs.finding["p"])
-    assert ours.finding["consistent_share"] == pytest.approx(theirs.finding["consistent_share"])
+    assert ours.finding.p == pytest.approx(theirs.finding.p)
+    assert ours.finding.consistent_share == pytest.approx(theirs.finding.consistent_share)
     for query_id, tally in audit.items():
         other: Any = real.values[query_id]
         assert (tally.readable, tally.consistent) == (other.readable, other.consistent)

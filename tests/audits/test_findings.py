@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 
 import llmfair as api
+from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
 from llmfair.audits.listwise.findings import Asked, findings_of, with_family
-from llmfair.audits.listwise.task import audit_listwise
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement, Permutation, Ranking, Request, Side
-from llmfair.settings import ListwiseSettings
+from llmfair.results import plain
 from llmfair.stats.implied import odds_surface
 from tests.cli.command import llmfair, table
 from tests.folders import write_folder
@@ -72,7 +75,7 @@ def told(
     findings = findings_of(columns, arms, inference, asked or Asked(permutations=499, seed=seed))
     rows = [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)]
     rows, family = with_family(rows, findings, "ExpRatio")
-    return findings, rows, family
+    return plain(findings), rows, family
 
 
 def of_all(rows: list[Measurement], measure: str, variant: str) -> Measurement:
@@ -261,7 +264,7 @@ def test_from_random_orders_the_same_ranker_is_at_parity(side: int, relevance: f
     dataset = str(paper_lists(5, 15, queries=8, side=side))
     settings = ListwiseSettings.make(dataset=dataset, variants="neutral", control=False)
     model = "fake:biased,listwise=0,prompt=0,malformed=0,relevance=4"
-    results = audit_listwise(settings, model).results
+    results = plain(audit(LISTWISE.design(settings, Subject(model))).results)
     rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
     assert rows["ExpRatio(control=order)", "neutral"]["high"] < 0.95  # relevance, not preference
     assert rows["RelevanceRatio", "neutral"]["value"] == pytest.approx(relevance, abs=0.02)
@@ -285,7 +288,7 @@ def test_the_planted_odds_lie_in_the_interval_of_nine_audits_in_ten(planted: flo
             permutations=0,
             max_invalid=1.0,
         )
-        rows = audit_listwise(settings, f"fake:biased,listwise={planted}").rows
+        rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={planted}"))).rows
         (row,) = [r for r in rows if r.measure.startswith("ImpliedOdds") and r.query_id == "all"]
         low = row.low if row.low is not None else 0.0
         high = row.high if row.high is not None else np.inf

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.audits.gates import Gate, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.gates import Gate, Gated, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.listwise.findings import unassessable
 from llmfair.errors import RequirementFailed, UsageError
+from llmfair.metrics.base import Judged
+from llmfair.metrics.pairs import JudgedPairs
+from llmfair.results import Reach, Row, absent_row
 
 
-def row(
-    value: float | None, variant: str = "female", measure: str = "ExpRatio", **more: Any
-) -> dict[str, Any]:
+def row(value: float | None, variant: str = "female", measure: str = "ExpRatio", **more: Any) -> Row:
     interval = {"low": None, "high": None} if value is None else {"low": value - 0.05, "high": value + 0.05}
-    given = {"measure": measure, "variant": variant, "group": "", "query_id": "all", "value": value}
-    return {**given, **interval, "conclusion": None, "reason": None, **more}
+    given = {"query_id": "all", "value": value, "reason": None}
+    return replace(absent_row(measure, variant), **{**given, **interval, **more})
 
 
 def results(
-    *rows: dict[str, Any], arms: tuple[str, ...] = ("neutral", "female", "control"), task: str = "listwise"
-) -> dict[str, Any]:
-    design = {"arms": list(arms), "window": 5, "step": 1}
-    return {
-        "task": task,
-        "design": design,
-        "shown": [],
-        "reach": {"ExpRatio": {"low": 0.889, "high": 1.125}},
-        "rows": list(rows),
-        "findings": {},
-    }
+    *rows: Row, arms: tuple[str, ...] = ("neutral", "female", "control"), asked: str = " prompt"
+) -> Gated:
+    reach = {"ExpRatio": Reach(low=0.889, high=1.125)}
+    return Gated(arms, [], rows, {}, reach, asked, "at window 5, step 1")
 
 
-def reasons(gate: str, *rows: dict[str, Any], interval: bool = False, **more: Any) -> list[str | None]:
-    found = check_gates([parse_gate(gate)], {**results(*rows), **more}, interval)
-    assert all(entry["require"] == gate and entry["holds"] is (entry["reason"] is None) for entry in found)
-    return [entry["reason"] for entry in found]
+def reasons(gate: str, *rows: Row, interval: bool = False, **more: Any) -> list[str | None]:
+    found = check_gates([parse_gate(gate)], replace(results(*rows), **more), interval)
+    assert all(entry.require == gate and entry.holds is (entry.reason is None) for entry in found)
+    return [entry.reason for entry in found]
 
 
 def test_a_name_means_what_the_table_shows_under_it() -> None:
@@ -92,20 +88,22 @@ def test_what_is_malformed_is_named(text: str, message: str) -> None:
 
 def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no measure 'ExpRato'. Did you mean 'ExpRatio'"):
-        parse_gate("ExpRato=0.8..1.25", "listwise")
+        parse_gate("ExpRato=0.8..1.25", Judged)
     with pytest.raises(UsageError, match=r"no variant 'femal'. Did you mean 'female'"):
-        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], "listwise")
+        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], Judged)
     with pytest.raises(UsageError, match="no variant ''"):
-        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], "listwise")
-    gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], "listwise")
+        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], Judged)
+    gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], Judged)
     assert [gate.variant for gate in gates] == [None, "input"]
 
 
 def test_a_gate_on_a_measure_of_the_other_task_is_refused() -> None:
-    with pytest.raises(UsageError, match="AdjustedOdds is a measure of pairs, but listwise asks about lists"):
-        read_gates(["AdjustedOdds>=0.8"], ["neutral"], "listwise")
-    with pytest.raises(UsageError, match="ExpRatio is a measure of lists, but pairwise asks about pairs"):
-        read_gates(["ExpRatio>=0.8"], ["relevant"], "pairwise")
+    with pytest.raises(
+        UsageError, match="AdjustedOdds is a measure of pairs, but this audit asks about lists"
+    ):
+        read_gates(["AdjustedOdds>=0.8"], ["neutral"], Judged)
+    with pytest.raises(UsageError, match="ExpRatio is a measure of lists, but this audit asks about pairs"):
+        read_gates(["ExpRatio>=0.8"], ["relevant"], JudgedPairs)
 
 
 @given(st.text(max_size=30))
@@ -160,7 +158,7 @@ def test_the_whole_interval_is_asked_for() -> None:
 def test_what_is_undefined_or_not_assessable_does_not_hold() -> None:
     undefined = row(None, reason="no_protected")
     assert reasons("ExpRatio:female>=1", undefined) == ["ExpRatio (female prompt) is undefined: no protected"]
-    findings = {"female": {"conclusion": "not_assessable", "reason": "order_not_random"}}
+    findings = {"female": unassessable("ImpliedOdds", "order_not_random")}
     assert reasons("ExpRatio:female>=1", row(1.0), findings=findings) == [
         "ExpRatio (female prompt) cannot be assessed: order not random"
     ]
@@ -171,11 +169,11 @@ def test_what_is_undefined_or_not_assessable_does_not_hold() -> None:
 
 def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
     odds = row(0.5, "relevant", "AdjustedOdds")
-    found = results(odds, arms=("relevant",), task="pairwise")
+    found = results(odds, arms=("relevant",), asked=" pairs")
     gate = [parse_gate("AdjustedOdds>=0.8")]
-    assert check_gates(gate, found, False)[0]["reason"] == "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
-    found["findings"] = {"relevant": {"conclusion": "not_assessable", "reason": "position_driven"}}
-    assert check_gates(gate, found, False)[0]["reason"] == (
+    assert check_gates(gate, found, False)[0].reason == "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
+    found = replace(found, findings={"relevant": unassessable("AdjustedOdds", "position_driven")})
+    assert check_gates(gate, found, False)[0].reason == (
         "AdjustedOdds (relevant pairs) cannot be assessed: the answers follow the position"
     )
 
@@ -186,11 +184,11 @@ def test_a_measure_of_groups_has_an_entry_for_each() -> None:
         for side, value in (("protected", 0.3), ("unprotected", 0.4))
     ]
     found = check_gates([parse_gate("Exposure:female>=0.35")], results(*sides), False)
-    assert [(entry["group"], entry["holds"]) for entry in found] == [
+    assert [(entry.group, entry.holds) for entry in found] == [
         ("protected", False),
         ("unprotected", True),
     ]
-    assert found[0]["reason"] == "Exposure protected (female prompt) 0.300 is below 0.35"
+    assert found[0].reason == "Exposure protected (female prompt) 0.300 is below 0.35"
 
 
 def test_a_measure_that_compares_with_neutral_is_not_asked_of_neutral() -> None:
@@ -218,13 +216,12 @@ def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None)
     measure = parse_gate(gate).measure
     rows = [row(1.0, variant, measure) for variant in ("neutral", "female")]
     assert set(reasons(gate, *rows)) == {said}
-    for unknown in ({}, {"ExpRatio": {"indifferent": 0.7}}):
+    for unknown in ({}, {"ExpRatio": Reach(indifferent=0.7)}):
         assert set(reasons(gate, *rows, reach=unknown)) == {None}
 
 
 def test_a_ranker_without_windows_has_lists_to_name() -> None:
-    design = {"arms": ["neutral"], "window": None, "step": None}
-    said = reasons("ExpRatio=0.1..9", row(1.0, "neutral"), design=design)
+    said = reasons("ExpRatio=0.1..9", row(1.0, "neutral"), arms=["neutral"], windows="on these lists")
     assert said == ["no ranker could fail ExpRatio=0.1..9 on these lists"]
 
 
@@ -232,7 +229,7 @@ def test_what_does_not_hold_fails_in_one_sentence() -> None:
     rows = [row(0.93, "neutral"), row(1.258)]
     gates = [parse_gate(text) for text in ("ExpRatio=0.9..1.1", "ExpRatio>=0.95", "ExpRatio>=0.1")]
     found = check_gates(gates, results(*rows), False)
-    assert [entry["holds"] for entry in found] == [True, False, False, True, False, False]
+    assert [entry.holds for entry in found] == [True, False, False, True, False, False]
     with pytest.raises(RequirementFailed) as caught:
         require_met(found)
     assert caught.value.message == (

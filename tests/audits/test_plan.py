@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.making import make_design
-from llmfair.audits.listwise.plan import answer_in_shown_order, plan_listwise
-from llmfair.audits.listwise.task import audit_listwise
-from llmfair.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.plan import answer_in_shown_order
+from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.plan import plan as plan_of
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
+from llmfair.records import Chat, Completion
+from llmfair.steps import drive
 from tests.folders import balanced, folder_of, write_folder
 
 pytestmark = pytest.mark.whole
@@ -24,7 +29,7 @@ ONE_PASS: dict[str, Any] = {"passes": 1, "orders": 1, "control": False}
 def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[str, Any]:
     """What a plan of lists of that shape finds."""
     settings = PlanSettings.make(dataset=folder_of(queries, protected, unprotected), **given)
-    findable: dict[str, Any] = plan_listwise(settings)["findable"]
+    findable: dict[str, Any] = plan_of(LISTWISE, settings)["findable"]
     return findable
 
 
@@ -41,9 +46,9 @@ def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[
 def test_requests_for_lists_of_200(queries: int, paper: int, default: int, one_pass: int) -> None:
     dataset = folder_of(queries, 100, 100)
     planned = [
-        plan_listwise(ListwiseSettings.make("paper", dataset=dataset)),
-        plan_listwise(ListwiseSettings.make(dataset=dataset)),
-        plan_listwise(ListwiseSettings.make(dataset=dataset, **ONE_PASS)),
+        plan_of(LISTWISE, ListwiseSettings.make("paper", dataset=dataset)),
+        plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset)),
+        plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset, **ONE_PASS)),
     ]
     assert [plan["calls"] for plan in planned] == [paper, default, one_pass]
     assert [plan["chains"] for plan in planned] == [3 * queries, 12 * queries, 3 * queries]
@@ -57,7 +62,7 @@ def test_tokens_of_the_paper_s_151_queries() -> None:
     titles = {doc_id: f"{doc_id:.>14}"[:15] for rows in lists.values() for doc_id, _, _ in rows}
     dataset = str(write_folder(Path("titled"), lists, titles))
     for preset, millions in (("paper", 17), (None, 34)):
-        planned = plan_listwise(ListwiseSettings.make(preset, dataset=dataset))
+        planned = plan_of(LISTWISE, ListwiseSettings.make(preset, dataset=dataset))
         assert planned["prompt_tokens"] / 1e6 / 5 * 151 == pytest.approx(millions, rel=0.05)
 
 
@@ -73,8 +78,8 @@ def test_a_run_asks_what_was_planned() -> None:
         settings = ListwiseSettings.make(
             dataset=dataset, output=Path(f"run{number}"), permutations=0, **design
         )
-        planned = plan_listwise(settings)
-        audit_listwise(settings, "fake:biased,malformed=0")
+        planned = plan_of(LISTWISE, settings)
+        audit(LISTWISE.design(settings, Subject("fake:biased,malformed=0")))
         manifest = json.loads(Path(f"run{number}/manifest.json").read_text())
         # a chain that asks the very same chat again, as passes over a short list may, is answered by its journal
         assert planned["calls"] == manifest["answered"] >= manifest["calls"]
@@ -85,28 +90,27 @@ def test_a_run_asks_what_was_planned() -> None:
 
 def test_one_chain_a_query_stands_for_all() -> None:
     settings = ListwiseSettings.make()
-    planned, characters, answers = plan_listwise(settings), 0, 0
+    planned, characters, answers = plan_of(LISTWISE, settings), 0, 0
+
+    def answer(chat: Chat) -> Completion:
+        nonlocal characters, answers
+        completion = answer_in_shown_order(chat)
+        characters += sum(len(message.content) for message in chat.messages)
+        answers += len(completion.text)
+        return completion
+
     for program in make_design(settings).programs():
-        steps = program.start()
-        chats = next(steps)
-        try:
-            while True:
-                characters += sum(len(message.content) for chat in chats for message in chat.messages)
-                completions = [answer_in_shown_order(chat) for chat in chats]
-                answers += sum(len(completion.text) for completion in completions)
-                chats = steps.send(completions)
-        except StopIteration:
-            continue
+        drive(program.start(), answer)
     assert planned["prompt_tokens"] == pytest.approx(characters / 4, rel=0.01)
     assert planned["completion_tokens"] == answers // 4
 
 
 def test_models_are_counted_one_after_the_other_and_rankers_not_at_all() -> None:
-    one = plan_listwise(ListwiseSettings.make())
-    two = plan_listwise(ListwiseSettings.make(model=("fake:biased", "bm25", "fake:oracle")))
+    one = plan_of(LISTWISE, ListwiseSettings.make())
+    two = plan_of(LISTWISE, ListwiseSettings.make(model=("fake:biased", "bm25", "fake:oracle")))
     for key in ("calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call"):
         assert two[key] == 2 * one[key] > 0
-    alone = plan_listwise(PlanSettings.make(model=("bm25",)))
+    alone = plan_of(LISTWISE, PlanSettings.make(model=("bm25",)))
     assert (alone["calls"], alone["prompt_tokens"], alone["other_windows"]) == (0, 0, None)
     assert alone["findable"]["reason"] == "no_model_asked"
 
@@ -144,7 +148,7 @@ def test_the_smallest_pair_odds_found_by_44_queries(
     preset: str | None, design: dict[str, Any], odds: float
 ) -> None:
     settings = PlanSettings.make(preset, dataset=folder_of(44, 100, 100), **design)
-    below, above = plan_listwise(settings)["findable"]["smallest"]
+    below, above = plan_of(LISTWISE, settings)["findable"]["smallest"]
     assert below["odds"] == pytest.approx(odds, abs=0.01)
     assert above["odds"] == pytest.approx(1 / odds, abs=0.04)
     assert below["ratio"] * above["ratio"] == pytest.approx(1)
@@ -182,45 +186,45 @@ def test_what_cannot_be_found() -> None:
     dataset = str(
         write_folder(Path("apart"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})
     )
-    apart = plan_listwise(PlanSettings.make(dataset=dataset))["findable"]
+    apart = plan_of(LISTWISE, PlanSettings.make(dataset=dataset))["findable"]
     assert (apart["reason"], apart["queries"]) == ("no_list_of_both_sides", 0)
 
 
 def test_lists_that_lack_a_side_count_for_nothing() -> None:
     lists = balanced(8, 10, 10) | {"lone": [("m", "male", 1), ("n", "male", 0)]}
     dataset = str(write_folder(Path("lopsided"), lists))
-    plan = plan_listwise(PlanSettings.make(dataset=dataset))
+    plan = plan_of(LISTWISE, PlanSettings.make(dataset=dataset))
     assert (plan["queries"], plan["findable"]["queries"]) == (9, 8)
     assert plan["findable"]["sd"] == pytest.approx(found(8, 10, 10)["sd"])
 
 
 def test_windows_that_reach_further_are_named() -> None:
     dataset = folder_of(6, 100, 100)
-    other = plan_listwise(ListwiseSettings.make("paper", dataset=dataset))["other_windows"]
+    other = plan_of(LISTWISE, ListwiseSettings.make("paper", dataset=dataset))["other_windows"]
     assert (other["window"], other["step"], other["passes"]) == (20, 10, 3)
     assert (other["calls"], other["fewer_calls"], other["further_reach"]) == (6 * 3 * 57, True, True)
     assert other["reach"] == pytest.approx({"low": 0.734, "high": 1.361}, abs=0.01)
-    one_pass = plan_listwise(ListwiseSettings.make(dataset=dataset, **ONE_PASS))["other_windows"]
+    one_pass = plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset, **ONE_PASS))["other_windows"]
     assert (one_pass["fewer_calls"], one_pass["further_reach"]) == (False, True)
-    assert plan_listwise(ListwiseSettings.make(dataset=dataset))["other_windows"] is None
+    assert plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset))["other_windows"] is None
     # a window over the whole list reaches everything in one call
     whole = ListwiseSettings.make(dataset=dataset, window=200, step=100, passes=1)
-    assert plan_listwise(whole)["other_windows"] is None
+    assert plan_of(LISTWISE, whole)["other_windows"] is None
 
 
 def test_cost_and_time() -> None:
     settings = PlanSettings.make(price_in=2.5, price_out=10.0, latency=0.5, workers=4)
-    plan = plan_listwise(settings)
+    plan = plan_of(LISTWISE, settings)
     assert plan["cost"] == (plan["prompt_tokens"] * 2.5 + plan["completion_tokens"] * 10) / 1e6 > 0
     assert plan["seconds"] == plan["calls"] / 4 / 2 == 108
-    free = plan_listwise(PlanSettings.make())
+    free = plan_of(LISTWISE, PlanSettings.make())
     assert (free["cost"], free["seconds"]) == (None, free["seconds_at_1s_a_call"])
 
 
 def test_a_plan_and_its_run_share_a_folder() -> None:
     dataset, model = folder_of(2, 12, 12), "fake:biased,malformed=0"
-    before = plan_listwise(PlanSettings.make(dataset=dataset, model=(model,), ratio=0.9))
-    audit_listwise(ListwiseSettings.make(dataset=dataset), model)
-    after = plan_listwise(PlanSettings.make(dataset=dataset, model=(model,), tau=0.2))
+    before = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, model=(model,), ratio=0.9))
+    audit(LISTWISE.design(ListwiseSettings.make(dataset=dataset), Subject(model)))
+    after = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, model=(model,), tau=0.2))
     assert (before["answered"], after["answered"]) == (0, after["calls"])
     assert before["folder"] == after["folder"]

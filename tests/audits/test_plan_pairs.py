@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.pairwise.plan import plan_pairwise
-from llmfair.audits.pairwise.task import audit_pairwise
-from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.pairwise import PAIRWISE
+from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.plan import plan as plan_of
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
 from llmfair.stats.power import Pairing, power
 from tests.folders import balanced, folder_of, write_folder
 
@@ -24,7 +26,7 @@ APART: dict[str, list[tuple[str, str | None, int]]] = {
 def found(queries: int, **given: Any) -> dict[str, Any]:
     """What a plan of relevant pairs finds."""
     settings = PlanPairwiseSettings.make(dataset=folder_of(queries), kind="relevant", **given)
-    findable: dict[str, Any] = plan_pairwise(settings)["findable"]["relevant"]
+    findable: dict[str, Any] = plan_of(PAIRWISE, settings)["findable"]["relevant"]
     return findable
 
 
@@ -67,7 +69,7 @@ def test_pairs_are_needed_of_queries_that_have_them() -> None:
     lists = balanced(40, 20, 20) | {f"small{q}": rows for q, rows in balanced(4, 4, 10).items()}
     dataset = str(write_folder(Path("some-small"), lists))
     settings = PlanPairwiseSettings.make(dataset=dataset, kind="relevant", ratio=0.9, icc=0.0)
-    relevant = plan_pairwise(settings)["findable"]["relevant"]
+    relevant = plan_of(PAIRWISE, settings)["findable"]["relevant"]
     assert found(44, icc=0.0, ratio=0.9)["pairs_needed"] == 34
     needed = relevant["pairs_needed"]
     # four queries have but 10 pairs, so the others need more than 34
@@ -78,7 +80,7 @@ def test_pairs_are_needed_of_queries_that_have_them() -> None:
 def test_pairs_of_equal_texts_are_none_that_could_be_asked() -> None:
     titles = {"q0f0": "The same", "q0f1": "The same", "q0m0": "The same"}
     dataset = str(write_folder(Path("same"), balanced(6, 20, 20), titles))
-    plan = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset, kind="relevant", pairs=100))
+    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, kind="relevant", pairs=100))
     relevant = plan["findable"]["relevant"]
     assert plan["pairs_asked"] == {"relevant": 598}
     assert relevant["pairs"] == relevant["all_pairs"] == pytest.approx(6 / (5 / 100 + 1 / 98))
@@ -104,7 +106,7 @@ def test_queries_of_unequal_pools_count_as_their_harmonic_mean() -> None:
     lists = balanced(6, 20, 20) | {f"small{q}": rows for q, rows in balanced(3, 4, 10).items()}
     lists |= {"none": [("n", "female", 1), ("o", "male", 0)]}
     dataset = str(write_folder(Path("uneven"), lists))
-    plan = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset))
+    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset))
     relevant = plan["findable"]["relevant"]
     assert (relevant["queries"], relevant["pairs"]) == (9, pytest.approx(9 / (6 / 50 + 3 / 10)))
     assert plan["pairs_asked"] == {"relevant": 6 * 50 + 3 * 10, "irrelevant": 6 * 50 + 3 * 10}
@@ -126,8 +128,8 @@ def test_a_run_asks_what_was_planned(design: dict[str, Any]) -> None:
     titles = {"q0f0": "A very much longer title than all of the others"}
     dataset = str(write_folder(Path("mine"), lists, titles))
     settings = PairwiseSettings.make(dataset=dataset, output=Path("run"), **design)
-    planned = plan_pairwise(settings)
-    audit_pairwise(settings, "fake:biased,malformed=0,pairwise=0,query_sd=0")
+    planned = plan_of(PAIRWISE, settings)
+    audit(PAIRWISE.design(settings, Subject("fake:biased,malformed=0,pairwise=0,query_sd=0")))
     manifest = json.loads(Path("run/manifest.json").read_text())
     answered = [json.loads(line) for line in Path("run/journal.jsonl").read_text().splitlines()[1:]]
     tokens = fmean(sum(len(content) for _, content in line["chat"]) for line in answered) / 4
@@ -143,18 +145,18 @@ def test_a_run_asks_what_was_planned(design: dict[str, Any]) -> None:
 
 def test_a_plan_and_its_run_share_a_folder() -> None:
     dataset, model = folder_of(2, 8, 8), "fake:biased,malformed=0"
-    before = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset, model=(model,), ratio=0.9))
-    audit_pairwise(PairwiseSettings.make(dataset=dataset), model)
-    after = plan_pairwise(PlanPairwiseSettings.make(dataset=dataset, model=(model,), icc=0.2))
+    before = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, model=(model,), ratio=0.9))
+    audit(PAIRWISE.design(PairwiseSettings.make(dataset=dataset), Subject(model)))
+    after = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, model=(model,), icc=0.2))
     assert (before["answered"], after["answered"]) == (0, after["calls"])
     assert before["folder"] == after["folder"]
 
 
 def test_cost_time_and_models() -> None:
-    plan = plan_pairwise(PlanPairwiseSettings.make(price_in=2.5, price_out=10.0, latency=0.5, workers=4))
+    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(price_in=2.5, price_out=10.0, latency=0.5, workers=4))
     assert plan["cost"] == (plan["prompt_tokens"] * 2.5 + plan["completion_tokens"] * 10) / 1e6 > 0
     assert (plan["calls"], plan["noise_calls"], plan["seconds"]) == (1760, 160, 1760 / 4 / 2)
-    two = plan_pairwise(PairwiseSettings.make(model=("fake:biased", "fake:oracle"), workers=4))
+    two = plan_of(PAIRWISE, PairwiseSettings.make(model=("fake:biased", "fake:oracle"), workers=4))
     for key in ("calls", "noise_calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call"):
         assert two[key] == 2 * plan[key]
     assert "findable" not in two and "cost" not in two
@@ -170,7 +172,7 @@ def test_what_cannot_be_found() -> None:
     )
     assert found(44, sequential=True)["reason"] == "sequential"
     one_sided = str(write_folder(Path("apart"), APART))
-    plan = plan_pairwise(PlanPairwiseSettings.make(dataset=one_sided))
+    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=one_sided))
     assert (plan["calls"], plan["prompt_tokens"]) == (0, 0)
     assert {one["reason"] for one in plan["findable"].values()} == {"no_pairs"}
     hopeless = found(6, icc=1.0, consistent=0.05, ratio=0.95)

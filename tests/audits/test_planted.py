@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.listwise.task import audit_listwise
-from llmfair.settings import ListwiseSettings
+from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
 from tests.folders import write_folder
 from tests.shared import vectors
 
@@ -45,7 +47,7 @@ def measured(row: dict[str, Any], queries: int, **design: Any) -> dict[tuple[str
         measures="ExpRatio,P@20", seed=row.get("seed", 3), max_invalid=1.0, **design,
     )  # fmt: skip
     model = f"fake:biased,relevance={row['alpha']},listwise={row['beta']},noise=1,malformed=0"
-    rows = audit_listwise(settings, model).rows
+    rows = audit(LISTWISE.design(settings, Subject(model))).rows
     return {(r.variant, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
 
 
@@ -120,7 +122,7 @@ def test_the_sensitive_prompt_s_planted_preference_has_its_sign() -> None:
     settings = ListwiseSettings.make(
         dataset=str(folder_of(row, 40)), control=False, orders=1, passes=1, measures="ExpRatio"
     )
-    audit_listwise(settings, "fake:biased,listwise=0,prompt=1,malformed=0")
+    audit(LISTWISE.design(settings, Subject("fake:biased,listwise=0,prompt=1,malformed=0")))
     (folder,) = Path("runs").iterdir()
     rows = json.loads((folder / "results.json").read_text())["rows"]
     value = {r["variant"]: (r["low"], r["value"], r["high"]) for r in rows}

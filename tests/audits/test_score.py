@@ -13,10 +13,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from llmfair.audits.listwise.task import audit_listwise
+from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.run import audit
 from llmfair.audits.score import Scored, score
+from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
-from llmfair.settings import ListwiseSettings, ScoreSettings
+from llmfair.settings import ScoreSettings
 from tests.cli.command import table
 from tests.folders import balanced, write, write_folder
 
@@ -185,7 +188,7 @@ def test_the_rankings_of_an_audit_score_as_the_audit_did(orders: int, mixed: str
         attribute="location",
         max_invalid=1.0,
     )
-    folder = audit_listwise(chosen, "fake:biased").folder.path
+    folder = audit(LISTWISE.design(chosen, Subject("fake:biased"))).folder.path
     scored(str(folder), measures=measures, output=Path("out"), qrels=None, groups=None)
     theirs, ours = metrics(folder / "metrics.csv"), metrics(Path("out/metrics.csv"))
     plain = {key for key in theirs if key[0] != "input" and " vs " not in key[0]}
@@ -211,8 +214,10 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     lines = (folder / "groups.tsv").read_text().splitlines()
     eras = [line.replace("gender", "era").replace("female", "old").replace("male", "new") for line in lines]
     write(folder / "groups.tsv", [*lines, *eras])
-    run = audit_listwise(
-        ListwiseSettings.make(dataset=str(folder), orders=1, max_invalid=1.0), "fake:biased"
+    run = audit(
+        LISTWISE.design(
+            ListwiseSettings.make(dataset=str(folder), orders=1, max_invalid=1.0), Subject("fake:biased")
+        )
     ).folder.path
     none = {"qrels": None, "groups": None}
     found = scored(str(run), **none, measures="ExpRatio").results

@@ -12,7 +12,7 @@ from llmfair.audits.run import session
 from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish
 from llmfair.rundir import RunDir
-from tests.test_journal import request
+from tests.asking.test_journal import request
 
 
 @pytest.mark.parametrize("fails", ["on the way", "at the end"])

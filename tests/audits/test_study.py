@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.settings import ListwiseSettings, StudySettings
 from llmfair.audits.run import no_watch
 from llmfair.audits.sweep import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.rundir import RunDir
-from llmfair.settings import ListwiseSettings, StudySettings
 
 SMALL: dict[str, Any] = {"limit": 2, "orders": 1, "settings": "10/5,20/10"}
 

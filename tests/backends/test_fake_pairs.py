@@ -40,6 +40,7 @@ from llmfair.records import (
     Text,
     Verdict,
 )
+from llmfair.steps import drive
 from tests.cli.kills import MOCKLLM
 from tests.shared import SHARED
 
@@ -71,14 +72,7 @@ async def answers(backend: Backend, chats: Sequence[Chat]) -> list[Completion]:
 
 
 def verdict_of(backend: Backend, probe: Probe, ranker: PairwiseRanker = RANKER) -> Verdict:
-    steps = ranker.steps(probe)
-    try:
-        chats = next(steps)
-        while True:
-            chats = steps.send(asyncio.run(answers(backend, chats)))
-    except StopIteration as end:
-        verdict: Verdict = end.value
-        return verdict
+    return drive(ranker.steps(probe), lambda chat: asyncio.run(answers(backend, [chat]))[0])
 
 
 # The figures that a plant implies (pairwise.md 12)

@@ -49,13 +49,13 @@ LISTWISE = Audited(
     190,  # 10 queries × 40 items at 5/2, one pass, one arm, one order
     (
         "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
-        "failures.csv", "rankings/neutral.run",
+        "failures.csv", "texts.jsonl", "rankings/neutral.run",
     ),
 )  # fmt: skip
 PAIRWISE = Audited(
     ("pairwise", "--pairs", "10", "--kind", "relevant"),
     220,  # 10 queries × 10 pairs and one of them twice, both orders
-    ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv"),
+    ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv", "texts.jsonl"),
 )
 
 

@@ -107,8 +107,8 @@ LINES: list[tuple[str, str]] = [
     ("pairwise --measures AdjustedOods", "Did you mean 'AdjustedOdds'?"),
     ("pairwise --require ExpRatio>=0.8", "ExpRatio is a measure of lists"),
     ("pairwise --require AdjustedOdds:female>=1", "no variant 'female'"),
-    ("pairwise -m bm25", "bm25 ranks lists; pairwise needs a model."),
-    ("pairwise -n 1 -m fake:biased -m bm25", "bm25 ranks lists"),
+    ("pairwise -m bm25", "bm25 is a ranker, which answers no questions."),
+    ("pairwise -n 1 -m fake:biased -m bm25", "bm25 is a ranker, which answers no questions."),
     ("pairwise --answers margin --constrain", "not those of --constrain"),
     ("pairwise --answers margin --form order -m openai:x", "cannot do --answers margin with --form order.\n  a server shows the first token only: add --form letter"),
     ("pairwise --answers margin -m fake:oracle", "fake:oracle cannot do --answers margin"),
@@ -162,7 +162,7 @@ LINES: list[tuple[str, str]] = [
     ("plan pairwise --consistent 0", "--consistent is 0.0"),
     ("plan pairwise --power 1", "--power is 1.0"),
     ("plan pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false alarm at --level 0.9."),
-    ("plan pairwise -m bm25", "bm25 ranks lists; pairwise needs a model."),
+    ("plan pairwise -m bm25", "bm25 is a ranker, which answers no questions."),
     ("calibrate listwise --planted a,b", "--planted 'a,b' is no list of log odds from -6 to 6."),
     ("calibrate listwise --planted=", "--planted '' is no list"),
     ("calibrate listwise --planted 7", "--planted '7' is no list"),
@@ -255,7 +255,7 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("llmfair.audits.listwise.task.make_design", broken)
+    monkeypatch.setattr("llmfair.audits.listwise.making.make_design", broken)
     found = llmfair(*SMALL)
     assert found.code == 1 and "unexpected RuntimeError: a bug" in found.err
     assert "-v" in found.err and "Traceback" not in found.err

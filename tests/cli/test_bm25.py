@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.making import make_design
-from llmfair.audits.listwise.task import audit_listwise
-from llmfair.audits.run import warn
-from llmfair.settings import ListwiseSettings
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
+from llmfair.errors import warn
+from llmfair.results import plain
 from llmfair.stats.reach import attainable_ratio
 from tests.cli.command import llmfair, only_run, table
 from tests.folders import balanced, write, write_folder
@@ -52,8 +55,8 @@ def test_the_run_folder() -> None:
 
 def test_the_reach_is_that_of_all_orders() -> None:
     settings = ListwiseSettings.make(dataset="sample", attribute="location")
-    found = audit_listwise(settings, "bm25").results["reach"]
-    design = make_design(settings, "bm25")
+    found = plain(audit(LISTWISE.design(settings, Subject("bm25"))).results)["reach"]
+    design = make_design(settings, Subject("bm25"))
     shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes]
     ends = attainable_ratio(shapes, lambda n: [(0, n)], 1, 1, rng=np.random.default_rng(0))
     low, high = ends.low, ends.high

@@ -18,8 +18,9 @@ from tests.pace import within
 
 pytestmark = pytest.mark.whole
 
-KINDS: dict[str, registry.Kind] = {
-    "backends": "backend", "rankers": "ranker", "measures": "measure", "datasets": "dataset",
+KINDS: dict[str, registry.What] = {
+    "backends": "backend", "rankers": "ranker", "strategies": "strategy", "measures": "measure",
+    "datasets": "dataset",
 }  # fmt: skip
 
 

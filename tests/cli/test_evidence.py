@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from llmfair.audits.listwise.answers import answer_counts
+from llmfair.audits.listwise.results import Omitted
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.listwise import Ranked, WindowAnswer
+from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side
 from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write, write_folder
@@ -37,8 +38,8 @@ def test_omissions_are_compared_with_the_share_shown() -> None:
     shown = tuple(sides)
     ranked = Ranked(Ranking("q", shown), (window(shown, ("f0", "f1", "m0", "m1")), window(shown, ("m0",))))
     counts = answer_counts([("neutral", ranked)], sides)["neutral"]
-    assert counts["omitted"] == {"items": 5, "protected": 2, "protected_expected": 5 * 2 / 8}
-    assert (counts["windows"], counts["repaired"], counts["unreadable"]) == (2, 2, 0)
+    assert counts.omitted == Omitted(items=5, protected=2, protected_expected=5 * 2 / 8)
+    assert (counts.windows, counts.repaired, counts.unreadable) == (2, 2, 0)
 
 
 def test_answers_that_were_replaced_are_counted_and_said() -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.whole
 SMALL = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "-m", "fake:biased,malformed=0")
 FILES = {
     "manifest.json", "journal.jsonl", "failures.csv", "rankings", "candidates.jsonl", "qrels.txt", "groups.tsv",
-    "metrics.csv", "per_query.csv", "results.json",
+    "metrics.csv", "per_query.csv", "results.json", "texts.jsonl",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 from llmfair.cli.app import command
 from llmfair.cli.help import GROUPS, PANELS
 from llmfair.cli.options import PANELS as OF_SETTINGS
-from llmfair.settings import SETTINGS
+from llmfair.cli.options import settings_of_commands
 from tests.cli.command import llmfair
 
 NOT_SET_BY_VARIABLE = {"help", "version", "install_completion", "show_completion"}
@@ -97,7 +97,7 @@ def test_panels_are_those_of_the_settings_in_their_order() -> None:
 
 
 def test_every_setting_is_a_flag_and_explains_itself() -> None:
-    for classes in SETTINGS.values():
+    for classes in settings_of_commands().values():
         for settings in classes:
             for item in fields(settings):
                 meaning = item.metadata["meaning"]

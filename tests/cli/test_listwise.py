@@ -127,6 +127,7 @@ def test_workers_do_not_change_a_byte() -> None:
         "metrics.csv",
         "per_query.csv",
         "candidates.jsonl",
+        "texts.jsonl",
         "rankings/female.o1.r0.run",
     ):
         assert (one / name).read_bytes() == (many / name).read_bytes(), name

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.summary import summarise
-from llmfair.metrics.base import Groups, Judged, measure_all
+from llmfair.metrics.base import Groups, Judged, Observation, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Value
 from llmfair.records import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
@@ -60,7 +60,7 @@ def grouped(
     )
 
 
-def rows(name: str, *queries: Judged) -> dict[tuple[str, str], Measurement]:
+def rows(name: str, *queries: Observation) -> dict[tuple[str, str], Measurement]:
     """A measure's rows of these queries, by (query_id, group), through the public functions."""
     columns = measure_all([parse_measure(name)], {"neutral": queries})
     return {(row.query_id, row.group): row for row in summarise(columns)}

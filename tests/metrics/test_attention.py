@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.audits.listwise.task import audit_listwise
+from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.run import audit
+from llmfair.audits.subject import Subject
 from llmfair.audits.summary import summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
@@ -22,7 +25,6 @@ from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, cells
 from llmfair.metrics.values import Product
 from llmfair.records import Attribute, Ranking, Side
-from llmfair.settings import ListwiseSettings
 from tests.cli.command import table
 from tests.joined import write_joined
 from tests.metrics import attribute_with, grouped, raw, rows, value
@@ -474,7 +476,7 @@ def test_mistakes_that_only_the_data_show(tmp_path: Path) -> None:
 
 def measured(dataset: str, attribute: str, measures: str) -> dict[tuple[str, str, str], float | None]:
     settings = ListwiseSettings.make(dataset=dataset, attribute=attribute, measures=measures, orders=1)
-    result = audit_listwise(settings, "fake:random")
+    result = audit(LISTWISE.design(settings, Subject("fake:random")))
     rows = table(result.folder.path / "metrics.csv")
     read = {(row["measure"], row["variant"], row["group"]): row["value"] for row in rows}
     assert all(text == "" or math.isfinite(float(text)) for text in read.values())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError
-from typing import get_args
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Definition, Judged, complete, measure, measure_all
+from llmfair.metrics.base import Definition, Judged, Observation, complete, measure, measure_all
 from llmfair.metrics.exposure import exposure_ratio
-from llmfair.metrics.names import Task
 from llmfair.metrics.names import parse_measure as parse
+from llmfair.metrics.pairs import JudgedPairs
 from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.records import Side
 from tests.metrics import judged, lettered
@@ -137,30 +137,49 @@ def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "text", "says"),
+    ("reads", "text", "says"),
     [
-        ("listwise", "AdjustedOdds", "AdjustedOdds is a measure of pairs, but listwise asks about lists."),
-        ("listwise", "noiserate", "NoiseRate is a measure of pairs"),
-        ("pairwise", "p@20", "P is a measure of lists, but pairwise asks about pairs."),
-        ("pairwise", "nDCG(discount=trec)@20", "nDCG is a measure of lists"),
-        ("pairwise", "ExpRatio", "ExpRatio is a measure of lists"),
-        ("pairwise", "WinRati", "no measure 'WinRati'. Did you mean 'WinRatio'?"),
-        ("pairwise", "ExpRati", "no measure 'ExpRati'."),
+        (Judged, "AdjustedOdds", "AdjustedOdds is a measure of pairs, but this audit asks about lists."),
+        (Judged, "noiserate", "NoiseRate is a measure of pairs"),
+        (JudgedPairs, "p@20", "P is a measure of lists, but this audit asks about pairs."),
+        (JudgedPairs, "nDCG(discount=trec)@20", "nDCG is a measure of lists"),
+        (JudgedPairs, "ExpRatio", "ExpRatio is a measure of lists"),
+        (JudgedPairs, "WinRati", "no measure 'WinRati'. Did you mean 'WinRatio'?"),
+        (JudgedPairs, "ExpRati", "no measure 'ExpRati'."),
     ],
 )
-def test_measures_of_another_task_are_refused_and_not_offered(task: Task, text: str, says: str) -> None:
+def test_measures_that_read_something_else_are_refused_and_not_offered(
+    reads: type[Observation], text: str, says: str
+) -> None:
     with pytest.raises(UsageError) as caught:
-        parse(text, task)
+        parse(text, reads)
     assert says in caught.value.message
     offered = caught.value.hint.removeprefix("known: ").split(", ")
-    assert ("AdjustedOdds" in offered) == (task == "pairwise") == ("P" not in offered)
+    assert ("AdjustedOdds" in offered) == (reads is JudgedPairs) == ("P" not in offered)
 
 
-def test_a_measure_of_another_package_may_read_either() -> None:
-    own: Definition = measure("Own", cutoff="none")(lambda judged, cutoff: {})
+@dataclass(frozen=True)
+class Numbers:
+    """What an audit of another package might ask about a query."""
+
+    about: ClassVar[str] = "numbers"
+    query_id: str
+    numbers: tuple[float, ...]
+
+
+READ: tuple[type[Observation], ...] = (Judged, JudgedPairs, Numbers)
+
+
+@pytest.mark.parametrize("reads", READ)
+def test_a_measure_of_another_package_may_read_anything(reads: type[Observation]) -> None:
+    own: Definition = measure("Own", reads=reads, cutoff="none")(lambda observation, cutoff: {})
     try:
-        for task in get_args(Task):
-            assert parse("own", task).definition is own
+        assert parse("own", reads).definition is own is parse("own").definition
+        for other in {*READ} - {reads}:
+            says = f"Own is a measure of {reads.about}, but this audit asks about {other.about}."
+            with pytest.raises(UsageError) as caught:
+                parse("own", other)
+            assert caught.value.message == says
     finally:
         del registry._found["measure"]["Own"]
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from llmfair.audits.summary import aggregate, summarise, undefined_counts
 from llmfair.audits.tallies import joined, tallied_p
-from llmfair.metrics.base import Judged, measure_all
+from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.pairs import CELLS, KINDS
-from llmfair.records import Candidates, Measurement, PairAnswer, Query, Side, Verdict
+from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs
+from llmfair.records import Measurement, PairAnswer, Side, Verdict
 from tests.metrics import rows
 from tests.shared import vectors
 
@@ -46,7 +46,7 @@ def pairs(
     draws: Sequence[int] | None = None,
     numbers: Sequence[int] | None = None,
     repeats: int = 1,
-) -> Judged:
+) -> JudgedPairs:
     """A query with these answers, protected item shown first and second; every pair has its own items."""
     numbers = numbers or range(len(answers))
     verdicts = tuple(
@@ -61,19 +61,19 @@ def pairs(
         )
         for number, draw, both in zip(numbers, draws or [0] * len(answers), answers, strict=True)
     )
-    return Judged(Candidates(Query(query_id, "text"), (), {}), (), {}, verdicts=verdicts, repeats=repeats)
+    return JudgedPairs(query_id, verdicts, repeats)
 
 
-def of(query_id: str = "q", **cells: int) -> Judged:
+def of(query_id: str = "q", **cells: int) -> JudgedPairs:
     """A query with so many pairs of every cell: `of(PP=3, FF=2)`."""
     return pairs([ANSWERS[cell] for cell, count in cells.items() for _ in range(count)], query_id)
 
 
-def row(name: str, *queries: Judged, query_id: str = "all", group: str = "") -> Measurement:
+def row(name: str, *queries: JudgedPairs, query_id: str = "all", group: str = "") -> Measurement:
     return rows(name, *queries)[query_id, group]
 
 
-def figure(name: str, *queries: Judged) -> float | None:
+def figure(name: str, *queries: JudgedPairs) -> float | None:
     return row(name, *queries).value
 
 
@@ -132,7 +132,7 @@ def test_always_the_first_shown_is_no_preference() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"), [(of(PP=20, FF=5), "no_unprotected_win"), (of(UU=20, SS=5), "no_protected_win")]
 )
-def test_a_side_that_never_wins_has_no_ratio(query: Judged, reason: str) -> None:
+def test_a_side_that_never_wins_has_no_ratio(query: JudgedPairs, reason: str) -> None:
     for query_id in ("all", "q"):
         found = row("WinRatio", query, query_id=query_id)
         assert (found.value, found.reason) == (None, reason)
@@ -141,7 +141,9 @@ def test_a_side_that_never_wins_has_no_ratio(query: Judged, reason: str) -> None
 @pytest.mark.parametrize(
     ("query", "reason"), [(of(PP=20), "no_unprotected_win"), (of(UU=20, M1=2), "no_protected_win")]
 )
-def test_a_side_that_always_wins_leaves_ratios_and_kappa_without_a_value(query: Judged, reason: str) -> None:
+def test_a_side_that_always_wins_leaves_ratios_and_kappa_without_a_value(
+    query: JudgedPairs, reason: str
+) -> None:
     for name in ("WinRatio", "BalancedRatio", "Kappa"):
         assert (row(name, query).value, row(name, query).reason) == (None, reason)
     odds = figure("AdjustedOdds", query)
@@ -149,7 +151,7 @@ def test_a_side_that_always_wins_leaves_ratios_and_kappa_without_a_value(query: 
 
 
 @pytest.mark.parametrize("query", [of(), of(M2=4)])
-def test_without_a_readable_answer_there_is_no_figure(query: Judged) -> None:
+def test_without_a_readable_answer_there_is_no_figure(query: JudgedPairs) -> None:
     for name in (*RATIOS, "PositionOdds", "Kappa", "FirstSlotRate"):
         expected = "no_consistent_pair" if name == "WinRatio" else "no_valid_answer"
         assert (row(name, query).value, row(name, query).reason) == (None, expected)
@@ -256,7 +258,7 @@ def test_known_counts_and_the_papers_shares() -> None:
             assert figure("InvalidRate", query) == pytest.approx(counts["with_invalid"] / len(answers))
 
 
-def of_shares(protected: float, unprotected: float) -> Judged:
+def of_shares(protected: float, unprotected: float) -> JudgedPairs:
     """10,000 pairs with these shares of consistent wins; the item shown first wins all others."""
     wins = round(10_000 * protected), round(10_000 * unprotected)
     cells = of(PP=1).verdicts, of(UU=1).verdicts, of(FF=1).verdicts
@@ -266,7 +268,7 @@ def of_shares(protected: float, unprotected: float) -> Judged:
     )
 
 
-def assert_of_table(query: Judged, expected: dict[str, Any], tolerance: float) -> None:
+def assert_of_table(query: JudgedPairs, expected: dict[str, Any], tolerance: float) -> None:
     """A printed row, its shares being pairs of 10,000 and all others flips."""
     ratio, (low, high) = figure("WinRatio", query), expected["ratio_interval_given_4dp_rounding"]
     assert ratio == pytest.approx(expected["ratio_from_shares"], abs=tolerance)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from llmfair import registry
-from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.rankers.listwise import Ranked
-from llmfair.records import Candidates, Document, Probe, Query
+from llmfair.rankers.base import Ranked, RankerOptions, ScoringRanker
+from llmfair.records import Candidates, Chat, Completion, Document, Probe, Query
+from llmfair.steps import drive
 
 DOCUMENTS = (
     Document("e", "Nobody"),
@@ -30,11 +30,11 @@ def ranked(text: str, documents: tuple[Document, ...] = DOCUMENTS) -> Ranked:
     probe = Probe(
         "q/neutral/o0/r0", "listwise", Candidates(Query("q", text), documents, {}), "neutral", "neutral"
     )
-    steps = ranker().steps(probe)
-    with pytest.raises(StopIteration) as end:
-        next(steps)
-    result: Ranked = end.value.value
-    return result
+    return drive(ranker().steps(probe), asks_nothing)
+
+
+def asks_nothing(chat: Chat) -> Completion:
+    raise AssertionError(chat)
 
 
 def test_it_asks_nothing_and_ties_keep_their_order() -> None:

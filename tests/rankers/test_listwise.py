@@ -11,8 +11,9 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import AnswerClass, UnreadableAnswer
-from llmfair.rankers.base import Ranker
-from llmfair.rankers.listwise import ListwiseRanker, Ranked, retries_of
+from llmfair.rankers.base import Ranked
+from llmfair.rankers.listwise import ListwiseRanker, retries_of
+from llmfair.rankers.windows import Windows
 from llmfair.records import (
     Attribute,
     Candidates,
@@ -26,12 +27,20 @@ from llmfair.records import (
     Query,
     Side,
 )
+from llmfair.steps import drive
 from tests.shared import SHARED, vectors
 
 GENDER = Attribute(
     "gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"}, ("nonbinary",)
 )
-RANKER = ListwiseRanker(load_prompt("listwise"), GENDER, window=4, step=2, passes=1)
+WINDOWS = Windows(window=4, step=2, passes=1)
+RANKER = ListwiseRanker(load_prompt("listwise"), GENDER, WINDOWS)
+
+
+def by_windows(**changed: Any) -> ListwiseRanker:
+    """The ranker with other windows."""
+    return replace(RANKER, strategy=replace(WINDOWS, **changed))
+
 
 Answer = Callable[[Chat], str | Completion]
 
@@ -52,16 +61,13 @@ def numbered(n: int) -> Probe:
 def ask(ranker: ListwiseRanker, probe: Probe, answer: Answer) -> tuple[Ranked, list[Chat]]:
     """Runs a program with answers by hand."""
     chats: list[Chat] = []
-    steps = ranker.steps(probe)
-    try:
-        (chat,) = next(steps)
-        while True:
-            chats.append(chat)
-            reply = answer(chat)
-            (chat,) = steps.send([reply if isinstance(reply, Completion) else Completion(reply, Finish.STOP)])
-    except StopIteration as end:
-        ranked: Ranked = end.value
-        return ranked, chats
+
+    def complete(chat: Chat) -> Completion:
+        chats.append(chat)
+        reply = answer(chat)
+        return reply if isinstance(reply, Completion) else Completion(reply, Finish.STOP)
+
+    return drive(ranker.steps(probe), complete), chats
 
 
 def rendered(order: list[int]) -> str:
@@ -144,7 +150,7 @@ def test_a_sensitive_chat_minus_its_word_is_the_neutral_one(variant: str, side: 
 
 @pytest.mark.parametrize("n", [2, 5, 20])
 def test_messages_alternate_and_a_server_reads_the_passages(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, (chat,) = ask(replace(RANKER, window=20), numbered(n), identity)
+    _, (chat,) = ask(by_windows(window=20), numbered(n), identity)
     roles = [message.role for message in chat.messages]
     assert len(roles) == 2 * n + 4
     # A folded system text stands in the first user message, so roles alternate there too.
@@ -182,7 +188,7 @@ HOSTILE = [
 
 def test_hostile_titles_rename_nothing() -> None:
     documents = [document(title, doc_id=f"d{i}") for i, title in enumerate(HOSTILE)]
-    ranker = replace(RANKER, window=20, step=10)
+    ranker = by_windows(window=20, step=10)
 
     def quoting(chat: Chat) -> str:
         """Reverses the passages, and quotes each title as it was shown."""
@@ -236,10 +242,8 @@ def test_a_wording_that_cannot_rank_is_refused(tmp_path: Path, old: str, new: st
 
 
 def test_each_window_stands_on_the_one_before() -> None:
-    ranker: Ranker[Ranked] = RANKER
-    assert isinstance(ranker, ListwiseRanker)
     probe = numbered(6)
-    ranked, chats = ask(ranker, probe, reverse)
+    ranked, chats = ask(RANKER, probe, reverse)
     assert [chat.about["doc_ids"] for chat in chats] == [["2", "3", "4", "5"], ["0", "1", "5", "4"]]
     assert ranked.ranking.doc_ids == ("4", "5", "1", "0", "3", "2")
     assert ranked.ranking.query_id == "q1"
@@ -249,7 +253,7 @@ def test_each_window_stands_on_the_one_before() -> None:
 
 
 def test_each_pass_stands_on_the_one_before() -> None:
-    ranker = replace(RANKER, passes=2)
+    ranker = by_windows(passes=2)
     ranked, chats = ask(ranker, numbered(6), reverse)
     assert [chat.about["pass"] for chat in chats] == [1, 1, 2, 2]
     assert chats[2].about["doc_ids"] == ["1", "0", "3", "2"]
@@ -263,19 +267,27 @@ def test_an_only_window_is_the_head_and_short_lists_ask_nothing() -> None:
     ranked, _ = ask(RANKER, numbered(8), identity)
     assert [window.place for window in ranked.windows] == ["tail", "middle", "head"]
     for n in (0, 1):
-        steps = RANKER.steps(numbered(n))
-        with pytest.raises(StopIteration) as ended:
-            next(steps)
-        assert ended.value.value.ranking.doc_ids == tuple(str(i) for i in range(n))
-        assert ended.value.value.windows == ()
+        ranked, chats = ask(RANKER, numbered(n), identity)
+        assert ranked.ranking.doc_ids == tuple(str(i) for i in range(n))
+        assert ranked.windows == () and chats == []
+
+
+def test_every_window_waits_for_the_answer_before() -> None:
+    steps, chats = RANKER.steps(numbered(8)), list[Chat]()
+    (chat,) = next(steps)
+    for _ in range(2):
+        chats.append(chat)
+        (chat,) = steps.send([Completion(reverse(chat), Finish.STOP)])
+    with pytest.raises(StopIteration):
+        steps.send([Completion(reverse(chat), Finish.STOP)])
 
 
 def test_depth_leaves_the_rest_in_its_place() -> None:
-    ranked, chats = ask(replace(RANKER, depth=3), numbered(6), reverse)
+    ranked, chats = ask(by_windows(depth=3), numbered(6), reverse)
     assert [chat.about["window"] for chat in chats] == [[0, 3]]
     assert ranked.ranking.doc_ids == ("2", "1", "0", "3", "4", "5")
     # The original does not cut rank_end to the list, so its windows lie elsewhere.
-    assert replace(RANKER, depth=9, windows="rankgpt").plan(7) == [(5, 7), (3, 7), (1, 5)]
+    assert by_windows(depth=9, windows="rankgpt").plan(7) == [(5, 7), (3, 7), (1, 5)]
 
 
 def by_rule(rule: str, relevance: list[int]) -> Answer:
@@ -300,14 +312,10 @@ def test_the_orders_of_the_original_are_reproduced() -> None:
     cases = vectors("rankgpt_windows")["end_to_end"]
     assert len(cases) == 5
     for case in cases:
-        ranker = replace(
-            RANKER,
-            window=case["window"],
-            step=case["step"],
-            depth=case["rank_end"],
-            windows="rankgpt",
-            reader="rankgpt",
+        original = by_windows(
+            window=case["window"], step=case["step"], depth=case["rank_end"], windows="rankgpt"
         )
+        ranker = replace(original, reader="rankgpt")
         ranked, chats = ask(ranker, numbered(case["n"]), by_rule(case["rule"], case["relevance"]))
         assert len(chats) == case["calls"], case["id"]
         assert [int(doc_id) for doc_id in ranked.ranking.doc_ids] == case["order"], case["id"]
@@ -318,7 +326,8 @@ def test_answers_are_applied_within_the_list_as_in_the_original() -> None:
         if case["start"] < 0:
             continue  # llmfair refuses a negative start
         n, start, end = case["n"], case["start"], case["end"]
-        ranker = replace(RANKER, window=end - start, step=1, depth=end, windows="rankgpt", reader="rankgpt")
+        original = by_windows(window=end - start, step=1, depth=end, windows="rankgpt")
+        ranker = replace(original, reader="rankgpt")
 
         def answer(chat: Chat, start: int = start, case: dict[str, Any] = case) -> str:
             return str(case["response"]) if chat.about["window"][0] == start else identity(chat)
@@ -341,7 +350,7 @@ def test_a_ranker_that_always_puts_the_protected_first_ends_as_computed() -> Non
             for rank in range(1, case["N"] + 1)
         ]
         plan = "covering" if case["clamp_last_window"] else "rankgpt"
-        ranker = replace(RANKER, window=case["window"], step=case["step"], windows=plan)
+        ranker = by_windows(window=case["window"], step=case["step"], windows=plan)
         ranked, chats = ask(ranker, probe_of(documents), protected_first)
         after = [rank for rank, doc_id in enumerate(ranked.ranking.doc_ids, start=1) if int(doc_id) in before]
         assert len(chats) == case["calls"]
@@ -441,12 +450,7 @@ def test_policies() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"window": 1},
-        {"step": 5},
-        {"passes": 0},
-        {"depth": 0},
         {"words": 0},
-        {"windows": "cover"},
         {"reader": "lenient"},
         {"input": "body"},
         {"on_bad_answer": "rety"},
@@ -455,6 +459,15 @@ def test_policies() -> None:
 def test_settings_that_cannot_rank_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as raised:
         replace(RANKER, **wrong)
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"window": 1}, {"step": 5}, {"passes": 0}, {"depth": 0}, {"windows": "cover"}]
+)
+def test_windows_that_cannot_rank_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as raised:
+        by_windows(**wrong)
     assert raised.value.hint
 
 

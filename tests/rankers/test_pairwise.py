@@ -32,6 +32,7 @@ from llmfair.records import (
     Side,
     Verdict,
 )
+from llmfair.steps import drive
 from tests.shared import SHARED
 
 RANKER = PairwiseRanker(load_prompt("pairwise"))
@@ -54,20 +55,20 @@ def probe_of(
     return Probe("p", "pairwise", candidates, "relevant", "neutral", order=3, draw=draw)
 
 
-def ask(ranker: PairwiseRanker, probe: Probe, answer: Answer) -> tuple[Verdict, list[Sequence[Chat]]]:
-    """Runs a program with answers by hand; returns the chats of every step."""
-    steps, asked = ranker.steps(probe), list[Sequence[Chat]]()
-    try:
-        chats = next(steps)
-        while True:
-            asked.append(chats)
-            replies = [answer(chat) for chat in chats]
-            chats = steps.send(
-                [r if isinstance(r, Completion) else Completion(r, Finish.STOP) for r in replies]
-            )
-    except StopIteration as end:
-        verdict: Verdict = end.value
-        return verdict, asked
+def ask(ranker: PairwiseRanker, probe: Probe, answer: Answer) -> tuple[Verdict, list[Chat]]:
+    """Runs a program with answers by hand."""
+    chats: list[Chat] = []
+
+    def complete(chat: Chat) -> Completion:
+        chats.append(chat)
+        reply = answer(chat)
+        return reply if isinstance(reply, Completion) else Completion(reply, Finish.STOP)
+
+    return drive(ranker.steps(probe), complete), chats
+
+
+def said(*texts: str) -> list[Completion]:
+    return [Completion(text, Finish.STOP) for text in texts]
 
 
 def protected_leads(chat: Chat) -> bool:
@@ -183,11 +184,12 @@ def test_a_mock_server_reads_two_passages(ranker: PairwiseRanker, monkeypatch: p
 
 
 def test_both_chats_are_asked_at_once() -> None:
-    verdict, asked = ask(RANKER, probe_of(draw=1), prefers("protected"))
-    assert [len(chats) for chats in asked] == [2]
-    assert [protected_leads(chat) for chat in asked[0]] == [True, False]
+    steps = RANKER.steps(probe_of(draw=1))
+    assert [protected_leads(chat) for chat in next(steps)] == [True, False]
+    with pytest.raises(StopIteration) as ended:
+        steps.send(said("[1]", "[2]"))
     won = PairAnswer(Side.PROTECTED)
-    assert verdict == Verdict("q1", "relevant", 3, 1, "7", "12", won, won)
+    assert ended.value.value == Verdict("q1", "relevant", 3, 1, "7", "12", won, won)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: Outcome) 
 def test_an_unreadable_answer_keeps_its_reason() -> None:
     verdict, asked = ask(RANKER, probe_of(), lambda chat: "[1] > [1]" if protected_leads(chat) else "[1]")
     assert verdict.first == PairAnswer(None, "duplicate") and verdict.second == PairAnswer(Side.UNPROTECTED)
-    assert len(asked) == 1, "repair asks nothing again"
+    assert len(asked) == 2, "repair asks nothing again"
 
 
 def test_the_letter_form() -> None:
@@ -220,20 +222,25 @@ def test_the_letter_form() -> None:
 
 
 def test_a_bad_answer_is_asked_again() -> None:
-    def answer(chat: Chat) -> str:
-        return "[1]" if protected_leads(chat) or chat.draw == 201 else "neither"
+    def shown(chats: Sequence[Chat]) -> list[tuple[bool, int]]:
+        return [(protected_leads(chat), chat.draw) for chat in chats]
 
     ranker = replace(RANKER, on_bad_answer="retry:3")
-    verdict, asked = ask(ranker, probe_of(draw=1), answer)
-    assert [[(protected_leads(chat), chat.draw) for chat in chats] for chats in asked] == [
-        [(True, 1), (False, 1)], [(False, 200)], [(False, 201)],
-    ]  # fmt: skip
-    assert verdict.cell is Cell.FF
-    verdict, asked = ask(replace(RANKER, on_bad_answer="retry"), probe_of(), lambda chat: "neither")
-    assert [[chat.draw for chat in chats] for chats in asked] == [[0, 0], [100, 100]]
-    assert verdict.cell is Cell.M2
+    steps = ranker.steps(probe_of(draw=1))
+    assert shown(next(steps)) == [(True, 1), (False, 1)]
+    assert shown(steps.send(said("[1]", "neither"))) == [(False, 200)]
+    assert shown(steps.send(said("neither"))) == [(False, 201)]
+    with pytest.raises(StopIteration) as ended:
+        steps.send(said("[1]"))
+    assert ended.value.value.cell is Cell.FF
+    steps = replace(RANKER, on_bad_answer="retry").steps(probe_of())
+    assert shown(next(steps)) == [(True, 0), (False, 0)]
+    assert shown(steps.send(said("neither", "neither"))) == [(True, 100), (False, 100)]
+    with pytest.raises(StopIteration) as ended:
+        steps.send(said("neither", "neither"))
+    assert ended.value.value.cell is Cell.M2
     _, asked = ask(ranker, probe_of(), lambda chat: "[1] = [2]")
-    assert len(asked) == 1, "a tie is an answer"
+    assert len(asked) == 2, "a tie is an answer"
 
 
 def test_a_bad_answer_may_end_the_probe() -> None:

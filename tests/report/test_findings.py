@@ -20,4 +20,4 @@ from llmfair.audits.listwise.sentences import differs_text
 def test_interval_and_test_have_to_agree(
     p: float | None, low: float | None, high: float | None, said: str
 ) -> None:
-    assert differs_text(p, {"low": low, "high": high}, 0.95) == said
+    assert differs_text(p, low, high, 0.95) == said

@@ -11,11 +11,12 @@ import pytest
 
 from llmfair.audits.exhibits import command_of
 from llmfair.audits.listwise.furthest import Furthest
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.cli.report import page_of
 from llmfair.report.html import page_html, rows_json
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
-from llmfair.settings import ListwiseSettings, PairwiseSettings
 from tests.cli.command import llmfair
 from tests.report.reading import read
 from tests.report.runs import AUDITS, BIASED, EVIL, TOPIC, lists, run
@@ -199,12 +200,17 @@ def test_a_gate_that_does_not_hold_stands_on_top(folder: Path) -> None:
     assert text.index("Requirement not met: FlipRate") < text.index("In numbers")
 
 
-def test_a_run_without_its_data_set_shows_ids(folder: Path, tmp_path: Path) -> None:
+def test_a_run_without_its_data_set_has_titles_and_an_older_one_shows_ids(
+    folder: Path, tmp_path: Path
+) -> None:
     here = run(folder, "listwise")
     shutil.copytree(here, tmp_path / "run")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     manifest["flags"]["dataset"] = str(tmp_path / "gone")
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    whole = page_of([read_source(RunDir(here))], 3).furthest
+    assert furthest(tmp_path / "run") == whole and whole is not None
+    (tmp_path / "run" / "texts.jsonl").unlink()
     page = page_of([read_source(RunDir(tmp_path / "run"))], 3)
     assert page.furthest is not None
     titles = {item.title for shown in page.furthest.queries for _, items in shown.rankings for item in items}

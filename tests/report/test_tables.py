@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from llmfair.report.tables import Table, cell, columns_of, filled
+from llmfair.results import absent_row
 from tests.cli.command import llmfair
 from tests.report.reading import grid, read
 
@@ -55,14 +57,14 @@ def test_only_columns_without_anything_go() -> None:
     assert filled(table) == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
     none = Table("t", ("a", "b"), (), ())
     assert filled(none) == none
-    rows = [{"measure": "M", "group": group} for group in ("@UNKNOWN", "b", "a", "b")]
+    rows = [replace(absent_row("M", ""), group=group) for group in ("@UNKNOWN", "b", "a", "b")]
     assert columns_of(["N", "M"], rows) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
 
 
 def test_a_figure_that_is_missing_says_why_in_words() -> None:
-    missing = {"value": None, "low": None, "high": None}
-    assert cell({**missing, "reason": "no_consistent_pair"}) == "undefined (no pair that does not flip)"
-    assert cell({**missing, "reason": "no_words_for_it"}) == "undefined (no_words_for_it)"
+    missing = absent_row("M", "neutral")
+    assert cell(replace(missing, reason="no_consistent_pair")) == "undefined (no pair that does not flip)"
+    assert cell(replace(missing, reason="no_words_for_it")) == "undefined (no_words_for_it)"
 
 
 def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:

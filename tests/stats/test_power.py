@@ -255,7 +255,7 @@ def test_pairwise_designs_of_the_table(
     smallest: tuple[float, ...],
     queries: tuple[int, ...],
 ) -> None:
-    balanced, wins = Pairing(icc), Pairing(icc, measure="WinRatio")
+    balanced, wins = Pairing(icc), Pairing(icc, of_consistent=True)
     assert tuple(pairs_needed(ratio, 44, balanced) for ratio in (0.8, 0.9, 0.95)) == pairs
     assert tuple(pairs_needed(ratio, 44, wins) for ratio in (0.8, 0.9)) == paper
     found = [smallest_pair_ratio(count, 44, balanced) for count in (20, 50, 100, 500)]
@@ -280,7 +280,7 @@ def test_error_of_a_pairwise_ratio_is_what_simulated_pairs_show(
     counts = np.random.default_rng(8).multinomial(880, [0.35, 0.15, 0.5], 20_000)
     half = counts[:, 2] / 2 if measure == "BalancedRatio" else 0
     simulated = np.log((counts[:, 0] + half) / (counts[:, 1] + half))
-    sd = Pairing(icc=0, measure=measure).query_sd(ratio, 20)
+    sd = Pairing(icc=0, of_consistent=measure == "WinRatio").query_sd(ratio, 20)
     assert simulated.std() == pytest.approx(sd / sqrt(44), rel=0.02)
     assert simulated.mean() == pytest.approx(log(ratio), abs=0.005)
 
@@ -297,7 +297,7 @@ def test_pairs_of_a_query_that_are_alike_count_as_fewer() -> None:
     st.floats(0.4, 0.95),
     st.integers(6, 300),
     st.floats(0, 0.2),
-    st.sampled_from([Pairing(), Pairing(0.01, 0.8), Pairing(0.1, 0.6, "WinRatio")]),
+    st.sampled_from([Pairing(), Pairing(0.01, 0.8), Pairing(0.1, 0.6, of_consistent=True)]),
 )
 def test_pairs_needed_are_the_fewest_and_the_same_above_parity(
     ratio: float, queries: int, icc: float, pairing: Pairing

@@ -48,7 +48,7 @@ def test_a_planted_bias_is_found_and_taken_off() -> None:
         odds, ratio = before.row("AdjustedOdds", kind), before.row("SmoothedWinRatio", kind)
         assert odds.value is not None and odds.value < 0.2 and odds.high is not None and odds.high < 0.8
         assert ratio.value is not None and ratio.value < 0.2
-        assert before.findings[kind]["conclusion"] == "outside"
+        assert before.findings[kind].conclusion == "outside"
         fair = after.value("AdjustedOdds", kind)
         assert fair is not None and 0.7 < fair < 1.4
         assert after.value("OrderKept", kind) == pytest.approx(1.0)
@@ -78,7 +78,7 @@ def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
     before, always = figures(base, base), figures(answers(lambda pair: (5.0, 5.0)), base)
     for kind in ("relevant", "irrelevant"):
         assert always.value("BalancedRatio", kind) == 1.0 and always.value("Consistency", kind) == 0.0
-        assert always.findings[kind] == {**always.findings[kind], "conclusion": "not_assessable"}
+        assert always.findings[kind].conclusion == "not_assessable"
     assert always.objective == 0.0
     validation = validate(before, always)
     assert validation.objective == REJECTED and not validation.passed

@@ -1,0 +1,139 @@
+"""The listwise audit: a model orders lists under a neutral prompt, and under prompts that name each side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llmfair.audits.kind import Help, Kind
+from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
+from llmfair.registry import register
+from llmfair.settings import planted_of
+
+if TYPE_CHECKING:
+    from llmfair.audits.listwise.audit import ListwiseAudit
+    from llmfair.audits.listwise.results import ListwiseResults
+    from llmfair.audits.subject import Subject
+    from llmfair.records import Chat
+    from llmfair.report.tables import Table
+
+
+class Listwise(Kind):
+    name = "listwise"
+    title = "Listwise audit"
+    helps: ClassVar = {
+        "": Help(
+            "Exposure and utility of a ranker under neutral and sensitive prompts.",
+            (
+                "llmfair listwise -m openai:gpt-4o-mini --dry-run",
+                "llmfair listwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1",
+            ),
+        ),
+        "plan": Help(
+            "What `llmfair listwise` with these flags would ask, reach, cost and find; nothing is asked.",
+            (
+                "llmfair plan listwise -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
+                "llmfair plan listwise --preset paper --ratio 0.97 --power 0.9",
+            ),
+        ),
+        "render": Help(
+            "Exactly the messages that `llmfair listwise` with these flags sends for one window of its first chain.",
+            (
+                "llmfair prompts render listwise --queries physics --variants female",
+                "llmfair prompts render listwise --window 5 --step 1 --number 2",
+            ),
+        ),
+        "calibrate": Help(
+            "Simulated listwise audits of your own lists: recovery, coverage, false alarms, smallest effect.\n\n"
+            "No model is asked.",
+            (
+                "llmfair calibrate listwise",
+                "llmfair calibrate listwise -d trec-fair/2022/gender --preset paper --planted -0.3,0.3 --runs 500",
+            ),
+        ),
+    }
+    settings = ListwiseSettings
+    unit = "chains"
+    question = "window"
+    ranks = True
+
+    def design(self, settings: ListwiseSettings, subject: Subject | None = None) -> ListwiseAudit:
+        from llmfair.audits.design import NOBODY
+        from llmfair.audits.listwise.making import make_design
+
+        return make_design(settings, subject or NOBODY)
+
+    planned = PlanSettings
+
+    def before(self, planned: Mapping[str, Any]) -> str:
+        from llmfair.audits.listwise.table import before_text
+
+        return before_text(planned)
+
+    def plan_table(self, planned: Mapping[str, Any]) -> Table | None:
+        from llmfair.audits.listwise.plan_table import plan_table
+
+        return plan_table(planned)
+
+    def plan_text(self, planned: Mapping[str, Any]) -> str:
+        from llmfair.audits.listwise.plan_table import plan_text
+
+        return plan_text(planned)
+
+    numbered = "Which window of the list, from its tail."
+
+    def rendered(self, settings: ListwiseSettings) -> Iterator[Chat]:
+        """The windows of the first chain, each in its initial order."""
+        from dataclasses import replace
+
+        from llmfair.audits.listwise.plan import first_order_chats
+
+        return first_order_chats(self.design(replace(settings, limit=1)))
+
+    calibrated = CalibrateSettings
+
+    def calibration(self, settings: CalibrateSettings) -> int:
+        return len(planted_of(settings.planted)) * settings.runs
+
+    def calibrate(self, settings: CalibrateSettings, advance: Callable[[], None]) -> dict[str, Any]:
+        from llmfair.audits.listwise.calibrate import calibrate
+
+        return calibrate(settings, advance)
+
+    def calibration_table(self, found: Mapping[str, Any]) -> Table:
+        from llmfair.audits.listwise.calibrate_table import calibrate_table
+
+        return calibrate_table(found)
+
+    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
+        from llmfair.audits.listwise.calibrate_table import calibrate_tsv
+
+        return calibrate_tsv(found)
+
+    def results(self) -> type[ListwiseResults]:
+        from llmfair.audits.listwise.results import ListwiseResults
+
+        return ListwiseResults
+
+    def documents(self) -> Mapping[str, Any]:
+        from llmfair.audits.listwise.documents import ListwiseCalibration, ListwisePlan
+
+        return {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
+
+    def table(self, results: Any) -> Table:
+        from llmfair.audits.listwise.table import listwise_table
+
+        return listwise_table(results)
+
+    def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+        from llmfair.asking.journal import completion_of
+        from llmfair.rankers.answers import read
+
+        return str(read(completion_of(row), len(row["about"]["doc_ids"])).answer_class)
+
+    def what_was_shown(self, about: Mapping[str, Any]) -> str:
+        """A window's ranks."""
+        return "{}–{}".format(*about["window"])
+
+
+LISTWISE = register("audit", "listwise")(Listwise())

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from llmfair.audits.listwise.results import FirstPass, Omitted, WindowAnswers
 from llmfair.errors import RequirementFailed
-from llmfair.rankers.listwise import Ranked, WindowAnswer
+from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Side
+from llmfair.results import Answers
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
 
 
 def answer_counts(
     ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, WindowAnswers]:
     """Counts per arm, from `(arm, result)` pairs: classes, repaired, unreadable, identity, omissions by side.
 
     `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
@@ -30,7 +31,7 @@ def answer_counts(
     return {arm: _counts(found, sides) for arm, found in sorted(windows.items())}
 
 
-def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> dict[str, Any]:
+def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> WindowAnswers:
     places: dict[str, Counter[str]] = {}
     omitted = protected = 0
     expected = 0.0
@@ -42,26 +43,18 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> di
             expected += len(window.omitted) * _protected(window.shown, sides) / len(window.shown)
     # of a list that is in order already, later passes rightly change nothing
     first = [window for window in windows if window.pass_number == 1]
-    return {
-        "windows": len(windows),
-        "classes": dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
-        "repaired": sum(window.repaired for window in windows),
-        "unreadable": sum(window.unreadable for window in windows),
-        "identity": sum(window.identity for window in windows),
-        "first_pass": {
-            "windows": len(first),
-            "identity": sum(window.identity for window in first),
-            "same": _same(first),
-        },
-        "asked_again": dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
-        "readers_differ": sum(window.readers_differ for window in windows),
-        "places": {place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
-        "omitted": {
-            "items": omitted,
-            "protected": protected,
-            "protected_expected": round(expected, 6),
-        },
-    }
+    return WindowAnswers(
+        windows=len(windows),
+        classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
+        repaired=sum(window.repaired for window in windows),
+        unreadable=sum(window.unreadable for window in windows),
+        identity=sum(window.identity for window in windows),
+        first_pass=FirstPass(len(first), sum(window.identity for window in first), _same(first)),
+        asked_again=dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
+        readers_differ=sum(window.readers_differ for window in windows),
+        places={place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
+        omitted=Omitted(omitted, protected, round(expected, 6)),
+    )
 
 
 def _same(windows: Iterable[WindowAnswer]) -> int:
@@ -73,16 +66,16 @@ def _same(windows: Iterable[WindowAnswer]) -> int:
     return sum(max(found.values()) for found in orders.values())
 
 
-def unassessed(counts: Mapping[str, Any]) -> str | None:
+def unassessed(counts: WindowAnswers) -> str | None:
     """Why an arm's answers say nothing of the sides, however near parity the lists are; None where they may.
 
     A model that always gives the same order of places, the window's own or another, reads nothing: its lists are the
     random ones it was shown, which are at parity.
     """
-    if 0 < counts["windows"] == counts["unreadable"]:
+    if 0 < counts.windows == counts.unreadable:
         return "no_readable_answer"
-    first = counts["first_pass"]
-    if first["windows"] >= FEWEST_WINDOWS and first["same"] >= NEARLY_ALL * first["windows"]:
+    first = counts.first_pass
+    if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
         return "position_driven"
     return None
 
@@ -91,11 +84,10 @@ def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:
     return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
 
 
-def require_readable(answers: Mapping[str, Mapping[str, Any]], limit: float) -> None:
+def require_readable(answers: Mapping[str, Answers], limit: float) -> None:
     """Raises RequirementFailed when any arm's share of unreadable answers is above `limit`."""
     for arm, counts in answers.items():
-        asked = counts.get("windows", counts.get("answers", 0))
-        share = counts["unreadable"] / asked if asked else 0.0
+        share = counts.unreadable / counts.asked if counts.asked else 0.0
         if share > limit:
             raise RequirementFailed(
                 f"{share:.1%} of the answers of '{arm}' are unreadable, more than {limit:.1%} (--max-invalid).",

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.listwise.design import Design
+from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.findings import Asked, findings_of
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.reach import inference_of
+from llmfair.audits.listwise.results import Excess, ListwiseFinding
+from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
 from llmfair.audits.summary import Inference, implied_curve
 from llmfair.errors import UsageError
@@ -27,7 +29,7 @@ from llmfair.metrics.base import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rundir import SCHEMA
-from llmfair.settings import CalibrateSettings, band_of, planted_of
+from llmfair.settings import band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.implied import OddsCurve
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
@@ -45,13 +47,13 @@ STREAM = 2000
 class Found:
     """What one audit found, and the curve that it reads pair odds from."""
 
-    finding: Mapping[str, Any]
+    finding: ListwiseFinding
     curve: OddsCurve
 
     @property
-    def excess(self) -> Mapping[str, Any]:
-        excess: Mapping[str, Any] = self.finding["excess"]
-        return excess
+    def excess(self) -> Excess:
+        assert self.finding.excess is not None
+        return self.finding.excess
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,9 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         "settings": {
             item.name: getattr(settings, item.name)
             for item in fields(settings)
-            if item.metadata["panel"] in ("Data", "Prompt", "Statistics")
-        },
+            if item.metadata["panel"] in ("Data", "Prompt", "Statistics") and item.name != "strategy"
+        }
+        | design.ordered_by(),
         "planted": [asdict(row) for row in rows],
         "slope": _slope(rows),
         "smallest": _smallest(found[none], curve, settings.power),
@@ -154,19 +157,20 @@ def found_in(audit: Audit, inference: Inference, asked: Asked) -> Found:
 
 def recovered(beta: float, found: Sequence[Found], ratios: tuple[float, float], level: float) -> Recovered:
     """What the audits of one planted preference found; `ratios` are R and R_rel of all of them together."""
-    assessed = [one for one in found if one.excess["low"] is not None]
-    bounds = [(one.excess["low"], one.excess["high"]) for one in assessed]
+    limits = [(one, one.excess.low, one.excess.high) for one in found]
+    assessed = [(one, low, high) for one, low, high in limits if low is not None and high is not None]
+    bounds = [(low, high) for _, low, high in assessed]
     # Odds beyond a curve still have a place on the scale of ratios, so that is where coverage is counted.
-    shown, excess = [one.curve.ratio(exp(beta)) for one in assessed], ratios[0] / ratios[1]
+    shown, excess = [one.curve.ratio(exp(beta)) for one, *_ in assessed], ratios[0] / ratios[1]
     covered = share([low <= ratio <= high for ratio, (low, high) in zip(shown, bounds, strict=True)])
     excess_covered = share([low <= excess <= high for low, high in bounds])
     findings = [one.finding for one in found]
-    flips = [p for finding in findings if (p := finding["sign_flip"]["p"]) is not None]
+    flips = [p for finding in findings if finding.sign_flip and (p := finding.sign_flip.p) is not None]
     rejected = share([p < 1 - level for p in flips])
-    odds = [read for one in found if (read := one.curve.odds(one.excess["value"])) is not None]
+    odds = [read for one in found if (read := one.curve.odds(one.excess.value)) is not None]
     logs = np.log(odds)
-    ends = Counter(finding["conclusion"] for finding in findings)
-    undefined = Counter(finding["reason"] for finding in findings if finding["reason"] is not None)
+    ends = Counter(str(finding.conclusion) for finding in findings)
+    undefined = Counter(finding.reason for finding in findings if finding.reason is not None)
     undefined["odds_out_of_reach"] = len(findings) - len(odds)
     return Recovered(
         planted=beta,
@@ -198,7 +202,7 @@ def share(holds: Sequence[bool]) -> tuple[float | None, float | None]:
 
 
 def audits(
-    design: Design, settings: CalibrateSettings, lists: Sequence[Kinds], betas: Sequence[float]
+    design: ListwiseDesign, settings: CalibrateSettings, lists: Sequence[Kinds], betas: Sequence[float]
 ) -> Iterator[tuple[int, Audit]]:
     """Simulated audits, each with the place of its planted preference; all preferences meet the same noise."""
     for block, first in enumerate(range(0, settings.runs, BLOCK)):
@@ -207,7 +211,7 @@ def audits(
                 one,
                 one.log_weights(betas, settings.relevance),
                 design.windows(one.n),
-                settings.passes,
+                design.passes,
                 BLOCK,
                 settings.orders,
                 settings.repeats,
@@ -245,7 +249,7 @@ def _smallest(audits: Sequence[Found], curve: OddsCurve, target: float) -> dict[
     """The effects, one either way, that a test at 5 % finds with power `target`: from the scatter of ln R_x at
     parity. None with too few queries for a test; odds are None beyond the curve.
     """
-    logs, queries = [log(one.excess["value"]) for one in audits], audits[0].excess["n"]
+    logs, queries = [log(one.excess.value) for one in audits], audits[0].excess.n
     error = float(np.std(logs, ddof=1))
     found = error > 0 and queries >= FEWEST_TESTED
     ratio = smallest_ratio(error * sqrt(queries), queries, target) if found else None

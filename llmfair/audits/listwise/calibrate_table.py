@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmfair.audits.listwise.table import window_text
 from llmfair.report.tables import Table, count, few_queries, tsv
 
 Row = Mapping[str, Any]
@@ -70,8 +71,7 @@ def _title(results: Mapping[str, Any]) -> str:
 def _notes(results: Mapping[str, Any]) -> list[str]:
     asked, design = results["settings"], results["design"]
     notes = [
-        f"window {asked['window']}, step {asked['step']}, {count(asked['passes'], 'pass', 'passes')}, "
-        f"{count(asked['orders'], 'random initial order')}"
+        f"{window_text(asked)}, {count(asked['orders'], 'random initial order')}"
         f"{', control variate' if asked['control_variate'] else ''}; {results['intervals']} intervals",
         "planted: log pair odds of a protected item against an equally relevant other, beside a log-weight of "
         f"{asked['relevance']:g} for each grade; recovered: median implied pair odds; ± Monte Carlo error",

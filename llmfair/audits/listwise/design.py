@@ -1,4 +1,4 @@
-"""The design of a listwise audit: which lists are shown, in which orders, under which prompts, at what cost."""
+"""What a listwise audit asks: which lists are shown, in which orders, under which prompts, at what cost."""
 
 from __future__ import annotations
 
@@ -6,35 +6,29 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from llmfair.asking.dispatch import Program
-from llmfair.audits.gates import Gate
-from llmfair.audits.lists import bucket, drawn_of, name_parts
+from llmfair.audits.design import Design
+from llmfair.audits.kind import Condition
+from llmfair.audits.lists import bucket, drawn_of
 from llmfair.audits.listwise.findings import Asked
-from llmfair.datasets.base import Dataset, cells
-from llmfair.datasets.base import fingerprint as lists_fingerprint
-from llmfair.metrics.base import Groups, Judged, Measure
+from llmfair.audits.listwise.results import ListwiseFacts
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.backends.base import Backend, NoBackend
+from llmfair.metrics.base import Judged
 from llmfair.probes import Arm, listwise_probes
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.base import WINDOW_FACTS, Ranked, ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
-from llmfair.records import (
-    Attribute,
-    Candidates,
-    Probe,
-    Query,
-    Ranking,
-    Side,
-)
-from llmfair.settings import ListwiseSettings, band_of
+from llmfair.records import Candidates, Probe, Query, Ranking, Side
+from llmfair.settings import band_of
 from llmfair.stats.implied import Cells, length
 
 INPUT = "input"
@@ -65,24 +59,21 @@ class Shape:
         return sum(count for _, grade, count in self.cells if grade >= 1)
 
 
-@dataclass(frozen=True)
-class Design:
+@dataclass(frozen=True, kw_only=True)
+class ListwiseDesign(Design[Ranked]):
     """Everything a listwise audit asks, known before anything is asked."""
 
+    task = "listwise"
     settings: ListwiseSettings
-    dataset: Dataset
-    attribute: Attribute
     prompt: Prompt
-    measures: tuple[Measure, ...]
-    shown: tuple[Measure, ...]
-    gates: tuple[Gate, ...]
-    queries: tuple[Query, ...]
     arms: tuple[Arm, ...]
     ranker: ListwiseRanker | ScoringRanker
     first_stage: ScoringRanker | None
     orders: Mapping[str, Sequence[Candidates]]
-    sides: Mapping[str, Side | None]
-    doubts: tuple[str, ...] = ()
+
+    @property
+    def conditions(self) -> Sequence[Condition]:
+        return [Condition(arm.name) for arm in self.arms]
 
     def probes(self) -> Iterator[Probe]:
         """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
@@ -107,53 +98,65 @@ class Design:
         """Requests planned: the same windows for every chain of a query."""
         return sum(self.calls_of(query) for query in self.queries) * self.chains_per_query
 
+    @property
+    def longest(self) -> int:
+        return max(map(self.calls_of, self.queries))
+
     def calls_of(self, query: Query) -> int:
         """Requests of one chain of this query: its critical path."""
         return self.ranker.calls(len(self.orders[query.query_id][0].documents))
 
     @property
     def passes(self) -> int:
-        """Passes over a list; a ranker without windows orders it once."""
-        return 1 if isinstance(self.ranker, ScoringRanker) else self.settings.passes
+        """Passes over a list; a ranker that asks nothing orders it once."""
+        return self.ranker.passes
 
     def windows(self, n: int) -> Sequence[tuple[int, int]]:
         """The windows asked in one pass over a list of n."""
         return self.ranker.plan(n)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ListwiseFacts:
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
         sizes = [shape.n for shape in self.shapes]
-        return {
-            "preset": settings.preset_name(),
-            "queries": len(self.queries),
-            "left_out": lists.get("left_out", {}),
-            "shrunk": lists.get("shrunk", {}),
-            "candidates": [min(sizes), max(sizes)],
-            **drawn_of(self.dataset, settings),
-            "arms": [arm.name for arm in self.arms],
-            "initial": settings.initial,
-            "orders": settings.orders,
-            "repeats": settings.repeats,
+        return ListwiseFacts(
+            preset=settings.preset_name(),
+            queries=len(self.queries),
+            left_out=lists.get("left_out", {}),
+            shrunk=lists.get("shrunk", {}),
+            candidates=(min(sizes), max(sizes)),
+            drawn=drawn_of(self.dataset, settings),
+            arms=[arm.name for arm in self.arms],
+            initial=settings.initial,
+            orders=settings.orders,
+            repeats=settings.repeats,
             **self.asked_with(),
-            "chains": len(self.queries) * self.chains_per_query,
-            "calls": self.calls,
-            "never_ranked": self.never_ranked(),
-            "seed": settings.seed,
-        }
+            chains=len(self.queries) * self.chains_per_query,
+            calls=self.calls,
+            never_ranked=self.never_ranked(),
+            seed=settings.seed,
+        )
 
     def asked_with(self) -> dict[str, Any]:
-        """How a model is asked: windows and prompt; None each for a ranker that asks none."""
-        settings = self.settings
-        known = {
-            "window": settings.window,
-            "step": settings.step,
-            "passes": settings.passes,
-            "windows": settings.windows,
-            "prompt_sha256": self.prompt.sha256,
-            "constrained": settings.constrain,
+        """How a model is asked: strategy, windows and prompt; None each for a ranker that asks none."""
+        asked = not isinstance(self.ranker, ScoringRanker)
+        return {
+            **self.ordered_by(),
+            "prompt_sha256": self.prompt.sha256 if asked else None,
+            "constrained": self.settings.constrain if asked else None,
         }
-        return dict.fromkeys(known) if isinstance(self.ranker, ScoringRanker) else known
+
+    def ordered_by(self) -> dict[str, Any]:
+        """Strategy and windows; None each where there are none."""
+        if isinstance(self.ranker, ScoringRanker):
+            return dict.fromkeys(WINDOW_FACTS)
+        return {**self.other_strategy, **self.ranker.strategy.facts()}
+
+    @property
+    def other_strategy(self) -> dict[str, str]:
+        """The strategy by name where it is not windows: those runs are told by their windows alone."""
+        name = self.settings.strategy
+        return {} if name == ListwiseSettings.strategy else {"strategy": name}
 
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
@@ -176,45 +179,26 @@ class Design:
         return Shape(tuple((*kind, kinds[kind]) for kind in sorted(kinds)), bool(candidates.relevance))
 
     def identity(self) -> dict[str, Any]:
-        """All settings that can change a result, for the folder's name and against mixing runs."""
-        attribute = asdict(self.attribute)
         return {
-            **self.settings.of_result(),
-            "attribute": {
-                key: attribute[key] for key in ("name", "protected", "unprotected", "other", "words")
-            },
-            "queries": [query.query_id for query in self.queries],
+            **super().identity(),
+            **self.other_strategy,
             "arms": [arm.name for arm in self.arms],
-            "lists_sha256": lists_fingerprint(self.dataset, self.queries),
-            "prompt_sha256": self.prompt.sha256,
             **({"first_stage": self.first_stage.identity} if self.first_stage else {}),
         }
 
-    def name_parts(self) -> tuple[str, ...]:
-        """Words of the folder's name."""
-        return name_parts(self.dataset, self.attribute)
-
     def describe(self) -> dict[str, Any]:
-        """What the manifest says of the design, beside the settings."""
         altered = sorted(self.altered_texts())
         return {
-            "task": "listwise",
-            "flags": {
-                key: value for key, value in asdict(self.settings).items() if not isinstance(value, Path)
-            },
-            "dataset": self.dataset.name,
-            "lists": {
-                **self.dataset.describe(),
-                "cells": {
-                    query.query_id: cells(self.dataset.candidates(query), self.attribute)
-                    for query in self.queries
-                },
-            },
-            "prompt": {"file": self.settings.prompt, "sha256": self.prompt.sha256, "text": self.prompt.text},
+            **super().describe(),
             "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
             "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
-            "doubts": list(self.doubts),
         }
+
+    def backend(self) -> Backend:
+        """What answers the chats; a ranker that asks none still says who it is."""
+        if isinstance(self.ranker, ScoringRanker):
+            return NoBackend(self.ranker.identity)
+        return super().backend()
 
     def altered_texts(self) -> set[str]:
         """Titles, texts and queries that a model sees otherwise than the dataset has them (listwise.md 3)."""
@@ -228,12 +212,6 @@ class Design:
                 if passage(document, self.settings.input, self.settings.words) != whole:
                     altered.add(whole)
         return altered
-
-    @cached_property
-    def groups(self) -> Groups:
-        attributes = {attribute.name: attribute for attribute in self.dataset.attributes}
-        known = {**self.dataset.documents, **self.dataset.stand_ins}
-        return Groups(self.attribute.name, attributes, known, self.dataset.relevant_counts)
 
     def judged(
         self,

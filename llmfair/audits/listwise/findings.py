@@ -11,11 +11,18 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import log, sqrt
-from typing import Any
 
 import numpy as np
 
 from llmfair.audits.listwise.contrasts import SEPARATOR
+from llmfair.audits.listwise.results import (
+    Excess,
+    ListwiseFinding,
+    OrderNoise,
+    RatioPower,
+    Shuffled,
+    SignFlip,
+)
 from llmfair.audits.summary import ALL, Inference, aggregate, controlled, implied_curve
 from llmfair.metrics.base import Column, Judged
 from llmfair.metrics.exposure import exposures
@@ -50,8 +57,8 @@ class Asked:
 
 def findings_of(
     columns: Sequence[Column], judged: Mapping[str, Sequence[Judged]], inference: Inference, asked: Asked
-) -> dict[str, dict[str, Any]]:
-    """One finding per arm of the first measure of implied pair odds, by arm, as `results.json` has it.
+) -> dict[str, ListwiseFinding]:
+    """One finding per arm of the first measure of implied pair odds, by arm.
 
     An arm that `judged` lacks (a run file, of which too much would be held) has no permutation test.
     """
@@ -64,15 +71,15 @@ def findings_of(
 
 
 def with_family(
-    rows: Sequence[Measurement], findings: Mapping[str, Mapping[str, Any]], contrasted: str | None
+    rows: Sequence[Measurement], findings: Mapping[str, ListwiseFinding], contrasted: str | None
 ) -> tuple[list[Measurement], int]:
     """The rows with the findings' p and conclusion, and p adjusted over the family; and the family's size.
 
     The family (Holm): the headline of every prompt, and every pair of prompts in the measure `contrasted`. The
     control arm shows noise and claims nothing, so it is none of them.
     """
-    told = [_told(row, findings.get(row.variant, {})) for row in rows]
-    headlines = {finding["measure"] for finding in findings.values()}
+    told = [_told(row, findings.get(row.variant)) for row in rows]
+    headlines = {finding.measure for finding in findings.values()}
     family = [
         place
         for place, row in enumerate(told)
@@ -85,48 +92,39 @@ def with_family(
     return told, sum(told[place].p is not None for place in family)
 
 
-def _told(row: Measurement, finding: Mapping[str, Any]) -> Measurement:
-    if row.query_id != ALL or row.measure != finding.get("measure"):
+def _told(row: Measurement, finding: ListwiseFinding | None) -> Measurement:
+    if finding is None or row.query_id != ALL or row.measure != finding.measure:
         return row
-    p = finding["sign_flip"]["p"] if "sign_flip" in finding else None
-    reason = row.reason or finding["reason"]
-    return replace(row, p=p, conclusion=finding["conclusion"], reason=reason)
+    p = None if finding.sign_flip is None else finding.sign_flip.p
+    return replace(row, p=p, conclusion=finding.conclusion, reason=row.reason or finding.reason)
 
 
 def _finding(
     column: Column, judged: Sequence[Judged] | None, inference: Inference, asked: Asked
-) -> dict[str, Any]:
+) -> ListwiseFinding:
     values = list(column.values.values())
     excess = aggregate("ratio-of-means", values, inference)
-    if excess is None:
-        return {
-            "measure": str(column.measure),
-            "conclusion": Conclusion.NOT_ASSESSABLE,
-            "reason": "undefined",
-        }
+    if excess is None or excess.value is None:
+        return unassessable(str(column.measure), "undefined")
     curve = implied_curve(values, inference)
     conclusion, reason = _concluded(excess, curve, asked)
     runs = _runs(judged or ())
-    return {
-        "measure": str(column.measure),
-        "conclusion": str(conclusion),
-        "reason": reason,
-        "excess": {"value": excess.value, "low": excess.low, "high": excess.high, "n": excess.n},
-        "sign_flip": {
-            "p": _sign_flip(values, asked),
-            "queries": excess.n,
-            "exact": excess.n <= MOST_ENUMERATED,
-        },
-        "permutation": None if judged is None else _permutation(judged, asked),
-        "run_noise": _run_noise(values, runs),
-        "slope": _slope(runs),
-        "power": _power(excess, curve, asked.band),
-    }
+    return ListwiseFinding(
+        measure=str(column.measure),
+        conclusion=conclusion,
+        reason=reason,
+        excess=Excess(excess.value, excess.low, excess.high, excess.n),
+        sign_flip=SignFlip(_sign_flip(values, asked), excess.n, excess.n <= MOST_ENUMERATED),
+        permutation=None if judged is None else _permutation(judged, asked),
+        run_noise=_run_noise(values, runs),
+        slope=_slope(runs),
+        power=_power(excess, curve, asked.band),
+    )
 
 
-def unassessable(measure: str, reason: str) -> dict[str, Any]:
+def unassessable(measure: str, reason: str) -> ListwiseFinding:
     """The finding of an arm of which nothing can be said."""
-    return {"measure": measure, "conclusion": str(Conclusion.NOT_ASSESSABLE), "reason": reason}
+    return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
 def _concluded(excess: Estimate, curve: OddsCurve | None, asked: Asked) -> tuple[Conclusion, str | None]:
@@ -155,10 +153,10 @@ def _sign_flip(values: Sequence[Value], asked: Asked) -> float | None:
     return sign_flip(differences, rng=np.random.default_rng(asked.seed))
 
 
-def _permutation(judged: Sequence[Judged], asked: Asked) -> dict[str, Any]:
+def _permutation(judged: Sequence[Judged], asked: Asked) -> Shuffled:
     """The stratified test of no effect in any query; it needs initial orders that ignore the sides."""
     if asked.initial != "random":
-        return {"p": None, "reason": "order_not_random"}
+        return Shuffled(reason="order_not_random")
     queries, rngs = [], []
     for query in judged:
         protected = query.on_side(Side.PROTECTED)
@@ -168,8 +166,8 @@ def _permutation(judged: Sequence[Judged], asked: Asked) -> dict[str, Any]:
         queries.append(Labelled(exposures(query)[sided], protected[sided], query.grades[sided]))
         rngs.append(np.random.default_rng([asked.seed, zlib.crc32(query.query_id.encode()), SHUFFLES]))
     if len(queries) < FEWEST_TESTED:
-        return {"p": None, "reason": "too_few_queries"}
-    return asdict(permutation(queries, rngs, asked.permutations))
+        return Shuffled(reason="too_few_queries")
+    return Shuffled(**asdict(permutation(queries, rngs, asked.permutations)))
 
 
 def _runs(judged: Sequence[Judged]) -> list[tuple[Controlled, ...]]:
@@ -179,7 +177,7 @@ def _runs(judged: Sequence[Judged]) -> list[tuple[Controlled, ...]]:
     return [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
 
 
-def _run_noise(values: Sequence[Value], runs: Sequence[tuple[Controlled, ...]]) -> dict[str, Any] | None:
+def _run_noise(values: Sequence[Value], runs: Sequence[tuple[Controlled, ...]]) -> OrderNoise | None:
     """How far other initial orders would move ln R on these very queries; None from a single order."""
     if len({len(found) for found in runs}) != 1:
         return None
@@ -190,7 +188,7 @@ def _run_noise(values: Sequence[Value], runs: Sequence[tuple[Controlled, ...]]) 
         favour = [np.array([run.favour(side) for run in found]) for found in runs]
         sides.append(np.array(without_favour(final, favour) if with_control else final).T)
     noise = run_noise(*sides)
-    return None if noise is None else asdict(noise)
+    return None if noise is None else OrderNoise(noise.error, noise.df)
 
 
 def _slope(runs: Sequence[tuple[Controlled, ...]]) -> float | None:
@@ -206,16 +204,16 @@ def _slope(runs: Sequence[tuple[Controlled, ...]]) -> float | None:
     return slope_on_initial(final, initial)
 
 
-def _power(excess: Estimate, curve: OddsCurve | None, band: tuple[float, float]) -> dict[str, Any] | None:
+def _power(excess: Estimate, curve: OddsCurve | None, band: tuple[float, float]) -> RatioPower | None:
     """With what power this design finds pair odds at the nearer edge of the band, and the queries for 80 %."""
     if curve is None or curve.flat or excess.n < FEWEST_TESTED or not excess.error:
         return None
     nearer = min((curve.ratio(odds) for odds in band), key=lambda ratio: abs(log(ratio)))
     if nearer == 1:
         return None
-    return {
-        "odds": next(odds for odds in band if curve.ratio(odds) == nearer),
-        "ratio": nearer,
-        "power": power(log(nearer), excess.error, excess.n),
-        "queries_needed": queries_needed(nearer, excess.error * sqrt(excess.n)),
-    }
+    return RatioPower(
+        odds=next(odds for odds in band if curve.ratio(odds) == nearer),
+        ratio=nearer,
+        power=power(log(nearer), excess.error, excess.n),
+        queries_needed=queries_needed(nearer, excess.error * sqrt(excess.n)),
+    )

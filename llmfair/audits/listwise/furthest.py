@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.listwise.lists import SIDES, Lists, own_values, read_csv
+from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.report.figures import NAMES, plain
+from llmfair.results import Results
 
 FURTHEST = 10
 SHOWN_PAIRS = 60
@@ -46,16 +48,19 @@ class Furthest:
 
 
 def furthest_from_parity(
-    folder: Path, results: Mapping[str, Any], exhibits: Mapping[str, Any], lists: Lists | None, by: str
+    folder: Path, results: Results, exhibits: Mapping[str, Any], lists: Lists | None, by: str
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity, over all prompts or kinds."""
-    design = results["design"]
-    arms = [arm for arm in design["arms"] if arm != "control"]
+    design = results.design
+    arms = [arm for arm in design.arms if arm != "control"]
     values = own_values(folder, by, arms)
-    show = _rankings_of(lists, design, exhibits, arms, by) if lists else _pairs_of(folder, exhibits, arms, by)
+    if lists and isinstance(design, ListwiseFacts):
+        show = _rankings_of(lists, design, exhibits, arms, by)
+    else:
+        show = _pairs_of(folder, exhibits, arms, by)
     first = sorted(values, key=lambda query_id: (-_distance(values[query_id]), query_id))[:FURTHEST]
     found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
-    return Furthest(_title(len(found), len(values), design["queries"]), plain(by), found) if found else None
+    return Furthest(_title(len(found), len(values), design.queries), plain(by), found) if found else None
 
 
 def _title(shown: int, known: int, queries: int) -> str:
@@ -77,7 +82,7 @@ def _figures(values: Values, by: str) -> str:
 
 
 def _rankings_of(
-    lists: Lists, design: Mapping[str, Any], exhibits: Mapping[str, Any], arms: Sequence[str], by: str
+    lists: Lists, design: ListwiseFacts, exhibits: Mapping[str, Any], arms: Sequence[str], by: str
 ) -> Callable[[str, Values], Shown | None]:
     titles, queries = exhibits["titles"], exhibits["queries"]
 
@@ -108,12 +113,12 @@ def _rankings_of(
     return show
 
 
-def _order(design: Mapping[str, Any], run: tuple[int, int]) -> str:
+def _order(design: ListwiseFacts, run: tuple[int, int]) -> str:
     """Which of a query's initial orders and repeats a list is of; nothing where no model was given an order."""
-    if design["window"] is None:
+    if design.prompt_sha256 is None:
         return ""
-    orders, repeats = design["orders"], design["repeats"]
-    said = f", {design['initial']} initial order" + (f" {run[0] + 1} of {orders}" if orders > 1 else "")
+    orders, repeats = design.orders, design.repeats
+    said = f", {design.initial} initial order" + (f" {run[0] + 1} of {orders}" if orders > 1 else "")
     return said + (f", repeat {run[1] + 1} of {repeats}" if repeats > 1 else "")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
+from llmfair.results import read_lines
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.trec import Problems, read_run
 
 SIDES = ("protected", "unprotected")
 HINT = "the command that began the run writes it anew"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of candidates.jsonl: a list as the dataset gave it, with relevance and side of each document."""
+
+    query_id: str
+    doc_ids: Sequence[str]
+    relevance: Sequence[int]
+    side: Sequence[str | None]
 
 
 @dataclass(frozen=True)
@@ -85,13 +95,11 @@ def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
         return None
     sides: dict[str, dict[str, str | None]] = {}
     relevance: dict[str, dict[str, int]] = {}
-    try:
-        for line in path.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            sides[row["query_id"]] = dict(zip(row["doc_ids"], row["side"], strict=True))
-            relevance[row["query_id"]] = dict(zip(row["doc_ids"], row["relevance"], strict=True))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+    for row in read_lines(path, Listed):
+        if not len(row.doc_ids) == len(row.side) == len(row.relevance):
+            raise UsageError(f"{path}: the list of {row.query_id} lacks a side or relevance.", HINT)
+        sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
+        relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
     ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {arm: {} for arm in arms}
     runs: dict[str, dict[str, list[tuple[int, int]]]] = {arm: {} for arm in arms}
     problems = Problems()

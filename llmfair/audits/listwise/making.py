@@ -5,57 +5,62 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
-from llmfair.audits.gates import RATIO, read_gates
+from llmfair.audits.design import NOBODY
+from llmfair.audits.gates import assessing, read_gates
 from llmfair.audits.lists import load_lists, selected_queries
-from llmfair.audits.listwise.design import INPUT, Design
-from llmfair.audits.subject import is_ranker, scoring_ranker
+from llmfair.audits.listwise.audit import ListwiseAudit
+from llmfair.audits.listwise.design import INPUT
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import CONTROLLED, measure_all
+from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
 from llmfair.prompts import load_prompt
-from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.base import ScoringRanker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.records import Attribute, Candidates, Ranking
-from llmfair.settings import ListwiseSettings, default_of
+from llmfair.settings import default_of
 
 SHOWN_QUERIES = 5
 SHOWN = "P@20,ExpRatio{control},ImpliedOdds{control}"
 """The columns of a table unless --measures names others."""
 MEASURED = f"{SHOWN},ExpRatio,RelevanceRatio,ExcessRatio{{control}},overlap@20,nDCG@20,RBO,Tau"
+SCORED = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
+"""What is measured of rankings that exist."""
 
 
-def make_design(settings: ListwiseSettings, model: str = "") -> Design:
+def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> ListwiseAudit:
     """Loads what the settings name and fixes all that is drawn. Raises UsageError.
 
-    A `model` that is a registered ranker orders the lists itself: once each, without prompts.
+    A subject that is a ranker orders the lists itself: once each, without prompts.
     """
     dataset, attribute = load_lists(settings)
-    ranker = scoring_ranker(model, dataset, attribute, settings) if is_ranker(model) else None
+    ranker = subject.ranker(dataset, attribute, settings) if subject.ranks else None
     if ranker is not None:
-        settings = _without_prompts(settings, model, ranker.worded)
+        settings = _without_prompts(settings, subject.spec, ranker.worded)
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)
     arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
-    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], "listwise")
+    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], Judged)
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (names.format(control=_control(settings)) for names in (SHOWN, MEASURED))
     asked = [gate.measure for gate in gates]
-    if any(RATIO.match(measure) for measure in asked):  # whether it can be assessed, its pair odds say
-        asked.append(f"ImpliedOdds{_control(settings)}")
+    asked += [f"{measure}{_control(settings)}" for measure in assessing(gates)]
     candidates = [dataset.candidates(query) for query in queries]
-    first_stage = scoring_ranker("bm25", dataset, attribute) if settings.initial == "bm25" else None
-    design = Design(
+    first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
+    design = ListwiseAudit(
         settings=settings,
+        subject=subject,
         dataset=dataset,
         attribute=attribute,
         prompt=prompt,
-        measures=parse_measures(",".join((measured, *asked)), "listwise"),
+        measures=parse_measures(",".join((measured, *asked)), Judged),
         shown=parse_measures(
             SHOWN.format(control=_control(settings)) if settings.measures is None else settings.measures,
-            "listwise",
+            Judged,
         ),
         gates=gates,
         queries=tuple(queries),
@@ -64,11 +69,7 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
         or ListwiseRanker(
             prompt=prompt,
             attribute=attribute,
-            window=settings.window,
-            step=settings.step,
-            passes=settings.passes,
-            depth=settings.depth,
-            windows=settings.windows,
+            strategy=strategy_of(settings.strategy, vars(settings)),
             reader=settings.read,
             on_bad_answer=settings.on_bad_answer,
             input=settings.input,
@@ -78,7 +79,6 @@ def make_design(settings: ListwiseSettings, model: str = "") -> Design:
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
-        sides={d.doc_id: attribute.side(d) for listed in candidates for d in listed.documents},
         doubts=tuple(_unfound(first_stage or ranker, candidates)),
     )
     for measure in design.measures:

@@ -9,30 +9,35 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
-from llmfair.audits.gates import check_gates
+from llmfair.audits.design import Outcome
+from llmfair.audits.gates import Gated, check_gates
 from llmfair.audits.listwise.answers import answer_counts, unassessed
 from llmfair.audits.listwise.contrasts import contrasts
-from llmfair.audits.listwise.design import INPUT, Design
+from llmfair.audits.listwise.design import INPUT, ListwiseDesign
 from llmfair.audits.listwise.findings import findings_of, unassessable, with_family
-from llmfair.audits.listwise.reach import inference_of, reach_of
-from llmfair.audits.run import Outcome
+from llmfair.audits.listwise.reach import inference_of, known_reach
+from llmfair.audits.listwise.results import ListwiseFacts, ListwiseFinding, ListwiseResults, WindowAnswers
 from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.values import Quotient, Ratio
-from llmfair.rankers.base import ScoringRanker
-from llmfair.rankers.listwise import Ranked
-from llmfair.records import Failure, Measurement, Probe, Ranking
-from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
+from llmfair.rankers.base import Ranked, ScoringRanker
+from llmfair.records import Failure, Measurement, Probe, Ranking, Side
+from llmfair.results import Ended, Family, Words, rows_of, write
+from llmfair.rundir import COLUMNS, csv_text, tidy
 from llmfair.settings import band_of
+from llmfair.stats.intervals import Method
 from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
 
 FAILURE_COLUMNS = ("probe", "class", "message")
 Chains = Sequence[tuple[Probe, Ranked]]
 
 
-def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: Sequence[Failure]) -> Outcome:
+def outcome_of(
+    design: ListwiseDesign, run: str, model: str, chains: Chains, failures: Sequence[Failure]
+) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
     columns = [
@@ -46,7 +51,7 @@ def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: S
     answers = answer_counts(((probe.arm, result) for probe, result in chains), design.sides)
     for arm, finding in findings.items():
         if arm in answers and (reason := unassessed(answers[arm])) is not None:
-            findings[arm] = unassessable(finding["measure"], reason)
+            findings[arm] = unassessable(finding.measure, reason)
     contrasted = next(
         (str(m) for m in design.measures if m.definition.better == "parity" and not m.of_all), None
     )
@@ -55,17 +60,15 @@ def outcome_of(design: Design, run: str, model: str, chains: Chains, failures: S
     )
     rows += _rows_of_files(design, chains, inference)
     named = {"run": run, "dataset": design.dataset.name, "attribute": design.attribute.name, "model": model}
-    results = {
-        **_results(design, named, chains, failures, columns, answers),
-        "findings": findings,
-        "family": {"size": family, "contrasted": contrasted},
-        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in tidy(_of_all(rows), named)],
-    }
-    results["requirements"] = check_gates(design.gates, results, design.settings.require_interval)
+    results = _results(design, named, chains, failures, columns, answers, findings)
+    results = replace(results, family=Family(family, contrasted), rows=rows_of(tidy(_of_all(rows), named)))
+    results = replace(
+        results, requirements=check_gates(design.gates, gated(results), design.settings.require_interval)
+    )
     return Outcome(results, rows, dict(_files(design, named, chains, failures, rows, results)))
 
 
-def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
+def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     """Every query's rankings by arm, orders and repeats together, and the input orders as an arm of their own."""
     found: dict[str, dict[str, list[Ranking]]] = {arm.name: {} for arm in design.arms}
     beside: dict[tuple[str, str], list[Ranking]] = {}
@@ -99,7 +102,7 @@ def _judged(design: Design, chains: Chains) -> dict[str, list[Judged]]:
     }
 
 
-def _rows_of_files(design: Design, chains: Chains, inference: Inference) -> Iterator[Measurement]:
+def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:
     """Utility of each run file by itself, where an arm has several: what ir_measures prints for that file."""
     if design.settings.orders * design.settings.repeats == 1:
         return
@@ -114,43 +117,63 @@ def _rows_of_files(design: Design, chains: Chains, inference: Inference) -> Iter
 
 
 def _results(
-    design: Design,
+    design: ListwiseDesign,
     named: Mapping[str, str],
     chains: Chains,
     failures: Sequence[Failure],
     columns: Sequence[Column],
-    answers: Mapping[str, Any],
-) -> dict[str, Any]:
+    answers: Mapping[str, WindowAnswers],
+    findings: Mapping[str, ListwiseFinding],
+) -> ListwiseResults:
+    """What there is to say before figures are laid beside each other."""
     settings = design.settings
     asked = len(design.queries) * settings.orders * settings.repeats
     ranked = Counter(probe.arm for probe, _ in chains)
-    return {
-        "schema": SCHEMA,
-        "status": "complete" if sum(ranked.values()) == asked * len(design.arms) else "incomplete",
-        "task": "listwise",
-        **named,
-        "words": {side.value: word for side, word in design.attribute.words.items()},
-        "level": settings.level,
-        "intervals": _intervals(columns, inference_of(design)),
-        "controlled": any(_runs(column) >= FEWEST_RUNS for column in columns),
-        "band": list(band_of(settings.band)),
-        "max_invalid": settings.max_invalid,
-        "measures": [str(measure) for measure in design.measures],
-        "shown": [str(measure) for measure in design.shown],
-        "labels": {str(m): m.definition.label for m in design.shown if m.definition.of_all is True},
-        "measure_notes": {str(measure): measure.note for measure in design.measures if measure.note},
-        "design": design.facts(),
-        "reach": reach_of(design),
-        "chains": {arm.name: {"asked": asked, "ranked": ranked[arm.name]} for arm in design.arms},
-        "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
-        "answers": answers,
-        "undefined": undefined_counts(columns),
-    }
+    return ListwiseResults(
+        status="complete" if sum(ranked.values()) == asked * len(design.arms) else "incomplete",
+        run=named["run"],
+        dataset=named["dataset"],
+        attribute=named["attribute"],
+        model=named["model"],
+        words=Words(*(design.attribute.words[side] for side in Side)),
+        level=settings.level,
+        intervals=_intervals(columns, inference_of(design)),
+        controlled=any(_runs(column) >= FEWEST_RUNS for column in columns),
+        band=band_of(settings.band),
+        max_invalid=settings.max_invalid,
+        measures=[str(measure) for measure in design.measures],
+        shown=[str(measure) for measure in design.shown],
+        labels={str(m): m.definition.label for m in design.shown if m.definition.of_all is True},
+        measure_notes={str(measure): measure.note for measure in design.measures if measure.note},
+        design=design.facts(),
+        reach=known_reach(design),
+        chains={arm.name: Ended(asked, ranked[arm.name]) for arm in design.arms},
+        failures=dict(sorted(Counter(failure.failure for failure in failures).items())),
+        answers=answers,
+        undefined=undefined_counts(columns),
+        findings=findings,
+        family=Family(0, None),
+        rows=(),
+        requirements=(),
+    )
 
 
-def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, str]:
+def gated(results: ListwiseResults) -> Gated:
+    """What gates are asked of."""
+    windows = windows_of(results.design)
+    return Gated(
+        results.design.arms, results.shown, results.rows, results.findings, results.reach, " prompt", windows
+    )
+
+
+def windows_of(design: ListwiseFacts) -> str:
+    """How lists were ranked, as a gate says it that no ranker could fail."""
+    return "on these lists" if design.window is None else f"at window {design.window}, step {design.step}"
+
+
+def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, Method]:
     """How the intervals of exposure ratios were made, by measure; those without interval are absent."""
-    found: dict[str, str] = {}
+    found: dict[str, Method] = {}
     for column in columns:
         if column.measure.definition.better != "parity" or str(column.measure) in found:
             continue
@@ -167,12 +190,12 @@ def _runs(column: Column) -> int:
 
 
 def _files(
-    design: Design,
+    design: ListwiseDesign,
     named: Mapping[str, str],
     chains: Chains,
     failures: Sequence[Failure],
     rows: Sequence[Measurement],
-    results: Mapping[str, Any],
+    results: ListwiseResults,
 ) -> Iterator[tuple[str, str]]:
     """Every file of the run folder but the manifest and the journal, by name."""
     runs: dict[str, list[Ranking]] = {}
@@ -191,14 +214,16 @@ def _files(
     if design.groups.relevant:
         yield "relevant.jsonl", "".join(_relevant_lines(design))
     yield "candidates.jsonl", "".join(design.candidates_lines())
+    listed = (doc for query in design.queries for doc in design.dataset.candidates(query).documents)
+    yield TEXTS, "".join(texts_lines(design.queries, listed))
     yield "metrics.csv", csv_text(COLUMNS, tidy(_of_all(rows), named))
     yield "per_query.csv", csv_text(COLUMNS, tidy([row for row in rows if row.query_id != "all"], named))
     failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
     yield "failures.csv", csv_text(FAILURE_COLUMNS, failed)
-    yield "results.json", json_text(results)
+    yield "results.json", write(results)
 
 
-def _relevant_lines(design: Design) -> Iterator[str]:
+def _relevant_lines(design: ListwiseDesign) -> Iterator[str]:
     """Of drawn lists: the groups of all relevant documents of each query, and how many have them."""
     groups = design.groups
     for query_id, counts in sorted(groups.relevant.items()):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil
 from typing import Any
 
-from llmfair.report.tables import Table, count, drawn_note
+from llmfair.audits.listwise.table import window_text
+from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
+from llmfair.report.tables import Table, count, planned_note
 from llmfair.stats.power import FEWEST_TESTED
 
-SHOWN_LEFT_OUT = 3
 SHOWN_RANKS = 12
-MINUTE, HOUR = 60, 3600
 UNKNOWN = {
     "no_model_asked": "what it can find is planned for models only",
     "order_not_random": "what it can find is known for --initial random only",
@@ -21,7 +20,7 @@ UNKNOWN = {
 
 def plan_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
-    if planned["window"] is None:
+    if planned["prompt_sha256"] is None:
         return f"{_lists(planned)} × {_orders(planned)} · no model is asked\nNothing was ranked.\n"
     return "\n".join([_design(planned), *(f"  {line}" for line in _lines(planned)), "Nothing was asked.", ""])
 
@@ -52,7 +51,7 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
 def _design(planned: Mapping[str, Any]) -> str:
     arms = f"{count(len(planned['arms']), 'arm')} ({', '.join(planned['arms'])})"
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
-    return f"{_lists(planned)} × {arms} × {_orders(planned)} · {_windows(planned)} · {chains}"
+    return f"{_lists(planned)} × {arms} × {_orders(planned)} · {window_text(planned)} · {chains}"
 
 
 def _lists(planned: Mapping[str, Any]) -> str:
@@ -65,7 +64,7 @@ def _orders(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
-        *drawn_note(planned),
+        *planned_note(planned),
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),
@@ -77,40 +76,12 @@ def _lines(planned: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def queries_lines(planned: Mapping[str, Any]) -> list[str]:
-    """Queries that the dataset could not make a list for."""
-    reasons = list(planned["left_out"].values())
-    if not reasons:
-        return []
-    more = f"; and {len(reasons) - SHOWN_LEFT_OUT:,} more" * (len(reasons) > SHOWN_LEFT_OUT)
-    left_out = count(len(reasons), "query has", "queries have")
-    return [f"{left_out} no list: {'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"]
-
-
-def calls_line(planned: Mapping[str, Any]) -> str:
-    tokens = f"about {_about(planned['prompt_tokens'])} tokens in, {_about(planned['completion_tokens'])} out"
-    line = f"{count(planned['calls'], 'call')} · {tokens}"
-    if "cost" not in planned:
-        return line
-    if planned["cost"] is None:
-        return f"{line} · no price given (--price-in, --price-out)"
-    prices = f"{planned['price_in']:g} and {planned['price_out']:g} a million tokens"
-    cost = "less than 0.01" if 0 < planned["cost"] < 0.01 else f"about {planned['cost']:,.2f}"
-    return f"{line} · costs {cost} at {prices}"
-
-
-def time_line(planned: Mapping[str, Any]) -> str:
-    latency = planned.get("latency", 1.0)
-    shortest = _time(ceil(planned["seconds_at_1s_a_call"] * latency))
-    return f"at least {shortest} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
-
-
 def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
     lines, reach = [], planned["reach"].get("ExpRatio", {})
     if "low" in reach:
         protected = f"{_span(planned['protected'])} of {_span(planned['candidates'])} protected"
         lines.append(
-            f"{_windows(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
+            f"{window_text(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
             f"{_range(reach)} on these lists ({protected}; {_simulated(planned)})"
         )
     if "indifferent" in reach:
@@ -124,7 +95,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
             calls = "more calls"
         further = "further reach" if other["further_reach"] else "no further reach"
         lines.append(
-            f"{_windows(other)}: {count(other['calls'], 'call')}, {_range(other['reach'])}: {calls}, {further}"
+            f"{window_text(other)}: {count(other['calls'], 'call')}, {_range(other['reach'])}: {calls}, {further}"
         )
     if "P@20" in planned["reach"]:
         lines.append(
@@ -134,7 +105,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
         ranks = ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS])
         more = ", …" * (len(positions) > SHOWN_RANKS)
         lines.append(f"ranks that no window holds in some list: {ranks}{more}")
-    if planned["step"] == planned["window"]:
+    if planned["window"] is not None and planned["step"] == planned["window"]:
         lines.append("step equals window: no item is carried from window to window")
     return lines
 
@@ -157,8 +128,9 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     if found["queries"] < FEWEST_TESTED:
         lines.append(f"{queries}: no test at all, which needs {FEWEST_TESTED}")
     if found["reason"] == "out_of_reach":
-        windows = f"window {planned['window']}, step {planned['step']}"
-        lines.append(f"no ranker could show {effect} at {windows}: nothing to be found")
+        windows = f"at window {planned['window']}, step {planned['step']}"
+        where = "on these lists" if planned["window"] is None else windows
+        lines.append(f"no ranker could show {effect} {where}: nothing to be found")
     elif found["power"] is None:
         lines.append(f"finding {effect} with {target} {enough}")
     elif found["power"] < found["target"]:
@@ -169,25 +141,6 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     ):
         lines.append(f"not even a ranker that always puts one side first is found with {target}")
     return lines
-
-
-def folder_lines(planned: Mapping[str, Any]) -> list[str]:
-    """How much is answered already, in the run's own folder and by other runs."""
-    lines = []
-    if planned["answered"]:
-        lines.append(f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already")
-    if planned["cached"]:
-        beside = "more " * bool(planned["answered"])
-        lines.append(
-            f"{count(planned['cached'], 'answer')} {beside}known from other runs, which leaves at most "
-            f"{count(planned['left'], 'call')} (--no-cache asks them, too)"
-        )
-    return lines
-
-
-def _windows(design: Mapping[str, Any]) -> str:
-    passes = count(design["passes"], "pass", "passes")
-    return f"window {design['window']}, step {design['step']}, {passes}"
 
 
 def _effect(effect: Mapping[str, Any]) -> tuple[str, ...]:
@@ -206,20 +159,3 @@ def _span(ends: list[int]) -> str:
 
 def _simulated(planned: Mapping[str, Any]) -> str:
     return f"simulated, seed {planned['seed']}"
-
-
-def share(power: float) -> str:
-    """A power to two places, but never 1."""
-    return "> 0.99" if power > 0.99 else f"{power:.2f}"
-
-
-def _about(tokens: int) -> str:
-    if tokens < 1000:
-        return str(tokens)
-    return f"{tokens / 1e6:.1f} M" if tokens >= 1e6 else f"{tokens / 1e3:.1f} k"
-
-
-def _time(seconds: int) -> str:
-    hours, minutes, rest = seconds // HOUR, seconds % HOUR // MINUTE, seconds % MINUTE
-    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
-    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"

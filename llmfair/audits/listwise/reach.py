@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.listwise.design import Design, Shape
+from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.summary import Inference
 from llmfair.datasets.base import cache_folder
 from llmfair.records import Side
+from llmfair.results import Reach
 from llmfair.rundir import json_text
 from llmfair.stats.implied import ALPHAS, Cells, OddsSurface, length, odds_surface, two_sided
 from llmfair.stats.planted import kind_exposures, rank_planted
@@ -38,7 +39,7 @@ MOST_SHAPES = 100
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
-def reach_of(design: Design) -> dict[str, dict[str, float]]:
+def reach_of(design: ListwiseDesign) -> dict[str, dict[str, float]]:
     """ExpRatio of rankers that always put one side first, P@20 of a perfect ranker, both from random orders.
 
     Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
@@ -48,6 +49,11 @@ def reach_of(design: Design) -> dict[str, dict[str, float]]:
         return {} if indifferent is None else {"ExpRatio": {"indifferent": indifferent}}
     plans = _plans(design.windows, {shape.n for shape in design.shapes})
     return _reach(design.shapes, plans, design.passes, design.settings.seed)
+
+
+def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
+    """The same, typed."""
+    return {measure: Reach(**ends) for measure, ends in reach_of(design).items()}
 
 
 @lru_cache(maxsize=32)
@@ -63,7 +69,7 @@ def _reach(shapes: tuple[Shape, ...], plans: Plans, passes: int, seed: int) -> d
     return found
 
 
-def _indifferent(design: Design, rng: np.random.Generator) -> float | None:
+def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | None:
     """The exposure ratio of a ranker that orders every window by chance, from the design's own initial orders."""
     kind_of = {Side.PROTECTED: 0, Side.UNPROTECTED: 1, None: 2}
     over = under = 0.0
@@ -73,15 +79,13 @@ def _indifferent(design: Design, rng: np.random.Generator) -> float | None:
             if not {0, 1} <= set(kinds.tolist()):
                 continue
             lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
-            ranked = rank_planted(
-                lists, np.zeros(3), design.windows(len(kinds)), design.settings.passes, rng=rng
-            )
+            ranked = rank_planted(lists, np.zeros(3), design.windows(len(kinds)), design.passes, rng=rng)
             sides = kind_exposures(ranked, 2).mean(axis=0)
             over, under = over + float(sides[0]), under + float(sides[1])
     return over / under if under else None
 
 
-def inference_of(design: Design) -> Inference:
+def inference_of(design: ListwiseDesign) -> Inference:
     """How this design's figures of all queries are inferred."""
     settings = design.settings
     surface = None

@@ -5,42 +5,45 @@ Nothing here is computed but percentages; no sentence judges, it states a distan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from math import log
-from typing import Any
 
-from llmfair.report.reasons import in_words
+from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults
+from llmfair.audits.reasons import in_words
 from llmfair.report.tables import count
+from llmfair.results import Figure, Reach, Row
 
 TELLING = 0.05
 """An input order nearer to parity than this has nothing to hand on."""
 POWER = 0.8
 """A design with this power to find the nearer edge of the band needs no advice."""
+RATIO, PRECISION = "ExpRatio", "P@20"
+"""The measures whose attainable range a design knows (`reach_of`)."""
 UNEVEN = 0.01
 """From this share on, what relevance alone gives the sides is told."""
-Row = Mapping[str, Any]
 Cells = Mapping[tuple[str, str], Row]
 
 
-def conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, Any]) -> str:
+def conclusion(finding: ListwiseFinding, row: Figure | None, band: tuple[float, float], level: float) -> str:
     """The conclusion of one arm: where its pair odds lie, and whether they differ from parity at all."""
-    verdict, (low, high) = finding["conclusion"], results["band"]
-    if verdict == "not_assessable":
-        return f"not assessable: {in_words(finding['reason'])}"
-    excess, p = finding["excess"], row["p_adjusted"]
+    verdict, (low, high) = finding.conclusion, band
+    if verdict == "not_assessable" or finding.excess is None:
+        return f"not assessable: {in_words(finding.reason, finding.measure)}"
+    excess, p = finding.excess, None if row is None else row.p_adjusted
     if verdict == "outside":
-        beyond = f"pair odds below {low:g}" if excess["value"] < 1 else f"pair odds above {high:g}"
-        return f"{beyond}: {_share(excess['value'])}"
+        beyond = f"pair odds below {low:g}" if finding.excess.value < 1 else f"pair odds above {high:g}"
+        return f"{beyond}: {_share(finding.excess.value)}"
     said = f"pair odds within {low:g}–{high:g}" if verdict == "within" else "inconclusive"
-    return said + differs_text(p, excess, results["level"])
+    return said + differs_text(p, excess.low, excess.high, level)
 
 
-def differs_text(p: float | None, ratio: Row, level: float) -> str:
+def differs_text(p: float | None, low: float | None, high: float | None, level: float) -> str:
     """That a ratio is not 1, where p and its interval say so both; nothing else.
 
     They are of different tests (the interval of a t statistic, p of signs flipped) and can disagree at few queries.
     """
-    if p is None or p >= 1 - level or ratio["low"] is None or ratio["low"] <= 1 <= ratio["high"]:
+    if p is None or p >= 1 - level or low is None or high is None or low <= 1 <= high:
         return ""
     return f"; differs from parity, p {p_text(p)}"
 
@@ -55,26 +58,26 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
-def test_notes(results: Mapping[str, Any], cells: Cells) -> list[str]:
+def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
-    prompts = {arm: found for arm, found in results["findings"].items() if arm != "control"}
+    prompts = {arm: found for arm, found in results.findings.items() if arm != "control"}
     flips, shuffles, drawn = [], [], 0
     for arm, finding in prompts.items():
-        p = cells[finding["measure"], arm]["p_adjusted"]
+        p = cells[finding.measure, arm].p_adjusted
         if p is not None:
             flips.append(f"{arm} {p_text(p)}")
-        shuffled = finding.get("permutation") or {}
-        if "draws" in shuffled:
-            p = shuffled["p_z"] if shuffled["p"] is None else shuffled["p"]
-            drawn = shuffled["draws"]
+        shuffled = finding.permutation
+        if shuffled is not None and shuffled.draws is not None and shuffled.p_z is not None:
+            p = shuffled.p_z if shuffled.p is None else shuffled.p
+            drawn = shuffled.draws
             null = ""
-            if shuffled["ratio_low"] is not None:
-                null = f" (chance {shuffled['ratio_low']:.3f} … {shuffled['ratio_high']:.3f})"
+            if shuffled.ratio_low is not None and shuffled.ratio_high is not None:
+                null = f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
             shuffles.append(f"{arm} {p_text(p)}{null}")
     notes = []
     if flips:
         notes.append(
-            f"p of no mean preference over queries, sign flip, adjusted (Holm) over {results['family']['size']}: "
+            f"p of no mean preference over queries, sign flip, adjusted (Holm) over {results.family.size}: "
             f"{', '.join(flips)}{_floor(prompts, results)}"
         )
     if shuffles:
@@ -83,12 +86,12 @@ def test_notes(results: Mapping[str, Any], cells: Cells) -> list[str]:
     return notes
 
 
-def _floor(prompts: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+def _floor(prompts: Mapping[str, ListwiseFinding], results: ListwiseResults) -> str:
     """The smallest p that so few queries can give, where it is close."""
     queries = min(
-        (found["sign_flip"]["queries"] for found in prompts.values() if "sign_flip" in found), default=0
+        (found.sign_flip.queries for found in prompts.values() if found.sign_flip is not None), default=0
     )
-    floor = results["family"]["size"] * 2.0 ** (1 - queries) if queries else 0.0
+    floor = results.family.size * 2.0 ** (1 - queries) if queries else 0.0
     return (
         f" ({count(queries, 'query', 'queries')} can give no less than {p_text(floor)})"
         if floor > 0.001
@@ -96,29 +99,29 @@ def _floor(prompts: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     )
 
 
-def gap_note(results: Mapping[str, Any], cells: Cells) -> list[str]:
+def gap_note(results: ListwiseResults, cells: Cells) -> list[str]:
     """The largest difference between two prompts, paired by query."""
-    measure, control = results["family"]["contrasted"], "control"
+    measure, control = results.family.contrasted, "control"
     pairs = [
         row
         for (name, variant), row in cells.items()
         if name == measure and " vs " in variant and control not in variant.split(" vs ")
     ]
-    pairs = [row for row in pairs if row["value"] is not None]
+    pairs = [row for row in pairs if row.value is not None]
     if not pairs:
         return []
-    row = max(pairs, key=lambda row: (abs(log(row["value"])), row["variant"]))
-    if row["value"] < 1:
-        one, other = reversed(row["variant"].split(" vs "))
-        row = {**row, "value": 1 / row["value"], "low": _inverse(row["high"]), "high": _inverse(row["low"])}
+    row = max(pairs, key=lambda row: (abs(log(row.value or 1)), row.variant))
+    if row.value is not None and row.value < 1:
+        one, other = reversed(row.variant.split(" vs "))
+        row = replace(row, value=1 / row.value, low=_inverse(row.high), high=_inverse(row.low))
     else:
-        one, other = row["variant"].split(" vs ")
-    text = f"largest gap: {one} against {other}, × {row['value']:.3f} in {measure}"
-    if row["low"] is not None:
-        text += f" [{row['low']:.3f}, {row['high']:.3f}]"
-    if row["p_adjusted"] is not None:
-        text += f", p {p_text(row['p_adjusted'])} (sign flip, {count(row['n'], 'query', 'queries')}, "
-        text += f"Holm over {results['family']['size']})"
+        one, other = row.variant.split(" vs ")
+    text = f"largest gap: {one} against {other}, × {row.value:.3f} in {measure}"
+    if row.low is not None:
+        text += f" [{row.low:.3f}, {row.high:.3f}]"
+    if row.p_adjusted is not None:
+        text += f", p {p_text(row.p_adjusted)} (sign flip, {count(row.n or 0, 'query', 'queries')}, "
+        text += f"Holm over {results.family.size})"
     return [text]
 
 
@@ -126,15 +129,12 @@ def _inverse(value: float | None) -> float | None:
     return None if value is None else 1 / value
 
 
-def relevance_note(arms: Sequence[str], cells: Cells) -> list[str]:
-    """What relevance alone gives the sides, where that is not parity."""
+def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
+    """What relevance alone gives the sides, by arm, where that is not parity."""
     told = [
-        f"{arm} {row['value']:.3f}"
-        for arm in arms
-        if arm != "control"
-        and (row := cells.get(("RelevanceRatio", arm)))
-        and row["value"]
-        and abs(row["value"] - 1) >= UNEVEN
+        f"{arm} {ratio:.3f}"
+        for arm, ratio in ratios.items()
+        if arm != "control" and ratio and abs(ratio - 1) >= UNEVEN
     ]
     if not told:
         return []
@@ -144,68 +144,68 @@ def relevance_note(arms: Sequence[str], cells: Cells) -> list[str]:
     ]
 
 
-def power_note(results: Mapping[str, Any]) -> list[str]:
+def power_note(results: ListwiseResults) -> list[str]:
     """What an inconclusive design could have found, and the queries that find it."""
     known = [
-        found["power"]
-        for found in results["findings"].values()
-        if found["conclusion"] == "inconclusive" and found["power"] and found["power"]["power"] < POWER
+        found.power
+        for found in results.findings.values()
+        if found.conclusion == "inconclusive" and found.power and found.power.power < POWER
     ]
     if not known:
         return []
-    worst = min(known, key=lambda one: one["power"])
-    needed = worst["queries_needed"]
+    worst = min(known, key=lambda one: one.power)
+    needed = worst.queries_needed
     more = f"80 % takes about {needed:,} queries" if needed else "no number of queries gives 80 %"
     return [
-        f"pair odds of {worst['odds']:g}, of a ranker as useful as this one, would be told from parity with "
-        f"{worst['power'] * 100:.0f} % power; {more} (llmfair plan listwise)"
+        f"pair odds of {worst.odds:g}, of a ranker as useful as this one, would be told from parity with "
+        f"{worst.power * 100:.0f} % power; {more} (llmfair plan listwise)"
     ]
 
 
-def noise_notes(results: Mapping[str, Any], cells: Cells) -> list[str]:
+def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
     notes = []
-    noises = {arm: found["run_noise"] for arm, found in results["findings"].items() if found.get("run_noise")}
+    noises = {arm: found.run_noise for arm, found in results.findings.items() if found.run_noise}
     for arm, noise in list(noises.items())[:1]:
         notes.append(
-            f"other draws of {results['design']['orders']} initial orders would move ExpRatio by about "
-            f"± {100 * 1.96 * noise['error']:.1f} % on these queries ({arm})"
+            f"other draws of {results.design.orders} initial orders would move ExpRatio by about "
+            f"± {100 * 1.96 * noise.error:.1f} % on these queries ({arm})"
         )
-    for measure in results["measures"]:
+    for measure in results.measures:
         floor = cells.get((measure, "control vs neutral"))
-        if not measure.startswith("RBO") or not floor or floor["value"] is None:
+        if not measure.startswith("RBO") or not floor or floor.value is None:
             continue
         pairs = [
-            f"{arm} {row['value']:.2f}" + ("" if row["p"] is None else f" (p {p_text(row['p'])})")
-            for arm in results["design"]["arms"]
+            f"{arm} {row.value:.2f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
+            for arm in results.design.arms
             if arm != "control"
             and (row := cells.get((measure, f"{arm} vs neutral")))
-            and row["value"] is not None
+            and row.value is not None
         ]
         if pairs:
             notes.append(
-                f"rank agreement with neutral ({measure}): neutral again {floor['value']:.2f}, {', '.join(pairs)}"
+                f"rank agreement with neutral ({measure}): neutral again {floor.value:.2f}, {', '.join(pairs)}"
             )
     return notes
 
 
-def order_notes(results: Mapping[str, Any], cells: Cells) -> list[str]:
+def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """Of an initial order that is not random: what it read itself, and what it hands on to any ranker."""
-    design, reach = results["design"], results["reach"].get("ExpRatio", {})
+    design, reach = results.design, results.reach.get("ExpRatio", Reach())
     initial = cells.get(("ExpRatio", "input"))
-    if design["initial"] == "random" or not initial or initial["value"] is None:
+    if design.initial == "random" or not initial or initial.value is None:
         return []
-    start = f"initial order {design['initial']} reads ExpRatio {initial['value']:.3f} itself"
-    if "indifferent" not in reach:
+    start = f"initial order {design.initial} reads ExpRatio {initial.value:.3f} itself"
+    if reach.indifferent is None:
         return [start]
-    notes = [f"{start}; a ranker without any preference would read {reach['indifferent']:.3f}"]
+    notes = [f"{start}; a ranker without any preference would read {reach.indifferent:.3f}"]
     mirrored = [
-        f"{arm} {row['value']:.3f}{_like_input(arm, results, cells)}"
-        for arm in design["arms"]
+        f"{arm} {row.value:.3f}{_like_input(arm, results, cells)}"
+        for arm in design.arms
         if arm != "control"
         and (row := cells.get(("ExpRatio", arm)))
-        and row["value"]
-        and _mirrors(row["value"], initial["value"], reach["indifferent"])
+        and row.value
+        and _mirrors(row.value, initial.value, reach.indifferent)
     ]
     if mirrored:
         notes.append(f"the numbers mirror the input order: {', '.join(mirrored)}; --initial random does not")
@@ -222,6 +222,6 @@ def _mirrors(ratio: float, initial: float, indifferent: float) -> bool:
     )
 
 
-def _like_input(arm: str, results: Mapping[str, Any], cells: Cells) -> str:
+def _like_input(arm: str, results: ListwiseResults, cells: Cells) -> str:
     tau = cells.get(("Tau", arm))
-    return f" (Kendall tau with the input {tau['value']:.2f})" if tau and tau["value"] is not None else ""
+    return f" (Kendall tau with the input {tau.value:.2f})" if tau and tau.value is not None else ""

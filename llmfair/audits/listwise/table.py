@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.sentences import (
     Cells,
     conclusion,
@@ -32,26 +33,28 @@ from llmfair.report.tables import (
     reasons,
     the_same,
     uncut_notes,
+    with_interval,
 )
+from llmfair.results import Reach
 
 SHOWN_LEFT_OUT = 3
 SHOWN_RANKS = 12
 
 
-def listwise_table(results: Mapping[str, Any]) -> Table:
+def listwise_table(results: ListwiseResults) -> Table:
     """The listwise audit as a table: one row a prompt, one column a measure, or one for each of its groups."""
-    figures = {
-        (row["measure"], row["group"], row["variant"]): row
-        for row in results["rows"]
-        if row["query_id"] == "all"
-    }
+    figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
     cells = {(measure, variant): row for (measure, group, variant), row in figures.items() if not group}
-    arms = results["design"]["arms"]
-    asked = (row for row in figures.values() if row["variant"] in (*arms, "input"))
-    columns = columns_of(results["shown"], asked)
+    arms = results.design.arms
+    asked = (row for row in figures.values() if row.variant in (*arms, "input"))
+    columns = columns_of(results.shown, asked)
     doubled = the_same([measure for measure, group in columns if not group], [*arms, "input"], cells)
     columns = [column for column in columns if column[0] not in doubled]
-    header = ("prompt", *headings(columns, results), "conclusion" if results["findings"] else "note")
+    header = (
+        "prompt",
+        *headings(columns, results, with_interval(results.rows)),
+        "conclusion" if results.findings else "note",
+    )
     rows = [
         (_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), _words(arm, results, cells))
         for arm in arms
@@ -65,20 +68,20 @@ def listwise_table(results: Mapping[str, Any]) -> Table:
     return filled(Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled))))
 
 
-def _title(results: Mapping[str, Any]) -> str:
-    design = results["design"]
-    low, high = design["candidates"]
+def _title(results: ListwiseResults) -> str:
+    design = results.design
+    low, high = design.candidates
     size = f"{low}" if low == high else f"{low}–{high}"
     parts = [
         "Listwise",
-        results["dataset"],
-        f"{results['attribute']} (protected: {results['words']['protected']})",
-        results["model"] + (", a simulated model" if results["model"].startswith("fake:") else ""),
-        f"{design['queries']} {plural(design['queries'], 'query', 'queries')} × {size}",
-        "no model asked" if design["window"] is None else f"{calls_of(results)} calls",
+        results.dataset,
+        f"{results.attribute} (protected: {results.words.protected})",
+        results.model + (", a simulated model" if results.model.startswith("fake:") else ""),
+        f"{design.queries} {plural(design.queries, 'query', 'queries')} × {size}",
+        "no model asked" if design.prompt_sha256 is None else f"{calls_of(results)} calls",
     ]
-    if design["preset"]:
-        parts.append(f"preset {design['preset']}")
+    if design.preset:
+        parts.append(f"preset {design.preset}")
     return " · ".join(parts)
 
 
@@ -86,70 +89,70 @@ def _row_name(variant: str) -> str:
     return {"control": "neutral again", "input": "input order"}.get(variant, variant)
 
 
-def _words(arm: str, results: Mapping[str, Any], cells: Cells) -> str:
+def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
     """What a row comes to, in words; nothing is said of a model that gave no readable answer."""
-    chains, finding = results["chains"][arm], results["findings"].get(arm)
-    answers = results["answers"].get(arm)
-    said = conclusion(finding, cells[finding["measure"], arm], results) if finding else ""
+    chains, finding = results.chains[arm], results.findings.get(arm)
+    answers = results.answers.get(arm)
+    said = conclusion(finding, cells[finding.measure, arm], results.band, results.level) if finding else ""
     if arm == "control":
         said = "the same prompt, the same orders"
-    if answers and answers["windows"] and answers["unreadable"] == answers["windows"]:
+    if answers and answers.windows and answers.unreadable == answers.windows:
         said = "no readable answer: the input order"
-    elif (
-        answers and answers["windows"] and answers["unreadable"] > results["max_invalid"] * answers["windows"]
-    ):
-        share, limit = percent(answers["unreadable"], answers["windows"]), 100 * results["max_invalid"]
+    elif answers and answers.windows and answers.unreadable > results.max_invalid * answers.windows:
+        share, limit = percent(answers.unreadable, answers.windows), 100 * results.max_invalid
         said = f"not assessable: {share} of the answers are unreadable, more than {limit:g} % (--max-invalid)"
-    if chains["ranked"] < chains["asked"]:
-        said = f"{chains['ranked']} of {chains['asked']} chains" + (f"; {said}" if said else "")
+    if chains.ranked < chains.asked:
+        said = f"{chains.ranked} of {chains.asked} chains" + (f"; {said}" if said else "")
     return said
 
 
-def _notes(results: Mapping[str, Any], cells: Cells, doubled: Mapping[str, str]) -> list[str]:
-    design = results["design"]
+def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -> list[str]:
+    design = results.design
     notes = [*_ratio_note(results), *order_notes(results, cells), *_precision_note(results)]
-    notes += relevance_note(design["arms"], cells)
-    notes += [f"{measure}: {note}" for measure, note in results["measure_notes"].items()]
+    notes += relevance_note(
+        {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
+    )
+    notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*test_notes(results, cells), *gap_note(results, cells)]
     notes += [*power_note(results), *noise_notes(results, cells)]
-    if design["never_ranked"]:
-        notes.append(f"ranks that no window holds in some list: {_ranks(design['never_ranked'])}")
-    if design["window"] is not None and design["step"] == design["window"]:
+    if design.never_ranked:
+        notes.append(f"ranks that no window holds in some list: {_ranks(design.never_ranked)}")
+    if design.window is not None and design.step == design.window:
         notes.append("step equals window: no item is carried from window to window")
-    if design["constrained"]:
+    if design.constrained:
         notes.append(
             "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
             "without it they are counted"
         )
-    notes += _answers_notes(results["answers"])
+    notes += _answers_notes(results.answers)
     notes += _lists_notes(design)
-    if failed := sum(chains["asked"] - chains["ranked"] for chains in results["chains"].values()):
-        why = ", ".join(f"{name} {n:,}" for name, n in results["failures"].items()) or "not asked yet"
+    if failed := sum(chains.asked - chains.ranked for chains in results.chains.values()):
+        why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
         notes.append(f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others")
     notes += _undefined_notes(results)
-    return [*notes, *results.get("doubts", ()), *few_queries(design["queries"])]
+    return [*notes, *results.doubts, *few_queries(design.queries)]
 
 
-def _ratio_note(results: Mapping[str, Any]) -> list[str]:
+def _ratio_note(results: ListwiseResults) -> list[str]:
     """How the exposure ratio is aggregated, its interval made, and what it can be in this setting."""
-    ratios = [measure for measure in results["shown"] if measure.startswith("ExpRatio")]
+    ratios = [measure for measure in results.shown if measure.startswith("ExpRatio")]
     if not ratios:
         return []
-    design, reach = results["design"], results["reach"].get("ExpRatio", {})
-    named = {"linear-t": "t interval over queries", "boot-t": f"bootstrap-t interval (seed {design['seed']})"}
-    interval = results["intervals"].get(ratios[0])
+    design, reach = results.design, results.reach.get("ExpRatio", Reach())
+    named = {"linear-t": "t interval over queries", "boot-t": f"bootstrap-t interval (seed {design.seed})"}
+    interval = results.intervals.get(ratios[0])
     how = ["ratio of means"] * ("agg=" not in ratios[0])
     how += [named[interval]] if interval is not None else []
-    orders = f"{count(design['orders'], design['initial'] + ' initial order')}"
-    setting = f"{window_text(design)}, {orders}" if design["window"] is not None else "whole lists"
+    orders = f"{count(design.orders, design.initial + ' initial order')}"
+    setting = f"{window_text(design)}, {orders}" if design.prompt_sha256 is not None else "whole lists"
     note = f"{ratios[0]}{': ' if how else ''}{', '.join(how)}; {setting}"
-    if "low" in reach:
+    if reach.low is not None and reach.high is not None:
         note += (
-            f": a ranker that always puts one side first reads {reach['low']:.3f} … {reach['high']:.3f} "
+            f": a ranker that always puts one side first reads {reach.low:.3f} … {reach.high:.3f} "
             "on these lists"
         )
-    few = CONTROLLED in ratios[0] and not results["controlled"]
+    few = CONTROLLED in ratios[0] and not results.controlled
     return [note, *["too few runs to take out what the initial orders explain: the plain ratio"] * few]
 
 
@@ -157,38 +160,38 @@ def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and what the answers can show at all."""
     design, reach = planned["design"], planned["reach"].get("ExpRatio", {})
     text = f"{count(planned['calls'], 'call')}; {window_text(design)}"
-    if "low" in reach:
+    if reach.low is not None and reach.high is not None:
         text += (
-            f": a ranker that always puts one side first reads ExpRatio {reach['low']:.2f} … "
-            f"{reach['high']:.2f} on these lists"
+            f": a ranker that always puts one side first reads ExpRatio {reach.low:.2f} … "
+            f"{reach.high:.2f} on these lists"
         )
-    if "indifferent" in reach:
+    if reach.indifferent is not None:
         text += (
-            f", initial order {design['initial']}: a ranker without any preference reads ExpRatio "
-            f"{reach['indifferent']:.2f} on these lists"
+            f", initial order {design.initial}: a ranker without any preference reads ExpRatio "
+            f"{reach.indifferent:.2f} on these lists"
         )
     return text + on_disk(planned)
 
 
-def _precision_note(results: Mapping[str, Any]) -> list[str]:
-    reach, longest = results["reach"].get("P@20"), results["design"]["candidates"][1]
-    uncut = uncut_notes(results["shown"], longest)
-    if reach is None or "P@20" not in results["shown"] or longest <= 20:
+def _precision_note(results: ListwiseResults) -> list[str]:
+    reach, longest = results.reach.get("P@20"), results.design.candidates[1]
+    uncut = uncut_notes(results.shown, longest)
+    if reach is None or reach.high is None or "P@20" not in results.shown or longest <= 20:
         return uncut
     return [
         *uncut,
-        f"P@20: a perfect ranker reads {reach['high']:.2f} in this setting, on average over random orders",
+        f"P@20: a perfect ranker reads {reach.high:.2f} in this setting, on average over random orders",
     ]
 
 
-def _undefined_notes(results: Mapping[str, Any]) -> list[str]:
+def _undefined_notes(results: ListwiseResults) -> list[str]:
     """Queries without a value of the measures shown, said once where measures and rows share the reasons."""
     said: dict[tuple[str, str], list[str]] = {}
-    rows = len(results["design"]["arms"])
-    names = headings([(measure, "") for measure in results["shown"]], {**results, "rows": []})
-    for measure, name in zip(results["shown"], names, strict=True):
+    rows = len(results.design.arms)
+    names = headings([(measure, "") for measure in results.shown], results)
+    for measure, name in zip(results.shown, names, strict=True):
         by_reason: dict[str, list[str]] = {}
-        for variant, found in results["undefined"].get(measure, {}).items():
+        for variant, found in results.undefined.get(measure, {}).items():
             if variant != "input":
                 by_reason.setdefault(reasons(found), []).append(_row_name(variant))
         for why, names in by_reason.items():
@@ -197,44 +200,49 @@ def _undefined_notes(results: Mapping[str, Any]) -> list[str]:
     return [f"undefined: {why}{whose}: {', '.join(names)}" for (why, whose), names in said.items()]
 
 
-def _ranks(positions: list[int]) -> str:
+def _ranks(positions: Sequence[int]) -> str:
     more = ", …" * (len(positions) > SHOWN_RANKS)
     return ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS]) + more
 
 
-def window_text(design: Mapping[str, Any]) -> str:
-    passes = count(design["passes"], "pass", "passes")
-    return f"window {design['window']}, step {design['step']}, {passes}"
+def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
+    """How lists are gone through: the strategy, unless it is windows, and the windows where it has any."""
+    known = design if isinstance(design, Mapping) else vars(design)
+    said = [f"strategy {known['strategy']}"] if known.get("strategy") else []
+    if known["window"] is not None:
+        said.append(f"window {known['window']}, step {known['step']}")
+        said.append(count(known["passes"], "pass", "passes"))
+    return ", ".join(said)
 
 
-def _lists_notes(design: Mapping[str, Any]) -> list[str]:
+def _lists_notes(design: ListwiseFacts) -> list[str]:
     """How lists were drawn, queries without one, and lists that could not be filled."""
-    notes = drawn_note(design)
-    if design["left_out"]:
-        reasons = list(design["left_out"].values())
+    notes = drawn_note(design.drawn)
+    if design.left_out:
+        reasons = list(design.left_out.values())
         more = f"; and {len(reasons) - SHOWN_LEFT_OUT} more" if len(reasons) > SHOWN_LEFT_OUT else ""
         notes.append(
-            f"{design['queries']} of {design['queries'] + len(reasons)} queries kept; left out: "
+            f"{design.queries} of {design.queries + len(reasons)} queries kept; left out: "
             f"{'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"
         )
-    if design["shrunk"]:
+    if design.shrunk:
         notes.append(
-            f"{count(len(design['shrunk']), 'list')} shorter of experts than asked, or shorter (results.json)"
+            f"{count(len(design.shrunk), 'list')} shorter of experts than asked, or shorter (results.json)"
         )
     return notes
 
 
-def _answers_notes(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    asked = sum(arm["windows"] for arm in answers.values())
+def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
+    asked = sum(arm.windows for arm in answers.values())
     if not asked:
         return []
-    unreadable = sum(arm["unreadable"] for arm in answers.values())
-    repaired = sum(arm["repaired"] for arm in answers.values())
-    first = sum(arm["first_pass"]["windows"] for arm in answers.values())
-    identity = sum(arm["first_pass"]["identity"] for arm in answers.values())
+    unreadable = sum(arm.unreadable for arm in answers.values())
+    repaired = sum(arm.repaired for arm in answers.values())
+    first = sum(arm.first_pass.windows for arm in answers.values())
+    identity = sum(arm.first_pass.identity for arm in answers.values())
     classes: dict[str, int] = {}
     for arm in answers.values():
-        for name, n in arm["classes"].items():
+        for name, n in arm.classes.items():
             if name != "ok":
                 classes[name] = classes.get(name, 0) + n
     told = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()))
@@ -242,7 +250,7 @@ def _answers_notes(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"unreadable answers: {percent(unreadable, asked)} ({unreadable:,} of {asked:,}); "
         f"repaired: {percent(repaired, asked)}" + (f" · {told}" if told else "")
     ]
-    again = sum(n for arm in answers.values() for n in arm["asked_again"].values())
+    again = sum(n for arm in answers.values() for n in arm.asked_again.values())
     if again:
         notes.append(f"bad answers asked again: {again:,}, beside those above")
     if identity > first / 2 or repaired > asked / 2:
@@ -251,10 +259,10 @@ def _answers_notes(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"{left} of the first pass's answers left the window as it was, {mended} of all were repaired: the "
             "model hardly ranks"
         )
-    omitted = sum(arm["omitted"]["items"] for arm in answers.values())
+    omitted = sum(arm.omitted.items for arm in answers.values())
     if omitted:
-        protected = sum(arm["omitted"]["protected"] for arm in answers.values())
-        expected = sum(arm["omitted"]["protected_expected"] for arm in answers.values())
+        protected = sum(arm.omitted.protected for arm in answers.values())
+        expected = sum(arm.omitted.protected_expected for arm in answers.values())
         notes.append(
             f"left out of answers: {count(omitted, 'item')}, {protected} of them protected "
             f"({expected:.0f} if sides were left out alike)"

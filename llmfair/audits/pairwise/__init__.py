@@ -1,0 +1,142 @@
+"""The pairwise audit: a model is asked which of two items comes first, in both orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llmfair.audits.kind import Help, Kind
+from llmfair.audits.pairwise.settings import (
+    CalibratePairwiseSettings,
+    PairwiseSettings,
+    PlanPairwiseSettings,
+)
+from llmfair.registry import register
+from llmfair.settings import planted_of
+
+if TYPE_CHECKING:
+    from llmfair.audits.pairwise.audit import PairwiseAudit
+    from llmfair.audits.pairwise.results import PairwiseResults
+    from llmfair.audits.subject import Subject
+    from llmfair.records import Chat
+    from llmfair.report.tables import Table
+
+
+class Pairwise(Kind):
+    name = "pairwise"
+    title = "Pairwise audit"
+    helps: ClassVar = {
+        "": Help(
+            "Who wins between a protected and an unprotected item, asked in both orders.",
+            (
+                "llmfair pairwise -m openai:gpt-4o-mini --pairs 20",
+                "llmfair pairwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1 --sequential",
+            ),
+        ),
+        "plan": Help(
+            "What `llmfair pairwise` with these flags would ask, cost and find; nothing is asked.",
+            (
+                "llmfair plan pairwise --ratio 0.9",
+                "llmfair plan pairwise -m openai:gpt-4o-mini --icc 0.1 --price-in 0.15 --price-out 0.6",
+            ),
+        ),
+        "render": Help(
+            "Exactly the messages that `llmfair pairwise` with these flags sends for one of its questions.",
+            (
+                "llmfair prompts render pairwise --queries physics",
+                "llmfair prompts render pairwise --form letter --number 2",
+            ),
+        ),
+        "calibrate": Help(
+            "Simulated pairwise audits of your own pairs: recovery, coverage, false alarms, smallest odds found.\n\n"
+            "No model is asked.",
+            (
+                "llmfair calibrate pairwise",
+                "llmfair calibrate pairwise -d my-folder --pairs 20 --planted -0.5,0.5 --position 2 --query-sd 0.5",
+            ),
+        ),
+    }
+    settings = PairwiseSettings
+
+    def design(self, settings: PairwiseSettings, subject: Subject | None = None) -> PairwiseAudit:
+        from llmfair.audits.design import NOBODY
+        from llmfair.audits.pairwise.making import make_pair_design
+
+        return make_pair_design(settings, subject or NOBODY)
+
+    planned = PlanPairwiseSettings
+
+    def before(self, planned: Mapping[str, Any]) -> str:
+        from llmfair.audits.pairwise.table import before_text
+
+        return before_text(planned)
+
+    def plan_table(self, planned: Mapping[str, Any]) -> Table:
+        from llmfair.audits.pairwise.plan_table import plan_pairs_table
+
+        return plan_pairs_table(planned)
+
+    def plan_text(self, planned: Mapping[str, Any]) -> str:
+        from llmfair.audits.pairwise.plan_table import plan_pairs_text
+
+        return plan_pairs_text(planned)
+
+    numbered = "Which question: each pair has two, one for either order."
+
+    def rendered(self, settings: PairwiseSettings) -> Iterator[Chat]:
+        """Both questions of every pair."""
+        design = self.design(settings)
+        for probe in design.probes():
+            yield from design.ranker.chats(probe)
+
+    calibrated = CalibratePairwiseSettings
+
+    def calibration(self, settings: CalibratePairwiseSettings) -> int:
+        return len(settings.kinds()) * len(planted_of(settings.planted)) * settings.runs
+
+    def calibrate(self, settings: CalibratePairwiseSettings, advance: Callable[[], None]) -> dict[str, Any]:
+        from llmfair.audits.pairwise.calibrate import calibrate_pairwise
+
+        return calibrate_pairwise(settings, advance)
+
+    def calibration_table(self, found: Mapping[str, Any]) -> Table:
+        from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_table
+
+        return calibrate_pairs_table(found)
+
+    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
+        from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_tsv
+
+        return calibrate_pairs_tsv(found)
+
+    def results(self) -> type[PairwiseResults]:
+        from llmfair.audits.pairwise.results import PairwiseResults
+
+        return PairwiseResults
+
+    def documents(self) -> Mapping[str, Any]:
+        from llmfair.audits.pairwise.documents import PairwiseCalibration, PairwisePlan
+
+        return {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
+
+    def table(self, results: Any) -> Table:
+        from llmfair.audits.pairwise.table import pairwise_table
+
+        return pairwise_table(results)
+
+    def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+        from llmfair.asking.journal import completion_of
+        from llmfair.rankers.answers import AnswerClass
+        from llmfair.rankers.choices import LABELS, read_choice, read_margin
+
+        completion, form = completion_of(row), settings["form"]
+        margins = settings["answers"] == "margin"
+        choice = read_margin(completion, LABELS[form]) if margins else read_choice(completion, form)
+        return str(choice.problem or AnswerClass.OK)
+
+    def what_was_shown(self, about: Mapping[str, Any]) -> str:
+        """Which side's item came first."""
+        return f"{about['sides'][0]} first"
+
+
+PAIRWISE = register("audit", "pairwise")(Pairwise())

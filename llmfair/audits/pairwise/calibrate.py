@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.listwise.calibrate import share
-from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.outcome import HEADLINE, Asked, finding_of
 from llmfair.audits.pairwise.plan import check_power
+from llmfair.audits.pairwise.results import PairFinding
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
@@ -27,7 +29,7 @@ from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairKind
 from llmfair.rundir import SCHEMA
-from llmfair.settings import CalibratePairwiseSettings, band_of, planted_of
+from llmfair.settings import band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate
 
@@ -37,7 +39,7 @@ class FoundPairs:
     """What one audit found: the position-adjusted odds with their interval, and the finding."""
 
     odds: Estimate
-    finding: Mapping[str, Any]
+    finding: PairFinding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +151,11 @@ def _recovered(
     """What the audits of one kind and planted preference found, held against the true odds."""
     bounds = [(one.odds.low, one.odds.high) for one in found]
     covered = [low <= truth <= high for low, high in bounds if low is not None and high is not None]
-    flips = [p for one in found if (p := one.finding.get("p")) is not None]
+    flips = [p for one in found if (p := one.finding.p) is not None]
     odds = [one.odds.value for one in found if one.odds.value is not None]
-    consistent = [s for one in found if (s := one.finding.get("consistent_share")) is not None]
-    logs, ends = np.log(odds), Counter(one.finding["conclusion"] for one in found)
-    undefined = Counter(reason for one in found if (reason := one.finding["reason"]) is not None)
+    consistent = [s for one in found if (s := one.finding.consistent_share) is not None]
+    logs, ends = np.log(odds), Counter(str(one.finding.conclusion) for one in found)
+    undefined = Counter(reason for one in found if (reason := one.finding.reason) is not None)
     held, held_error = share(covered)
     rejected, rejected_error = share([p < 1 - settings.level for p in flips])
     return RecoveredPairs(

@@ -10,17 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.gates import check_gates
-from llmfair.audits.pairwise.design import PairDesign
+from llmfair.audits.design import Outcome
+from llmfair.audits.gates import Gated, check_gates
+from llmfair.audits.pairwise.design import PairwiseDesign
+from llmfair.audits.pairwise.results import (
+    ByOrder,
+    CellCounts,
+    CellShares,
+    OddsPower,
+    PairAnswers,
+    PairFinding,
+    PairwiseResults,
+    Settled,
+)
 from llmfair.audits.pairwise.stopping import Stopping, judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
-from llmfair.audits.run import Outcome
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise, undefined_counts
-from llmfair.audits.tallies import joined, tallied_p
+from llmfair.audits.tallies import joined, tallied_p, weights_of
+from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.metrics.base import Column, Measure, measure_all
-from llmfair.metrics.values import Undefined
-from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
-from llmfair.rundir import COLUMNS, SCHEMA, csv_text, json_text, tidy
+from llmfair.records import Cell, Failure, Measurement, PairKind, Side, Verdict
+from llmfair.results import Ended, Family, Words, rows_of, write
+from llmfair.rundir import COLUMNS, csv_text, tidy
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.intervals import Estimate, mean
@@ -30,7 +41,7 @@ from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
 FAILURE_COLUMNS = ("probe", "class", "message")
-HEADLINE, INVALID = "AdjustedOdds", "InvalidRate"
+HEADLINE = "AdjustedOdds"
 POSITION = ("position_driven", "one_sided")
 SETTLED = {
     Decision.ABOVE: Conclusion.OUTSIDE,
@@ -44,7 +55,7 @@ NEAR_CERTAIN = 0.02
 
 
 def outcome_of(
-    design: PairDesign,
+    design: PairwiseDesign,
     run: str,
     model: str,
     verdicts: Sequence[Verdict],
@@ -74,41 +85,39 @@ def outcome_of(
         kind: sum(len(p.probes) for p in design.pairs[kind].values()) for kind in design.kinds
     }
     asked = {str(kind): len(one.counted()) for kind, one in stopping.items()} or planned
-    results: dict[str, Any] = {
-        "schema": SCHEMA,
-        "status": "complete"
+    results = PairwiseResults(
+        status="complete"
         if all(len(by_kind[k]) == asked[k] for k in by_kind) and not failures
         else "incomplete",
-        "task": "pairwise",
-        **named,
-        "words": {side.value: word for side, word in design.attribute.words.items()},
-        "level": settings.level,
-        "band": list(band_of(settings.band)),
-        "measures": [str(measure) for measure in design.measures],
-        "measure_notes": {str(m): m.note for m in design.measures if m.note},
-        "shown": [str(measure) for measure in design.shown],
-        "labels": {},
-        "design": design.facts(),
-        "reach": {},
-        "chains": {kind: {"asked": asked[kind], "ranked": len(by_kind[kind])} for kind in design.kinds},
-        "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
-        "headline": measured.headline,
-        "cells": {kind: _cells(of_it, settings.repeats) for kind, of_it in by_kind.items()},
-        "shares": {
-            kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()
-        },
-        "answers": {kind: _answers(of_it) for kind, of_it in by_kind.items()},
-        "stopping": {kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
-        "undefined": undefined_counts(measured.columns),
-        "findings": measured.findings,
-        "family": {"size": measured.family, "contrasted": None},
-        "rows": [
-            dict(zip(COLUMNS, row, strict=True))
-            for row in tidy([r for r in rows if r.query_id == ALL], named)
-        ],
-    }
-    results["requirements"] = check_gates(design.gates, results, settings.require_interval)
-    return Outcome(results, rows, dict(_files(named, verdicts, failures, rows, results)))
+        run=run,
+        dataset=design.dataset.name,
+        attribute=design.attribute.name,
+        model=model,
+        words=Words(*(design.attribute.words[side] for side in Side)),
+        level=settings.level,
+        band=band_of(settings.band),
+        measures=[str(measure) for measure in design.measures],
+        measure_notes={str(m): m.note for m in design.measures if m.note},
+        shown=[str(measure) for measure in design.shown],
+        labels={},
+        design=design.facts(),
+        reach={},
+        chains={kind: Ended(asked[kind], len(by_kind[kind])) for kind in design.kinds},
+        failures=dict(sorted(Counter(failure.failure for failure in failures).items())),
+        headline=measured.headline,
+        cells={kind: _cells(of_it, settings.repeats) for kind, of_it in by_kind.items()},
+        shares={kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()},
+        answers={kind: _answers(of_it) for kind, of_it in by_kind.items()},
+        stopping={kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
+        undefined=undefined_counts(measured.columns),
+        findings=measured.findings,
+        family=Family(measured.family, None),
+        rows=rows_of(tidy([row for row in rows if row.query_id == ALL], named)),
+        requirements=(),
+    )
+    gated = Gated(results.design.arms, results.shown, results.rows, results.findings, asked=" pairs")
+    results = replace(results, requirements=check_gates(design.gates, gated, settings.require_interval))
+    return Outcome(results, rows, dict(_files(design, named, verdicts, failures, rows, results)))
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ class Measured:
 
     headline: str | None
     columns: Sequence[Column]
-    findings: Mapping[str, dict[str, Any]]
+    findings: Mapping[str, PairFinding]
     rows: Sequence[Measurement]
     family: int
 
@@ -145,12 +154,10 @@ def measure_verdicts(
     asked: Asked,
 ) -> Measured:
     """All figures of a pairwise audit, from its verdicts alone."""
-    judged = {kind: list(judged_of(of_it, asked.repeats)) for kind, of_it in by_kind.items()}
+    judged = {kind: list(judged_of(of_it, asked.repeats, asked.forced)) for kind, of_it in by_kind.items()}
     columns = measure_all(measures, judged)
-    if asked.forced:
-        columns = [_without_value(column) if column.measure.name == INVALID else column for column in columns]
     # the first: what a gate asks of is measured beside it
-    headline = next((measure for measure in measures if measure.name == HEADLINE), None)
+    headline = next((measure for measure in measures if measure.definition.headline), None)
     findings = {
         column.variant: finding_of(column, by_kind[column.variant], asked)
         for column in columns
@@ -160,21 +167,16 @@ def measure_verdicts(
     return Measured(None if headline is None else str(headline), columns, findings, rows, family)
 
 
-def _without_value(column: Column) -> Column:
-    """A share of unreadable answers says nothing of a model that was held to readable ones."""
-    return replace(column, values={query_id: Undefined("forced") for query_id in column.values})
-
-
-def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> dict[str, Any]:
+def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> PairFinding:
     """The conclusion on one kind of pairs, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
     verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
     odds = aggregate(column.measure.aggregate, values, inference)
-    weights: Weights = "pooled" if column.measure.aggregate == "pooled" else "macro"
+    weights = weights_of(column.measure.aggregate)
     counted = joined(values, weights)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
-        return {"measure": str(column.measure), "conclusion": Conclusion.NOT_ASSESSABLE, "reason": reason}
+        return PairFinding(measure=str(column.measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
     conclusion, reason = _concluded(odds, counted.shares, asked.band)
     p: float | None = None
     if asked.decided is None:
@@ -183,21 +185,21 @@ def finding_of(column: Column, verdicts: Sequence[Verdict], asked: Asked) -> dic
         # no fixed sample: what was settled is the conclusion, and p would not hold
         conclusion, reason = SETTLED[asked.decided[column.variant]], None  # type: ignore[index]
     alike = intraclass(counted)
-    return {
-        "measure": str(column.measure),
-        "conclusion": str(conclusion),
-        "reason": reason,
-        "p": p,
-        "test": "three-way t" if counted.items_recur else "sign flip",
-        "queries": odds.n,
-        "error": odds.error,
-        "power": _power(odds, asked.band, inference.level) if asked.decided is None else None,
-        "consistent_share": float(counted.shares[:2].sum()),
-        "icc": None if alike is None else alike.correlation,
-        "design_effect": None if alike is None else alike.design_effect,
-        "worst_case": _worst_case(verdicts),
-        "unreadable_by_order": _by_order(verdicts, inference.level),
-    }
+    return PairFinding(
+        measure=str(column.measure),
+        conclusion=conclusion,
+        reason=reason,
+        p=p,
+        test="three-way t" if counted.items_recur else "sign flip",
+        queries=odds.n,
+        error=odds.error,
+        power=_power(odds, asked.band, inference.level) if asked.decided is None else None,
+        consistent_share=float(counted.shares[:2].sum()),
+        icc=None if alike is None else alike.correlation,
+        design_effect=None if alike is None else alike.design_effect,
+        worst_case=_worst_case(verdicts),
+        unreadable_by_order=_by_order(verdicts, inference.level),
+    )
 
 
 def _concluded(
@@ -215,33 +217,30 @@ def _concluded(
     return conclude(odds.low, odds.high, band), None
 
 
-def _power(odds: Estimate, band: tuple[float, float], level: float) -> dict[str, Any] | None:
+def _power(odds: Estimate, band: tuple[float, float], level: float) -> OddsPower | None:
     """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
     if odds.low is None or odds.n < FEWEST_TESTED or not odds.error:
         return None
     nearer = min(band, key=lambda edge: abs(log(edge)))
     if nearer == 1:
         return None
-    return {
-        "odds": nearer,
-        "power": power(log(nearer), odds.error, odds.n, level),
-        "queries_needed": queries_needed(nearer, odds.error * sqrt(odds.n), level=level),
-    }
+    return OddsPower(
+        odds=nearer,
+        power=power(log(nearer), odds.error, odds.n, level),
+        queries_needed=queries_needed(nearer, odds.error * sqrt(odds.n), level=level),
+    )
 
 
 def _with_family(
-    rows: Sequence[Measurement], findings: Mapping[str, Mapping[str, Any]]
+    rows: Sequence[Measurement], findings: Mapping[str, PairFinding]
 ) -> tuple[list[Measurement], int]:
     """The rows with p, conclusion, and p adjusted (Holm) over the kinds of pairs; and how many were tested."""
     told = []
     for row in rows:
-        finding = findings.get(row.variant, {})
-        if row.query_id == ALL and row.measure == finding.get("measure"):
+        finding = findings.get(row.variant)
+        if finding is not None and row.query_id == ALL and row.measure == finding.measure:
             row = replace(
-                row,
-                p=finding.get("p"),
-                conclusion=finding["conclusion"],
-                reason=finding["reason"] or row.reason,
+                row, p=finding.p, conclusion=finding.conclusion, reason=finding.reason or row.reason
             )
         told.append(row)
     family = [place for place, row in enumerate(told) if row.conclusion is not None]
@@ -250,17 +249,17 @@ def _with_family(
     return told, sum(told[place].p is not None for place in family)
 
 
-def _worst_case(verdicts: Sequence[Verdict]) -> list[float] | None:
+def _worst_case(verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
     """Bounds of the protected items' share of answers, whatever the unreadable and tied ones would have been."""
     answers = [answer for verdict in verdicts for answer in (verdict.first, verdict.second)]
     if not answers:
         return None
     won = sum(answer.winner == "protected" for answer in answers)
     unread = sum(answer.winner is None for answer in answers)
-    return [won / len(answers), (won + unread) / len(answers)]
+    return won / len(answers), (won + unread) / len(answers)
 
 
-def _by_order(verdicts: Sequence[Verdict], level: float) -> dict[str, Any]:
+def _by_order(verdicts: Sequence[Verdict], level: float) -> ByOrder:
     """Unreadable answers with the protected item first and second, and the difference over queries."""
     by_query: dict[str, list[tuple[bool, bool]]] = {}
     for verdict in verdicts:
@@ -268,18 +267,18 @@ def _by_order(verdicts: Sequence[Verdict], level: float) -> dict[str, Any]:
         by_query.setdefault(verdict.query_id, []).append((problems[0], problems[1]))
     rates = np.array([np.mean(of_it, axis=0) for of_it in by_query.values()]).reshape(-1, 2)
     if not len(rates):
-        return {}
+        return ByOrder()
     change = mean(rates[:, 0] - rates[:, 1], level)
     first, second = rates.mean(axis=0).tolist()
-    return {"first": first, "second": second, "difference": [change.value, change.low, change.high]}
+    return ByOrder(first=first, second=second, difference=(change.value, change.low, change.high))
 
 
-def _cells(verdicts: Sequence[Verdict], repeats: int) -> dict[str, int]:
+def _cells(verdicts: Sequence[Verdict], repeats: int) -> CellCounts:
     found = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
-    return {cell.value: found[cell] for cell in Cell}
+    return CellCounts(**{cell.value: found[cell] for cell in Cell})
 
 
-def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> dict[str, float] | None:
+def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> CellShares | None:
     """The share of each cell among all pairs; queries weigh alike, or pairs do. They sum to 1."""
     by_query: dict[str, Counter[Cell]] = {}
     for verdict in verdicts:
@@ -291,47 +290,52 @@ def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> dict
     if weights == "macro":
         counts /= counts.sum(axis=1, keepdims=True)
     shares = counts.sum(axis=0) / counts.sum()
-    return {cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)}
+    return CellShares(**{cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)})
 
 
-def _answers(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _answers(verdicts: Sequence[Verdict]) -> PairAnswers:
     """How answers ended: none unreadable is silent."""
     problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
     unreadable = sum(n for problem, n in problems.items() if problem != "tie")
     masses = [a.mass for v in verdicts for a in (v.first, v.second) if a.mass is not None]
-    return {
-        "answers": 2 * len(verdicts),
-        "unreadable": unreadable,
-        "problems": dict(sorted(problems.items())),
-        "mass": sum(masses) / len(masses) if masses else None,
-    }
+    return PairAnswers(
+        answers=2 * len(verdicts),
+        unreadable=unreadable,
+        problems=dict(sorted(problems.items())),
+        mass=sum(masses) / len(masses) if masses else None,
+    )
 
 
-def _stopped(one: Stopping, most: int) -> dict[str, Any]:
+def _stopped(one: Stopping, most: int) -> Settled:
     """At which pair a sequential audit of one kind was settled, and what that spared."""
     process, cap = one.process, min(most, len(one.probes))
-    return {
-        "decision": None if process.decision is None else str(process.decision),
-        "pairs": len(one.entered),
-        "cap": cap,
-        "saved": None if process.decision is None or not cap else 1 - len(one.entered) / cap,
-        "gap": len(one.entered) < cap and process.decision is None,
-        "confidence": None if process.confidence is None else list(process.confidence),
-        "log_e": {str(side): value for side, value in process.log_e.items()},
-    }
+    return Settled(
+        decision=None if process.decision is None else process.decision.value,
+        pairs=len(one.entered),
+        cap=cap,
+        saved=None if process.decision is None or not cap else 1 - len(one.entered) / cap,
+        gap=len(one.entered) < cap and process.decision is None,
+        confidence=process.confidence,
+        log_e={str(side): value for side, value in process.log_e.items()},
+    )
 
 
 def _files(
+    design: PairwiseDesign,
     named: Mapping[str, str],
     verdicts: Sequence[Verdict],
     failures: Sequence[Failure],
     rows: Sequence[Measurement],
-    results: Mapping[str, Any],
+    results: PairwiseResults,
 ) -> Iterator[tuple[str, str]]:
     """Every file of the run folder but the manifest and the journal, by name."""
     yield "verdicts.csv", verdicts_text(verdicts)
+    documents, asked = design.dataset.documents, {verdict.query_id for verdict in verdicts}
+    shown = {doc_id for verdict in verdicts for doc_id in (verdict.protected, verdict.unprotected)}
+    queries = (query for query in design.queries if query.query_id in asked)
+    yield TEXTS, "".join(texts_lines(queries, (documents[doc_id] for doc_id in shown)))
     yield "metrics.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id == ALL], named))
     yield "per_query.csv", csv_text(COLUMNS, tidy([r for r in rows if r.query_id != ALL], named))
     failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
     yield "failures.csv", csv_text(FAILURE_COLUMNS, failed)
-    yield "results.json", json_text(results)
+    yield "results.json", write(results)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil, exp, log, sqrt
 from statistics import harmonic_mean
 from typing import Any
 
-from llmfair.audits.known import shared_calls
-from llmfair.audits.listwise.plan import CHARACTERS_PER_TOKEN, cost_of, spent
-from llmfair.audits.pairwise.design import PairDesign
-from llmfair.audits.pairwise.task import Pairwise
-from llmfair.audits.run import folder_of
-from llmfair.audits.subject import backend_of, limits_of, subjects, unready
+from llmfair.audits.design import CHARACTERS_PER_TOKEN
+from llmfair.audits.pairwise.design import PairwiseDesign
+from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form
 from llmfair.records import PairKind, Probe, Query
-from llmfair.settings import PairwiseSettings, PlanPairwiseSettings
+from llmfair.results import plain
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Pairing,
@@ -65,25 +62,13 @@ class FindablePairs:
     smallest_with_all: float | None = None
 
 
-def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
-    """Calls, about how many tokens and the shortest possible time of a pairwise audit.
-
-    With PlanPairwiseSettings also its cost, and what it can find by the power of a t test: a pair counts once
-    there however often it is asked, and no unreadable answer is expected. Calls are exact for a model whose
-    answers need no second asking; under --sequential they are the most there can be. Raises UsageError.
-    """
-    asked = subjects(settings)
-    backends = [backend_of(model, settings, adapted) for model, adapted in asked]
-    task = Pairwise.of(settings, *asked[0])
-    design, models = task.design, len(backends)
-    workers = max(limits_of(backend, settings).workers for backend in backends)
+def plan_of(design: PairwiseDesign, models: int) -> dict[str, Any]:
+    """Pairs of a pairwise audit of so many models, asked once and again."""
+    settings = design.settings
     pairs = {kind: _pairs(of_it.values()) for kind, of_it in design.pairs.items()}
     once = 2 * settings.repeats * sum(map(sum, pairs.values()))
-    prompts, answers = _tokens(design)
-    _, folder = folder_of(task, backends[0])
-    planned: dict[str, Any] = {
-        "task": "pairwise",
-        "design": design.facts(),
+    return {
+        "design": plain(design.facts()),
         "left_out": design.dataset.describe().get("left_out", {}),
         "queries": len(design.queries),
         "kinds": list(design.kinds),
@@ -94,23 +79,8 @@ def plan_pairwise(settings: PairwiseSettings) -> dict[str, Any]:
         "sequential": settings.sequential,
         "max_pairs": settings.max_pairs if settings.sequential else None,
         "models": models,
-        "calls": design.calls * models,
         "noise_calls": 0 if settings.sequential else (design.calls - once) * models,
-        "prompt_tokens": prompts * models,
-        "completion_tokens": answers * models,
-        "workers": workers,
-        "seconds_at_1s_a_call": ceil(design.calls / workers) * models,
-        "folder": str(folder.path),
-        "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
-        **shared_calls(replace(task, model=model, adapted=adapted) for model, adapted in asked),
-        "unready": unready(settings),
     }
-    if isinstance(settings, PlanPairwiseSettings):
-        planned |= spent(settings, planned)
-        planned["findable"] = {kind: asdict(_findable(design, kind, settings)) for kind in design.kinds}
-    elif settings.price_in is not None:
-        planned |= cost_of(settings, planned)
-    return planned
 
 
 def _pairs(probes: Iterable[PairProbes]) -> list[int]:
@@ -118,7 +88,7 @@ def _pairs(probes: Iterable[PairProbes]) -> list[int]:
     return [len({probe.order for probe in one.probes}) for one in probes if one.probes]
 
 
-def _tokens(design: PairDesign) -> tuple[int, int]:
+def tokens_of(design: PairwiseDesign) -> tuple[int, int]:
     """About how many tokens all prompts and all answers have, for one model."""
     prompts, calls = 0.0, 0
     for probes in _groups(design):
@@ -130,7 +100,7 @@ def _tokens(design: PairDesign) -> tuple[int, int]:
     return round(prompts / CHARACTERS_PER_TOKEN), calls * answer
 
 
-def _groups(design: PairDesign) -> list[Sequence[Probe]]:
+def _groups(design: PairwiseDesign) -> list[Sequence[Probe]]:
     """The probes in groups of equal prompts but for the items: all of a query and kind, or a kind's schedule."""
     if not design.settings.sequential:
         return [one.probes for of_it in design.pairs.values() for one in of_it.values()]
@@ -141,7 +111,7 @@ def _groups(design: PairDesign) -> list[Sequence[Probe]]:
     return list(groups.values())
 
 
-def _findable(design: PairDesign, kind: PairKind, settings: PlanPairwiseSettings) -> FindablePairs:
+def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSettings) -> FindablePairs:
     """Power and smallest odds of one kind of pairs.
 
     Raises UsageError for odds that no answers could show, and for a power that the test has without any odds.
@@ -199,7 +169,7 @@ def check_power(target: float, level: float) -> None:
         )
 
 
-def _available(design: PairDesign, kind: PairKind, query: Query) -> int:
+def _available(design: PairwiseDesign, kind: PairKind, query: Query) -> int:
     """How many pairs of a query there are; two equal texts are none."""
     candidates = design.dataset.candidates(query)
     texts = {document.doc_id: design.ranker.shown(document) for document in candidates.documents}

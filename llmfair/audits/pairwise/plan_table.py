@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.audits.listwise.plan_table import calls_line, folder_lines, queries_lines, share, time_line
-from llmfair.report.tables import Table, count, drawn_note, few_queries, plural
+from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
+from llmfair.report.tables import Table, count, few_queries, planned_note, plural
 from llmfair.stats.power import FEWEST_TESTED
 
 Found = Mapping[str, Any]
@@ -81,7 +81,7 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
-        *drawn_note(planned["design"]),
+        *planned_note(planned["design"]),
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),

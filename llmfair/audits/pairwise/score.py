@@ -6,10 +6,12 @@ from typing import Any
 
 from llmfair.audits.pairwise.outcome import Asked, measure_verdicts
 from llmfair.audits.runs import PairTarget
-from llmfair.audits.score_gates import with_gated
+from llmfair.audits.score_gates import gates_of
 from llmfair.audits.summary import Inference, undefined_counts
 from llmfair.metrics.names import parse_measures
+from llmfair.metrics.pairs import JudgedPairs
 from llmfair.records import Measurement
+from llmfair.results import plain
 from llmfair.settings import ScoreSettings, band_of
 
 NOTHING = {"documents": 0, "queries": 0, "first": []}
@@ -18,8 +20,9 @@ NOTHING = {"documents": 0, "queries": 0, "first": []}
 def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a folder of pairs, and its rows: those of the audit, unless others are asked for."""
     asked = target.settings
+    gated = [gate.measure for gate in gates_of(settings, JudgedPairs)]
     measures, shown = (
-        parse_measures(with_gated(settings.measures or names, settings, "pairwise"), "pairwise")
+        parse_measures(",".join((settings.measures or names, *gated)), JudgedPairs)
         for names in (target.measures, target.shown)
     )
     measured = measure_verdicts(
@@ -48,7 +51,7 @@ def score_pairs(settings: ScoreSettings, target: PairTarget) -> tuple[dict[str, 
         "measures": [str(measure) for measure in shown],
         "variants": kinds,
         "undefined": undefined_counts(measured.columns),
-        "findings": measured.findings,
+        "findings": plain(measured.findings),
         "family": {"size": measured.family, "contrasted": None},
         **({"incomplete": dict(target.incomplete)} if target.incomplete else {}),
     }

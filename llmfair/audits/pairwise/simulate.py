@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.listwise.calibrate import BLOCK
-from llmfair.audits.pairwise.design import PairDesign
+from llmfair.audits.pairwise.design import PairwiseDesign
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPROTECTED, UNREADABLE
 from llmfair.metrics.values import Tally
 from llmfair.records import PairAnswer, PairKind, Probe, Verdict
-from llmfair.settings import CalibratePairwiseSettings
 
 Audit = Mapping[str, Tally]
 """What one simulated audit measured, by query_id."""
@@ -42,7 +42,7 @@ def marginal_odds(beta: float, position: float, query_sd: float) -> float:
     return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
 
 
-def pairs_of(design: PairDesign, kind: PairKind) -> Pairs:
+def pairs_of(design: PairwiseDesign, kind: PairKind) -> Pairs:
     """The pairs of the design that count, of the queries that have any."""
     repeats = design.settings.repeats
     return {
@@ -88,7 +88,7 @@ def pair_audits(
 def simulate_answers(
     betas: Sequence[float], pairs: int, settings: CalibratePairwiseSettings, *, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Answers of one query in BLOCK audits, as `Judged.answers` has them; shape (betas, BLOCK, pairs, 2)."""
+    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2)."""
     own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
     drawn, damaged = rng.random((2, BLOCK, pairs, 2))
     order = settings.position * np.array([1, -1])

@@ -10,24 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from llmfair.audits.tallies import tallied
-from llmfair.metrics.base import Judged
-from llmfair.metrics.pairs import ADJUSTED_ODDS, tally
-from llmfair.records import Candidates, Cell, Probe, Query, Verdict
+from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
+from llmfair.records import Cell, Probe, Verdict
 from llmfair.stats.sequential import EProcess
 
 GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
 """X of a pair: 1 when the protected item won both times, 0 when the other did, ½ for anything else."""
 
 
-def judged_of(verdicts: Sequence[Verdict], repeats: int) -> Iterator[Judged]:
+def judged_of(verdicts: Sequence[Verdict], repeats: int, forced: bool = False) -> Iterator[JudgedPairs]:
     """The queries of these verdicts, as measures see them."""
     by_query: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_query.setdefault(verdict.query_id, []).append(verdict)
     for query_id, of_it in sorted(by_query.items()):
-        candidates = Candidates(Query(query_id, ""), (), {})
         ordered = sorted(of_it, key=lambda verdict: (verdict.number, verdict.draw))
-        yield Judged(candidates, (), {}, verdicts=tuple(ordered), repeats=repeats)
+        yield JudgedPairs(query_id, tuple(ordered), repeats, forced)
 
 
 @dataclass

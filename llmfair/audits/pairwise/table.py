@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import log
 from typing import Any
 
 from llmfair.audits.listwise.sentences import differs_text, p_text
-from llmfair.report.reasons import in_words
+from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
+from llmfair.audits.reasons import in_words
 from llmfair.report.tables import (
     Table,
     calls_of,
@@ -20,18 +22,18 @@ from llmfair.report.tables import (
     percent,
     plural,
 )
+from llmfair.results import Figure, Row, Words
 
-Row = Mapping[str, Any]
 Rows = Mapping[tuple[str, str, str], Row]
 SHOWN_QUERIES = 5
 LITTLE_MASS = 0.5
 POWER = 0.8
 
 
-def pairwise_table(results: Mapping[str, Any]) -> Table:
+def pairwise_table(results: PairwiseResults) -> Table:
     """One row a kind of pair: what the pairs came to, the odds with the position removed, the conclusion."""
     rows = _rows(results)
-    low, high = results["band"]
+    low, high = results.band
     header = (
         "pairs",
         "protected",
@@ -39,33 +41,33 @@ def pairwise_table(results: Mapping[str, Any]) -> Table:
         "flips (first / second)",
         *(["tied"] if _ties(results) else []),
         "unreadable",
-        f"position-adjusted odds [{results['level'] * 100:g} %]",
+        f"position-adjusted odds [{results.level * 100:g} %]",
         "WinRatio",
         f"conclusion ({low:g}–{high:g})",
     )
-    table = [_row(kind, results, rows) for kind in results["design"]["arms"]]
+    table = [_row(kind, results, rows) for kind in results.design.arms]
     return filled(Table(_title(results), header, tuple(table), tuple(_notes(results, rows))))
 
 
-def _rows(results: Mapping[str, Any]) -> Rows:
+def _rows(results: PairwiseResults) -> Rows:
     """The rows of all queries by measure, kind and group; measures that pool pairs by their bare names."""
-    pooled = "(agg=pooled)" if results["design"]["weights"] == "pooled" else ""  # said once, in a note
+    pooled = "(agg=pooled)" if results.design.weights == "pooled" else ""  # said once, in a note
     return {
-        (r["measure"].removesuffix(pooled), r["variant"], r["group"]): r
-        for r in results["rows"]
-        if r["query_id"] == "all" and (r["measure"].endswith(pooled) or r["measure"] == "NoiseRate")
+        (r.measure.removesuffix(pooled), r.variant, r.group): r
+        for r in results.of_all()
+        if (r.measure.endswith(pooled) or r.measure == "NoiseRate")
     }
 
 
-def _ties(results: Mapping[str, Any]) -> bool:
-    return any(cells["T"] for cells in results["cells"].values())
+def _ties(results: PairwiseResults) -> bool:
+    return any(cells.T for cells in results.cells.values())
 
 
-def _row(kind: str, results: Mapping[str, Any], rows: Rows) -> tuple[str, ...]:
-    shares = results["shares"][kind]
+def _row(kind: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
+    shares = results.shares[kind]
 
     def share(*names: str) -> str:
-        return f"{100 * sum(shares[name] for name in names):.1f} %" if shares else ""
+        return f"{100 * shares.of(*names):.1f} %" if shares else ""
 
     win_ratio = rows.get(("WinRatio", kind, ""))
     return (
@@ -74,60 +76,60 @@ def _row(kind: str, results: Mapping[str, Any], rows: Rows) -> tuple[str, ...]:
         share("UU"),
         f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
         *([share("T")] if _ties(results) else []),
-        "forced" if results["design"]["constrained"] else share("M1", "M2"),
+        "forced" if results.design.constrained else share("M1", "M2"),
         cell(rows.get(("AdjustedOdds", kind, ""))),
-        cell(None if win_ratio is None else {**win_ratio, "low": None, "high": None}),
+        cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
         _conclusion(kind, results, rows),
     )
 
 
-def _conclusion(kind: str, results: Mapping[str, Any], rows: Rows) -> str:
+def _conclusion(kind: str, results: PairwiseResults, rows: Rows) -> str:
     """What a kind of pairs comes to, in words."""
-    finding, chains = results["findings"].get(kind), results["chains"][kind]
+    finding, chains = results.findings.get(kind), results.chains[kind]
     said = ""
     if finding is not None:
-        said = pair_conclusion(finding, rows.get(("AdjustedOdds", kind, ""), {}), results)
-    if chains["ranked"] < chains["asked"]:
-        said = f"{chains['ranked']:,} of {count(chains['asked'], 'probe')}" + (f"; {said}" if said else "")
+        said = pair_conclusion(finding, rows.get(("AdjustedOdds", kind, "")), results.level, results.words)
+    if chains.ranked < chains.asked:
+        said = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" + (f"; {said}" if said else "")
     return said
 
 
-def pair_conclusion(finding: Mapping[str, Any], row: Row, results: Mapping[str, Any]) -> str:
-    """Where the odds of a kind of pairs lie; `results` holds the level and the words for the sides."""
-    said = str(finding["conclusion"]).replace("_", " ")
-    if finding["conclusion"] == "not_assessable":
-        said += f": {in_words(finding['reason'])}"
-    elif finding["conclusion"] == "outside":
-        side = results["words"]["protected" if row["value"] > 1 else "unprotected"]
+def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, words: Words) -> str:
+    """Where the odds of a kind of pairs lie."""
+    said = finding.conclusion.replace("_", " ")
+    if finding.conclusion == "not_assessable":
+        said += f": {in_words(finding.reason, finding.measure)}"
+    elif finding.conclusion == "outside" and row is not None and row.value is not None:
+        side = words.protected if row.value > 1 else words.unprotected
         said += f": {side} items are preferred"
-    differs = differs_text(row.get("p_adjusted"), row, results["level"])
-    if finding["conclusion"] in ("within", "inconclusive"):
+    differs = "" if row is None else differs_text(row.p_adjusted, row.low, row.high, level)
+    if finding.conclusion in ("within", "inconclusive"):
         said += differs
-    worst = finding.get("worst_case")
-    if worst and worst[0] < 0.5 < worst[1] and (finding["conclusion"] == "outside" or differs):
+    worst = finding.worst_case
+    if worst and worst[0] < 0.5 < worst[1] and (finding.conclusion == "outside" or differs):
         said += ", if unreadable answers are like the others"
     return said
 
 
-def _title(results: Mapping[str, Any]) -> str:
-    design = results["design"]
-    asked = f"{count(design['pairs'], 'pair')} each"
-    if design["sequential"]:
-        asked = f"up to {count(design['max_pairs'], 'pair')} a kind"
+def _title(results: PairwiseResults) -> str:
+    design = results.design
+    asked = f"{count(design.pairs or 0, 'pair')} each"
+    if design.sequential:
+        asked = f"up to {count(design.max_pairs or 0, 'pair')} a kind"
     parts = [
         "Pairwise",
-        results["dataset"],
-        f"{results['attribute']} (protected: {results['words']['protected']})",
-        results["model"] + (", a simulated model" if results["model"].startswith("fake:") else ""),
-        f"{design['queries']} {plural(design['queries'], 'query', 'queries')}, {asked}, both orders",
-        f"{calls_of(results)} calls" if not design["sequential"] else "stopping when settled",
+        results.dataset,
+        f"{results.attribute} (protected: {results.words.protected})",
+        results.model + (", a simulated model" if results.model.startswith("fake:") else ""),
+        f"{design.queries} {plural(design.queries, 'query', 'queries')}, {asked}, both orders",
+        f"{calls_of(results)} calls" if not design.sequential else "stopping when settled",
     ]
-    return " · ".join([*parts, *([f"preset {design['preset']}"] if design["preset"] else [])])
+    return " · ".join([*parts, *([f"preset {design.preset}"] if design.preset else [])])
 
 
-def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
-    design, notes = results["design"], []
-    for kind in design["arms"]:
+def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
+    design, notes = results.design, []
+    for kind in design.arms:
         notes += _stopping_note(kind, results)
         notes += _position_note(kind, results, rows)
     if any(measure in ("WinRatio", "AdjustedOdds") for measure, _, _ in rows):
@@ -135,113 +137,114 @@ def _notes(results: Mapping[str, Any], rows: Rows) -> list[str]:
             "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
             "independent); position-adjusted odds take the position out of all readable ones"
         )
-    if design["weights"] == "pooled":
+    if design.weights == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
     notes += [*_test_note(results, rows), *_power_note(results)]
-    if design["constrained"]:
+    if design.constrained:
         notes.append(
             "answers were held to the labels (--constrain): refusals and careless answers do not show; without it they "
             "are counted"
         )
-    for kind in design["arms"]:
+    for kind in design.arms:
         notes += _mass_note(kind, results)
         notes += _unreadable_note(kind, results)
         notes += _dropped_note(kind, design)
-    notes += [*drawn_note(design), *own_figures_note(results["undefined"])]
-    return [*notes, *results.get("doubts", ()), *few_queries(design["queries"])]
+    notes += [*drawn_note(design.drawn), *own_figures_note(results.undefined)]
+    return [*notes, *results.doubts, *few_queries(design.queries)]
 
 
 def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
     """Queries whose own figures are missing from per_query.csv; the figure of all counts their pairs."""
     reasons: dict[str, int] = {}
-    for kinds in undefined.values():
+    for measure, kinds in undefined.items():
         for found in kinds.values():
             for reason, queries in found.items():
-                reasons[reason] = max(queries, reasons.get(reason, 0))
+                said = in_words(reason, measure)
+                reasons[said] = max(queries, reasons.get(said, 0))
     if not reasons:
         return []
-    told = ", ".join(f"{in_words(reason)} in up to {queries}" for reason, queries in reasons.items())
+    told = ", ".join(f"{reason} in up to {queries}" for reason, queries in reasons.items())
     return [
         f"no figure of their own in per_query.csv for some queries ({told}); those of all count their pairs"
     ]
 
 
-def _power_note(results: Mapping[str, Any]) -> list[str]:
+def _power_note(results: PairwiseResults) -> list[str]:
     """What an inconclusive design could have found, and the queries that find it."""
     known = [
-        found["power"]
-        for found in results["findings"].values()
-        if found["conclusion"] == "inconclusive" and found.get("power") and found["power"]["power"] < POWER
+        found.power
+        for found in results.findings.values()
+        if found.conclusion == "inconclusive" and found.power and found.power.power < POWER
     ]
     if not known:
         return []
-    worst = min(known, key=lambda one: float(one["power"]))
-    needed = worst["queries_needed"]
+    worst = min(known, key=lambda one: one.power)
+    needed = worst.queries_needed
     more = f"80 % takes about {needed:,} queries like these" if needed else "no number of queries gives 80 %"
     return [
-        f"odds of {worst['odds']:g} would be told from parity with {worst['power'] * 100:.0f} % power; {more} "
+        f"odds of {worst.odds:g} would be told from parity with {worst.power * 100:.0f} % power; {more} "
         "(llmfair plan pairwise)"
     ]
 
 
-def _position_note(kind: str, results: Mapping[str, Any], rows: Rows) -> list[str]:
+def _position_note(kind: str, results: PairwiseResults, rows: Rows) -> list[str]:
     """How much of the answers is position, how much noise."""
-    shares, first = results["shares"][kind], rows.get(("FirstSlotRate", kind, ""))
-    if not shares or not first or first["value"] is None:
+    shares, first = results.shares[kind], rows.get(("FirstSlotRate", kind, ""))
+    if not shares or not first or first.value is None:
         return []
     text = (
-        f"{kind}: {100 * (shares['FF'] + shares['SS']):.0f} % of pairs flip with the order (the item shown first "
-        f"wins {first['value'] * 100:.0f} % of answers)"
+        f"{kind}: {100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first "
+        f"wins {first.value * 100:.0f} % of answers)"
     )
     noise, balanced = rows.get(("NoiseRate", kind, "")), rows.get(("BalancedRatio", kind, ""))
-    if noise and noise["value"] is not None:
-        changed = f"{noise['value'] * 100:.0f} % of answers change" if noise["value"] else "no answer changes"
+    if noise and noise.value is not None:
+        changed = f"{noise.value * 100:.0f} % of answers change" if noise.value else "no answer changes"
         text += f"; asked twice, {changed}"
-    if balanced and balanced["value"] is not None:
-        text += f"; BalancedRatio {balanced['value']:.3f}"
-    finding = results["findings"].get(kind, {})
-    if finding.get("icc") is not None:
-        text += f"; icc {finding['icc']:.2f}, design effect {finding['design_effect']:.1f}"
+    if balanced and balanced.value is not None:
+        text += f"; BalancedRatio {balanced.value:.3f}"
+    finding = results.findings.get(kind)
+    if finding is not None and finding.icc is not None:
+        text += f"; icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}"
     return [text]
 
 
-def _test_note(results: Mapping[str, Any], rows: Rows) -> list[str]:
+def _test_note(results: PairwiseResults, rows: Rows) -> list[str]:
     told = [
-        f"{kind} {p_text(row['p_adjusted'])} ({finding['test']})"
-        for kind, finding in results["findings"].items()
-        if (row := rows.get(("AdjustedOdds", kind, ""))) and row["p_adjusted"] is not None
+        f"{kind} {p_text(row.p_adjusted)} ({finding.test})"
+        for kind, finding in results.findings.items()
+        if (row := rows.get(("AdjustedOdds", kind, ""))) and row.p_adjusted is not None
     ]
     if not told:
         return []
-    return [f"p of no preference, Holm over {results['family']['size']}: {', '.join(told)}"]
+    return [f"p of no preference, Holm over {results.family.size}: {', '.join(told)}"]
 
 
-def _stopping_note(kind: str, results: Mapping[str, Any]) -> list[str]:
+def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
     """Where a sequential audit stopped, what it spared, and what its verdict speaks of."""
-    stopped = results["stopping"].get(kind)
+    stopped = results.stopping.get(kind)
     if not stopped:
         return []
-    low, high = results["band"]
+    low, high = results.band
     settled = {
         "above": f"the balanced ratio is above {high:g} on this benchmark",
         "below": f"the balanced ratio is below {low:g} on this benchmark",
         "inside": f"the balanced ratio is above {low:g} and below {high:g} on this benchmark, each at "
-        f"{results['level'] * 100:g} %",
+        f"{results.level * 100:g} %",
         None: "nothing is settled",
-    }[stopped["decision"]]
-    text = f"{kind}: after {count(stopped['pairs'], 'pair')} {settled}"
-    finding = results["findings"].get(kind, {})
-    if finding.get("reason") == "position_driven":
+    }[stopped.decision]
+    text = f"{kind}: after {count(stopped.pairs, 'pair')} {settled}"
+    finding = results.findings.get(kind)
+    if finding is not None and finding.reason == "position_driven":
         text += ": pairs that flip say nothing of it, and nearly all do"
     else:
-        if stopped["confidence"]:
-            first, last = stopped["confidence"]
-            text += f" ({results['level'] * 100:g} % confidence sequence {first:.2f} … {last:.2f})"
-        if stopped["decision"] is None and stopped["log_e"]["inside"] >= -log(1 - results["level"]):
+        if stopped.confidence:
+            first, last = stopped.confidence
+            text += f" ({results.level * 100:g} % confidence sequence {first:.2f} … {last:.2f})"
+        if stopped.decision is None and stopped.log_e["inside"] >= -log(1 - results.level):
             text += "; it lies inside, but the interval of the odds still reaches out of the band"
-    if stopped["saved"] is not None:
-        text += f"; {stopped['saved'] * 100:.0f} % of the calls for {stopped['cap']:,} pairs saved"
-    elif stopped["gap"]:
+    if stopped.saved is not None:
+        text += f"; {stopped.saved * 100:.0f} % of the calls for {stopped.cap:,} pairs saved"
+    elif stopped.gap:
         text += "; it broke off there"
     return [
         f"{text}; the conclusion speaks of these queries, the odds and their interval, not adjusted for stopping, of "
@@ -249,29 +252,27 @@ def _stopping_note(kind: str, results: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _unreadable_note(kind: str, results: Mapping[str, Any]) -> list[str]:
-    answers, finding = results["answers"][kind], results["findings"].get(kind, {})
-    if not answers["problems"]:
+def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:
+    answers, finding = results.answers[kind], results.findings.get(kind)
+    if not answers.problems:
         return []
-    told = ", ".join(f"{name} {n:,}" for name, n in answers["problems"].items() if name != "tie")
-    text = f"{kind}: unreadable answers {percent(answers['unreadable'], answers['answers'])}"
+    told = ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie")
+    text = f"{kind}: unreadable answers {percent(answers.unreadable, answers.answers)}"
     text += f" ({told})" if told else ""
-    if ties := answers["problems"].get("tie"):
-        text += f", tied ones {percent(ties, answers['answers'])}"
-    if finding.get("unreadable_by_order"):
-        by_order = finding["unreadable_by_order"]
-        text += (
-            f"; protected item first {by_order['first'] * 100:.1f} %, second {by_order['second'] * 100:.1f} %"
-        )
-    if finding.get("worst_case"):
-        low, high = finding["worst_case"]
+    if ties := answers.problems.get("tie"):
+        text += f", tied ones {percent(ties, answers.answers)}"
+    by_order = finding and finding.unreadable_by_order
+    if by_order and by_order.first is not None and by_order.second is not None:
+        text += f"; protected item first {by_order.first * 100:.1f} %, second {by_order.second * 100:.1f} %"
+    if finding and finding.worst_case:
+        low, high = finding.worst_case
         text += f"; whatever they were, the protected side wins {low * 100:.1f}–{high * 100:.1f} % of answers"
     return [text]
 
 
-def _mass_note(kind: str, results: Mapping[str, Any]) -> list[str]:
+def _mass_note(kind: str, results: PairwiseResults) -> list[str]:
     """How much of the model's probability the labels hold, of answers read by log-probabilities."""
-    mass = results["answers"][kind]["mass"]
+    mass = results.answers[kind].mass
     if mass is None:
         return []
     text = f"{kind}: both labels together hold {mass * 100:.0f} % of the first token's probability"
@@ -280,28 +281,28 @@ def _mass_note(kind: str, results: Mapping[str, Any]) -> list[str]:
     return [text]
 
 
-def _dropped_note(kind: str, design: Mapping[str, Any]) -> list[str]:
+def _dropped_note(kind: str, design: PairwiseFacts) -> list[str]:
     """Queries without pairs of a kind, with fewer than asked, and pairs with nothing to choose."""
-    notes, without = [], design["without_pairs"][kind]
+    notes, without = [], design.without_pairs.get(kind, ())
     if without:
         named = ", ".join(without[:SHOWN_QUERIES]) + ", …" * (len(without) > SHOWN_QUERIES)
         notes.append(f"{kind}: {count(len(without), 'query', 'queries')} without such pairs ({named})")
-    if design["fewer_pairs"][kind] and not design["sequential"]:
+    if design.fewer_pairs.get(kind, 0) and not design.sequential:
         notes.append(
-            f"{kind}: {count(design['fewer_pairs'][kind], 'query', 'queries')} with fewer pairs than asked"
+            f"{kind}: {count(design.fewer_pairs.get(kind, 0), 'query', 'queries')} with fewer pairs than asked"
         )
-    if design["passed_over"][kind]:
-        notes.append(f"{kind}: {count(design['passed_over'][kind], 'pair')} of equal texts passed over")
+    if design.passed_over.get(kind, 0):
+        notes.append(f"{kind}: {count(design.passed_over.get(kind, 0), 'pair')} of equal texts passed over")
     return notes
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question."""
     design = planned["design"]
-    most = "at most " if design["sequential"] else ""
-    pairs = " and ".join(f"{n:,} {kind}" for kind, n in design["pairs_asked"].items())
-    twice = sum(design["probes"].values()) - design["repeats"] * sum(design["pairs_asked"].values())
-    often = "" if design["repeats"] == 1 else f", {design['repeats']} times each"
+    most = "at most " if design.sequential else ""
+    pairs = " and ".join(f"{n:,} {kind}" for kind, n in design.pairs_asked.items())
+    twice = sum(design.probes.values()) - design.repeats * sum(design.pairs_asked.values())
+    often = "" if design.repeats == 1 else f", {design.repeats} times each"
     again = f", {twice:,} of them once more" if twice > 0 else ""
     text = f"{most}{count(planned['calls'], 'call')}: {pairs} pairs in both orders{often}{again}"
     return text + on_disk(planned)

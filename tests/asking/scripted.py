@@ -1,15 +1,26 @@
-"""A backend whose answers a test writes down, and programs that ask it."""
+"""A model whose answers, delays and failures a test writes down, and programs that ask it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from llmfair.asking.dispatch import Program
-from llmfair.records import Chat, Completion, Finish, Message, Request, Steps, Text
+from llmfair.records import (
+    Chat,
+    Completion,
+    Finish,
+    Message,
+    Request,
+    Text,
+)
+from llmfair.steps import Steps
 
 Answer = Callable[[str, int], Any]
 
@@ -58,6 +69,10 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         return answer if isinstance(answer, Completion) else Completion(answer, Finish.STOP)
+
+
+def interrupt(seconds: float) -> None:
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def chat(text: str, draw: int = 0) -> Chat:

@@ -24,12 +24,12 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
-from llmfair.records import Completion, Finish, Sampling, Steps
+from llmfair.records import Completion, Finish, Sampling
+from llmfair.steps import Steps
+from tests.asking.scripted import Scripted, chain, chat, single
 from tests.fresh import printed_by
 from tests.pace import within
-from tests.scripted import Scripted, chain, chat, single
 
-ROOT = Path(__file__).resolve().parents[1]
 ANSWER = Completion(
     "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
 )  # fmt: skip

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from llmfair.asking.pacing import Bucket
-from llmfair.asking.slots import Slots
+from llmfair.asking.rate import Bucket, Slots
 from tests.virtual import Clock, finish, virtual_clock
 
 

@@ -14,7 +14,8 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import Incomplete
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
+from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
+from llmfair.steps import Steps
 
 WORDS = "x" * 400  # 100 tokens at four characters each
 REQUEST = Request(Chat((Message("user", WORDS),), Text()), Sampling(max_tokens=50), "key", "probe")
@@ -156,3 +157,29 @@ def test_prices_alone_only_count(tmp_path: Path) -> None:
     )
     assert progress.cost == pytest.approx(backend.owed) and progress.calls == 100
     journal.close()
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(4, max_calls=130), Limits(4, max_cost=200, price_in=PRICES[0], price_out=PRICES[1])]
+)
+def test_what_an_invocation_asks_of_another_model_is_taken_off_the_same_budget(
+    limits: Limits, tmp_path: Path
+) -> None:
+    """A second list of programs, with a journal of its own; 100 calls of each come to about 150."""
+    progress, backends = Progress(), (Counting(), Counting())
+    for number, backend in enumerate(backends):
+        journal = Journal(tmp_path / f"{number}.jsonl", "run", "counting")
+        run = dispatch(programs(), backend, journal, Sampling(max_tokens=50), limits, progress)
+        if number:
+            with pytest.raises(Incomplete, match=r"the budget of (130 calls|200)"):
+                list(run)
+        else:
+            assert len(list(run)) == 20
+        journal.close()
+    first, second = (sum(backend.asked.values()) for backend in backends)
+    assert first == 100 and progress.calls == first + second
+    if limits.max_calls is not None:
+        assert progress.calls == 130
+    else:
+        assert 200 - 2 < sum(backend.owed for backend in backends) <= 200
+        assert progress.cost == pytest.approx(sum(backend.owed for backend in backends))

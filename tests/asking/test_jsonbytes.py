@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmfair.jsonbytes import decode, encode
@@ -45,10 +45,20 @@ def _rounded(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\\ud800", "\x00\x1f\x7f\u2028 ü 日本 😀"])
+@given(TEXTS)
+@example("a\udfffb")
+@example("\\ud800")
+@example("\x00\x1f\x7f\u2028 ü 日本 😀")
 def test_every_text_is_written_as_json_writes_it(text: str) -> None:
+    """Keys of answers are made of these bytes, so no other library may write them otherwise."""
     assert encode([text]) == json.dumps([text], ensure_ascii=False).encode("utf-8", "backslashreplace")
     assert decode(encode([text])) == [text]
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000])
+def test_what_is_very_deep_is_an_error_and_ends_no_process(text: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        decode(text)
 
 
 @pytest.mark.parametrize("beside", ["", "\ud800"])

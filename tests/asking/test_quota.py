@@ -15,7 +15,8 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
+from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
+from llmfair.steps import Steps
 from tests.virtual import Clock, virtual_time
 
 CHAINS = 100

@@ -6,16 +6,14 @@ import random
 
 import pytest
 
-from llmfair.asking.adaptive import Adaptive
-from llmfair.asking.slots import Slots
+from llmfair.asking.rate import Adaptive, Slots
 from tests.virtual import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("pacing", "adaptive", "slots"):
-        monkeypatch.setattr(f"llmfair.asking.{module}.time", clock)
+    monkeypatch.setattr("llmfair.asking.rate.time", clock)
     return clock
 
 

@@ -15,7 +15,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE, read_sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batch import MOST_LINES, split
+from llmfair.backends.batch import MOST_LINES, Batches, split
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import (
     BackendError,
@@ -26,7 +26,8 @@ from llmfair.errors import (
     RunConflict,
     Unavailable,
 )
-from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
+from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling
+from llmfair.steps import Steps
 from tests.batch_server import BatchServer, as_json
 from tests.batch_server import unwaiting as unwaiting
 from tests.pace import within
@@ -71,7 +72,8 @@ class Run:
         results: dict[str, Any] = {}
         ended: LlmfairError | None = None
         try:
-            asked = dispatch_batch(programs, backend, journal, Sampling(), self.limits, self.progress)
+            server = Batches(backend, self.limits.retries)
+            asked = dispatch_batch(programs, server, journal, Sampling(), self.limits, self.progress)
             results.update(asked)
         except LlmfairError as error:
             ended = error

@@ -1,4 +1,4 @@
-"""The audits: what is asked of a model, and how its answers are read."""
+"""What can be set of a pairwise audit, and of one that is planned or calibrated."""
 
 from __future__ import annotations
 
@@ -8,110 +8,9 @@ from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
 from llmfair.records import PairKind
-from llmfair.settings.asking import AuditSettings
-from llmfair.settings.base import at_least, default_of, setting
-
-MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
-ONE_ORDER = ("given", "bm25", "deltr")
-"""Initial orders of which there is but one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListwiseSettings(AuditSettings):
-    """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
-
-    variants: str | None = setting(
-        None,
-        "Prompt variants, comma-separated (default: neutral and one for each side).",
-        "Prompt",
-        result=False,
-    )
-    prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
-    window: int = setting(20, "Items in one window.", "Prompt")
-    step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
-    passes: int = setting(3, "Passes over the list.", "Prompt")
-    depth: int | None = setting(None, "Rank only the first N positions (default: all).", "Prompt")
-    passages: Literal["first", "max"] = setting(
-        "first",
-        "What counts of a long page for monot5 and monobert: its start, or its best passage.",
-        "Data",
-        result=False,
-    )
-    windows: Literal["covering", "rankgpt"] = setting(
-        "covering", "Where windows lie: so that none is missed, or as in RankGPT's own code.", "Prompt"
-    )
-    initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = setting(
-        "random",
-        "Order in which a list is first shown; only from random ones anything is concluded.",
-        "Prompt",
-    )
-    orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
-    repeats: int = setting(1, "Times each order is asked.", "Prompt")
-    control: bool = setting(
-        True, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
-    )
-    control_variate: bool = setting(
-        True,
-        "Take what random initial orders explain out of the exposure ratio (narrower intervals).",
-        "Statistics",
-        result=False,
-    )
-    read: Literal["strict", "rankgpt"] = setting(
-        "strict", "How answers are read: rankgpt as in its own code.", "Prompt"
-    )
-    on_bad_answer: str = setting(
-        "repair",
-        "What becomes of a bad answer: repair (what can be read counts), retry[:N] or fail.",
-        "Prompt",
-    )
-
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        # Wang et al. 2024, section 4.1.1
-        return {
-            "paper": {
-                "window": 5,
-                "step": 1,
-                "passes": 1,
-                "orders": 1,
-                "control": False,
-                "control_variate": False,
-            }
-        }
-
-    @classmethod
-    def make(cls, preset: str | None = None, **given: Any) -> Self:
-        if given.get("initial") in ONE_ORDER and preset is None:
-            given.setdefault("orders", 1)
-        return super().make(preset, **given)
-
-    def check(self) -> None:
-        super().check()
-        if self.batch:
-            raise UsageError(
-                "--batch cannot ask windows: each needs the answer of the one before.",
-                "leave it out; llmfair pairwise --batch asks pairs",
-            )
-        at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
-        if self.repeats > MOST_REPEATS:
-            raise UsageError(
-                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
-                "ask for more --orders instead",
-            )
-        if self.step > self.window:
-            raise UsageError(
-                f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
-                "choose a step of at most the window",
-            )
-        if self.initial in ONE_ORDER and self.orders != 1:
-            raise UsageError(
-                f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
-            )
-        if self.initial == "mirrored" and self.orders % 2:
-            raise UsageError(
-                f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
-                "choose an even number, for example --orders 4",
-            )
+from llmfair.settings import MOST_REPEATS, AuditSettings, Calibrated, Planned, at_least, default_of, setting
+from llmfair.settings.base import WIDEST_BAND
+from llmfair.settings.designs import MOST_PLANTED, MOST_SPREAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,3 +122,71 @@ class PairwiseSettings(AuditSettings):
         known = get_args(PairKind)
         named = {part.strip() for part in self.kind.replace("both", ",".join(known)).split(",")} - {""}
         return tuple(kind for kind in known if kind in named) if named <= {*known} else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPairwiseSettings(Planned, PairwiseSettings):
+    """A pairwise audit that is planned, with what is expected of its answers."""
+
+    ratio: float = setting(0.8, "Position-adjusted odds to be found.", "Statistics", result=False)
+    icc: float = setting(
+        0.05, "Expected intraclass correlation of a query's pairs.", "Statistics", result=False
+    )
+    consistent: float = setting(
+        0.5, "Expected share of pairs that do not flip with the order.", "Statistics", result=False
+    )
+
+    def check(self) -> None:
+        super().check()
+        low, high = WIDEST_BAND
+        if not (low <= self.ratio <= high and self.ratio != 1):
+            raise UsageError(
+                f"--ratio is {self.ratio}, but must be odds from {low} to {high:g} other than 1, which is parity.",
+                "for example --ratio 0.8",
+            )
+        if not 0 <= self.icc <= 1:
+            raise UsageError(f"--icc is {self.icc}, but lies from 0 to 1.", "for example 0.05")
+        if not 0 < self.consistent <= 1:
+            raise UsageError(f"--consistent is {self.consistent}, but is a share above 0.", "for example 0.5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
+    """The pairwise audit, simulated: P(protected wins) = σ(planted + b ± position), b drawn for each query."""
+
+    planted: str = setting(
+        "-0.3,-0.1,0,0.1,0.3",
+        "Planted log pair odds, comma-separated; 0 is always among them.",
+        "Statistics",
+        result=False,
+    )
+    position: float = setting(
+        0.5, "Planted log odds of the item shown first, beside the preference.", "Statistics", result=False
+    )
+    query_sd: float = setting(
+        0.3,
+        "Standard deviation over queries of the planted log pair odds.",
+        "Statistics",
+        result=False,
+    )
+    malformed: float = setting(0.0, "Share of answers that cannot be read.", "Statistics", result=False)
+
+    def check(self) -> None:
+        super().check()
+        if not abs(self.position) <= MOST_PLANTED:
+            raise UsageError(
+                f"--position is {self.position}, but is log odds from -{MOST_PLANTED:g} to {MOST_PLANTED:g}.",
+                "for example 0.5",
+            )
+        if not 0 <= self.query_sd <= MOST_SPREAD:
+            raise UsageError(
+                f"--query-sd is {self.query_sd}, but is a standard deviation of at most {MOST_SPREAD:g}.",
+                "for example 0.3",
+            )
+        if not 0 <= self.malformed < 1:
+            raise UsageError(f"--malformed is {self.malformed}, but is a share below 1.", "for example 0.05")
+        if self.sequential:
+            raise UsageError(
+                "calibrate simulates audits that ask all their pairs, but --sequential stops early.",
+                "leave --sequential out",
+            )

@@ -1,0 +1,105 @@
+"""What a comparison, and the plan of a study, print with `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from llmfair.records import Conclusion
+from llmfair.results import Band, Count, Level, Reach, Share, Version, Words
+
+
+class ComparisonRun(TypedDict):
+    """The base first; `differs` names settings in which a run differs from it: (base, run)."""
+
+    name: str
+    run: str
+    model: str
+    differs: dict[str, tuple[Any, Any]]
+
+
+class ComparisonRow(TypedDict):
+    """One measure and variant of both runs; `change`: a difference, on a logarithmic scale a ratio."""
+
+    run: str
+    variant: str
+    measure: str
+    scale: Literal["linear", "log"]
+    better: str | None
+    headline: bool
+    base: float | None
+    other: float | None
+    change: float | None
+    low: float | None
+    high: float | None
+    n: Count | None
+    p: Share | None
+    p_adjusted: Share | None
+    base_conclusion: Conclusion | None
+    other_conclusion: Conclusion | None
+    reason: str | None
+
+
+class Plan(TypedDict):
+    """llmfair plan, and --dry-run, of a kind of audit that tells no more."""
+
+    schema: Version
+    task: str
+    queries: Count
+    design: dict[str, Any]
+    calls: Count
+    prompt_tokens: Count
+    completion_tokens: Count
+    workers: Count
+    seconds_at_1s_a_call: Count
+    folder: str
+    answered: Count
+    cached: Count
+    left: Count
+    unready: list[str]
+    latency: NotRequired[float]
+    seconds: NotRequired[float]
+    price_in: NotRequired[float | None]
+    price_out: NotRequired[float | None]
+    cost: NotRequired[float | None]
+    findable: NotRequired[Any]
+
+
+class Comparison(TypedDict):
+    """llmfair compare."""
+
+    schema: Version
+    status: Literal["complete"]
+    task: Literal["listwise", "pairwise"]
+    dataset: str
+    attribute: str
+    words: Words
+    level: Level
+    band: Band
+    seed: Count
+    queries: Count
+    runs: Annotated[list[ComparisonRun], Meta(min_length=2)]
+    family: Count
+    rows: list[ComparisonRow]
+
+
+class PlannedSetting(TypedDict):
+    """One setting of a study, not asked yet."""
+
+    setting: str
+    task: Literal["listwise"]
+    calls: Count
+    folder: str
+    answered: Count
+    reach: Mapping[str, Reach]
+
+
+class StudyPlan(TypedDict):
+    """llmfair study windows --dry-run."""
+
+    schema: Version
+    task: Literal["study windows"]
+    calls: Count
+    settings: Annotated[list[PlannedSetting], Meta(min_length=1)]

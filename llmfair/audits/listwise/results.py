@@ -1,0 +1,177 @@
+"""What a listwise audit found, besides what every audit has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from llmfair.results import (
+    Answers,
+    Count,
+    Counts,
+    DesignFacts,
+    Finding,
+    Results,
+    Sha256,
+    Share,
+    after,
+    left_out_without,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseFacts(DesignFacts):
+    """What was asked; windows and prompt are None for a ranker that asks no model."""
+
+    left_out: Mapping[str, str] = after("queries")
+    shrunk: Mapping[str, Any] = after("left_out")
+    candidates: Annotated[
+        tuple[Count, Count], Meta(description="Items of the shortest and the longest list.")
+    ] = after("shrunk")
+    initial: str = after("arms")
+    orders: Count = after("initial")
+    repeats: Count = after("orders")
+    strategy: str | None = field(default=None, metadata={"needs": "strategy", "after": "repeats"})
+    window: Count | None = after("strategy")
+    step: Count | None = after("window")
+    passes: Count | None = after("step")
+    windows: str | None = after("passes")
+    prompt_sha256: Sha256 | None = after("windows")
+    constrained: bool | None = after("prompt_sha256")
+    chains: Count = after("constrained")
+    never_ranked: Annotated[
+        Sequence[Count], Meta(description="Positions (0 is the head) that no window holds in some list.")
+    ] = after("calls")
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """Answers of the first pass: those that left the window as it was, those in the commonest order of places."""
+
+    windows: Count = 0
+    identity: Count = 0
+    same: Count = 0
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """Items left out of answers; `protected_expected`: how many protected ones, were sides left out alike."""
+
+    items: Count = 0
+    protected: Count = 0
+    protected_expected: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowAnswers(Answers):
+    """Answers of one prompt: how many, and what was wrong with them."""
+
+    windows: Count
+    classes: Counts
+    repaired: Count
+    unreadable: Count = after("repaired")
+    identity: Count = 0
+    first_pass: FirstPass = FirstPass()
+    asked_again: Counts
+    readers_differ: Count = 0
+    places: Mapping[str, Counts] = field(default_factory=dict)
+    omitted: Omitted = Omitted()
+
+    @property
+    def asked(self) -> int:
+        return self.windows
+
+
+@dataclass(frozen=True)
+class Excess:
+    """The exposure ratio beyond what relevance gives the sides."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: Count
+
+
+@dataclass(frozen=True)
+class SignFlip:
+    """No mean preference over queries."""
+
+    p: Share | None
+    queries: Count
+    exact: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffled:
+    """No preference in any query, by labels shuffled among equally relevant items; `reason`: why it has no p."""
+
+    statistic: float | None = left_out_without("draws")
+    z: float | None = left_out_without("draws")
+    p_z: Share | None = left_out_without("draws")
+    p: Share | None = None
+    ratio_low: float | None = left_out_without("draws")
+    ratio_high: float | None = left_out_without("draws")
+    draws: Count | None = left_out_without("draws")
+    reason: str | None = left_out_without("reason")
+
+
+@dataclass(frozen=True)
+class OrderNoise:
+    """Standard error of ln R over other initial orders of the same queries, with its degrees of freedom."""
+
+    error: float
+    df: int
+
+
+@dataclass(frozen=True)
+class RatioPower:
+    """With what power pair odds at the nearer edge of the band are found, and the queries for 80 %."""
+
+    odds: float
+    ratio: float
+    power: Share
+    queries_needed: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseFinding(Finding):
+    """What is concluded of a prompt; without an excess ratio, or readable answers, nothing stands behind it."""
+
+    excess: Excess | None = left_out_without("excess")
+    sign_flip: SignFlip | None = left_out_without("excess")
+    permutation: Shuffled | None = left_out_without("excess")
+    run_noise: OrderNoise | None = left_out_without("excess")
+    slope: float | None = left_out_without("excess")
+    power: RatioPower | None = left_out_without("excess")
+
+
+@dataclass(frozen=True)
+class AlikeRelevant:
+    """Relevant documents of the same groups, and how many they are."""
+
+    groups: Mapping[str, Sequence[str]]
+    count: Count
+
+
+@dataclass(frozen=True)
+class RelevantLine:
+    """A line of relevant.jsonl: of a drawn list, all relevant documents of the query."""
+
+    query_id: str
+    relevant: Sequence[AlikeRelevant]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseResults(Results):
+    """llmfair listwise; results.json of its run folder."""
+
+    task: Literal["listwise"] = "listwise"
+    intervals: Mapping[str, Literal["linear-t", "boot-t"]] = after("level")
+    controlled: bool = after("intervals")
+    max_invalid: Share = after("band")
+    design: ListwiseFacts
+    answers: Mapping[str, WindowAnswers]
+    findings: Mapping[str, ListwiseFinding]

@@ -1,0 +1,198 @@
+"""What can be set of a listwise audit, of one that is planned, calibrated or swept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from llmfair.errors import UsageError
+from llmfair.registry import lookup
+from llmfair.settings import MOST_REPEATS, AuditSettings, Calibrated, Planned, at_least, setting
+from llmfair.settings.designs import MOST_SPREAD
+
+ONE_ORDER = ("given", "bm25", "deltr")
+"""Initial orders of which there is but one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseSettings(AuditSettings):
+    """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
+
+    variants: str | None = setting(
+        None,
+        "Prompt variants, comma-separated (default: neutral and one for each side).",
+        "Prompt",
+        result=False,
+    )
+    prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
+    strategy: str = setting(
+        "windows", "How a list is ordered by asking; windows slide over it.", "Prompt", result=False
+    )
+    window: int = setting(20, "Items in one window.", "Prompt")
+    step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
+    passes: int = setting(3, "Passes over the list.", "Prompt")
+    depth: int | None = setting(None, "Rank only the first N positions (default: all).", "Prompt")
+    passages: Literal["first", "max"] = setting(
+        "first",
+        "What counts of a long page for monot5 and monobert: its start, or its best passage.",
+        "Data",
+        result=False,
+    )
+    windows: Literal["covering", "rankgpt"] = setting(
+        "covering", "Where windows lie: so that none is missed, or as in RankGPT's own code.", "Prompt"
+    )
+    initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = setting(
+        "random",
+        "Order in which a list is first shown; only from random ones anything is concluded.",
+        "Prompt",
+    )
+    orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
+    repeats: int = setting(1, "Times each order is asked.", "Prompt")
+    control: bool = setting(
+        True, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
+    )
+    control_variate: bool = setting(
+        True,
+        "Take what random initial orders explain out of the exposure ratio (narrower intervals).",
+        "Statistics",
+        result=False,
+    )
+    read: Literal["strict", "rankgpt"] = setting(
+        "strict", "How answers are read: rankgpt as in its own code.", "Prompt"
+    )
+    on_bad_answer: str = setting(
+        "repair",
+        "What becomes of a bad answer: repair (what can be read counts), retry[:N] or fail.",
+        "Prompt",
+    )
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        # Wang et al. 2024, section 4.1.1
+        return {
+            "paper": {
+                "window": 5,
+                "step": 1,
+                "passes": 1,
+                "orders": 1,
+                "control": False,
+                "control_variate": False,
+            }
+        }
+
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        if given.get("initial") in ONE_ORDER and preset is None:
+            given.setdefault("orders", 1)
+        return super().make(preset, **given)
+
+    def check(self) -> None:
+        super().check()
+        if self.batch:
+            raise UsageError(
+                "--batch cannot ask windows: each needs the answer of the one before.",
+                "leave it out; llmfair pairwise --batch asks pairs",
+            )
+        lookup("strategy", self.strategy)
+        at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
+        if self.repeats > MOST_REPEATS:
+            raise UsageError(
+                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
+                "ask for more --orders instead",
+            )
+        if self.step > self.window:
+            raise UsageError(
+                f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
+                "choose a step of at most the window",
+            )
+        if self.initial in ONE_ORDER and self.orders != 1:
+            raise UsageError(
+                f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
+            )
+        if self.initial == "mirrored" and self.orders % 2:
+            raise UsageError(
+                f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
+                "choose an even number, for example --orders 4",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings(Planned, ListwiseSettings):
+    """A listwise audit that is planned."""
+
+    ratio: float | None = setting(
+        None,
+        "Exposure ratio to be found (default: what pair odds of 0.8 of a useful ranker show on these lists).",
+        "Statistics",
+        result=False,
+    )
+    tau: float = setting(
+        0.0, "Standard deviation over queries of the true ln ExpRatio.", "Statistics", result=False
+    )
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"tau": 0})
+        if self.tau > MOST_SPREAD:
+            raise UsageError(
+                f"--tau is {self.tau}, but a standard deviation of logarithms is at most {MOST_SPREAD:g} here.",
+                "for example 0.1",
+            )
+        if self.ratio is not None and not (0 < self.ratio < math.inf and self.ratio != 1):
+            raise UsageError(
+                f"--ratio is {self.ratio}, but must be positive and other than 1, which is parity.",
+                "for example --ratio 0.95",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateSettings(Calibrated, ListwiseSettings):
+    """The listwise audit, simulated with planted preferences."""
+
+    relevance: float = setting(
+        2.0,
+        "Planted log-weight of each grade of relevance, beside the preference.",
+        "Statistics",
+        result=False,
+    )
+
+    def check(self) -> None:
+        super().check()
+        if not math.isfinite(self.relevance):
+            raise UsageError(f"--relevance is {self.relevance}, but is a log-weight.", "for example 2")
+        if self.initial != "random":
+            raise UsageError(
+                f"calibrate draws random initial orders, but --initial is {self.initial}.",
+                "only random orders allow a conclusion: leave --initial out",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(ListwiseSettings):
+    """The windows study: listwise audits that differ in windows, step and passes alone."""
+
+    settings: str = setting(
+        "5/1,10/5,10/3,20/10",
+        "WINDOW/STEP of each run, or WINDOW/STEPxPASSES; comma-separated.",
+        "Prompt",
+        result=False,
+    )
+    # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
+    variants: str | None = setting("neutral", "Prompt variants, comma-separated.", "Prompt", result=False)
+    passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
+    control: bool = setting(
+        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
+    )
+    window: int = setting(20, "Not here: --settings names windows.", "Prompt")
+    step: int = setting(10, "Not here: --settings names steps.", "Prompt")
+    output: Path | None = setting(
+        None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
+    )
+
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        """A window and a step that a file or variable has for other commands give way to `settings`."""
+        return super().make(preset, **{k: v for k, v in given.items() if k not in ("window", "step")})

@@ -1,0 +1,102 @@
+"""What changed from one pairwise run to another, over the pairs that both were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from llmfair.audits.changes import Compared, Row, assessed, changed, check_paired, headlines_of, row_of
+from llmfair.audits.pairwise.stopping import judged_of
+from llmfair.audits.pairwise.verdict_files import read_verdicts
+from llmfair.audits.summary import Inference, aggregate
+from llmfair.audits.tallies import joined, weights_of
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Measure, measure_all
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.values import Tally, Value
+from llmfair.records import Verdict
+from llmfair.stats.paired import Change, change_of_pairs
+
+MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
+Asked = tuple[str, str, int, int, str, str]
+
+
+def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Row]:
+    """Of two pairwise runs, from the verdicts on the pairs that both were asked.
+
+    Raises UsageError where there are none.
+    """
+    common = answered(base).keys() & answered(other).keys()
+    if not common:
+        raise UsageError(
+            f"{base.name} and {other.name} have no pair in common.",
+            "run both with the same --seed and --kind",
+        )
+    weighted = (f"{name}(agg={base.settings['weights']})" for name in MEASURES)
+    measures = chosen or parse_measures(",".join(weighted))
+    headlines, level = headlines_of(measures), base.results["level"]
+    kinds = [kind for kind in base.arms if kind in {k for k, *_ in common}]
+    repeats = min(run.results["design"]["repeats"] for run in (base, other))
+    before, after = (_tallies(run, common, kinds, measures, repeats) for run in (base, other))
+    check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
+    for measure in measures:
+        for kind in kinds:
+            row = row_of(other, kind, measure, headlines)
+            values = before[measure, kind], after[measure, kind]
+            yield assessed(_pooled(row, measure, *values, level), measure, base, other)
+
+
+@lru_cache(maxsize=4)
+def answered(run: Compared) -> Mapping[Asked, Verdict]:
+    """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
+    found = read_verdicts(run.run.path / "verdicts.csv")
+    return {(v.kind, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
+
+
+def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
+    """What a comparison says of a run beside the base: its pairs, however often they were asked."""
+    of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(one)} for one in (run, base))
+    return {
+        "sequential": run.results["design"]["sequential"],
+        "pairs": len(of_run),
+        "pairs_in_common": len(of_base & of_run),
+    }
+
+
+def _tallies(
+    run: Compared,
+    common: Collection[Asked],
+    kinds: Sequence[str],
+    measures: Sequence[Measure],
+    repeats: int,
+) -> dict[tuple[Measure, str], list[Value]]:
+    """The pairs in common as each measure that pools them counts them, a tally for every query."""
+    verdicts = answered(run)
+    judged = {
+        kind: list(judged_of([verdicts[key] for key in common if key[0] == kind], repeats)) for kind in kinds
+    }
+    return {
+        (column.measure, column.variant): list(column.values.values())
+        for column in measure_all(measures, judged)
+        if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
+    }
+
+
+def _pooled(row: Row, measure: Measure, before: Sequence[Value], after: Sequence[Value], level: float) -> Row:
+    """The row with both figures and their change; without interval and test where either figure has no interval."""
+    inference, weights = Inference(level), weights_of(measure.aggregate)
+    one, two = (aggregate(measure.aggregate, values, inference) for values in (before, after))
+    counted, counted_after = joined(before, weights), joined(after, weights)
+    assert one is not None and two is not None  # there are tallies
+    reason = one.reason or two.reason
+    row = replace(row, base=one.value, other=two.value, reason=reason)
+    if one.value is None or two.value is None or counted is None or counted_after is None:
+        return row
+    formula = next(value.formula for value in before if isinstance(value, Tally))
+    change = change_of_pairs(formula, counted, counted_after, level, formula.logarithmic)
+    found, p = change.estimate, change.p
+    if one.low is None or two.low is None:
+        found, p = replace(found, low=None, high=None), None
+    return changed(row, Change(replace(found, reason=found.reason or reason), p))

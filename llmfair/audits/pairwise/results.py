@@ -1,0 +1,154 @@
+"""What a pairwise audit found, besides what every audit has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from llmfair.results import (
+    Answers,
+    Count,
+    Counts,
+    DesignFacts,
+    Finding,
+    HowDrawn,
+    Results,
+    Sha256,
+    Share,
+    after,
+    left_out_without,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseFacts(DesignFacts):
+    """What was asked; `pairs` of a query and kind, at most `max_pairs` of a kind where it stops when settled."""
+
+    pairs: Count | None = after("arms")
+    form: Literal["order", "letter"] = after("pairs")
+    answers: Literal["text", "margin"] = after("form")
+    constrained: bool = after("answers")
+    noise_share: Share = after("constrained")
+    repeats: Count = after("noise_share")
+    weights: Literal["macro", "pooled"] = after("repeats")
+    sequential: bool = after("weights")
+    max_pairs: Count | None = after("sequential")
+    prompt_sha256: Sha256 = after("max_pairs")
+    probes: Counts = after("prompt_sha256", default_factory=dict)
+    pairs_asked: Counts = after("probes", default_factory=dict)
+    without_pairs: Mapping[str, Sequence[str]] = after("pairs_asked", default_factory=dict)
+    fewer_pairs: Counts = after("without_pairs", default_factory=dict)
+    passed_over: Counts = after("fewer_pairs", default_factory=dict)
+    left_out: Mapping[str, str] = after("passed_over", default_factory=dict)
+    drawn: HowDrawn | None = field(default=None, metadata={"needs": "drawn", "after": "left_out"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairAnswers(Answers):
+    """Answers on one kind of pairs; `mass`: of the first token's probability, what both labels hold together."""
+
+    answers: Count
+    unreadable: Count = after("answers")
+    problems: Counts
+    mass: Share | None = None
+
+    @property
+    def asked(self) -> int:
+        return self.answers
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Pairs by what both answers came to (records.Cell)."""
+
+    PP: Count
+    UU: Count
+    FF: Count
+    SS: Count
+    T: Count
+    M1: Count
+    M2: Count
+
+
+@dataclass(frozen=True)
+class CellShares:
+    """Of a query on average; they sum to 1."""
+
+    PP: Share
+    UU: Share
+    FF: Share
+    SS: Share
+    T: Share
+    M1: Share
+    M2: Share
+
+    def of(self, *names: str) -> float:
+        """The share of these cells together."""
+        return float(sum(getattr(self, name) for name in names))
+
+
+@dataclass(frozen=True)
+class OddsPower:
+    """With what power odds at the nearer edge of the band are told from 1, and the queries for 80 %."""
+
+    odds: float
+    power: Share
+    queries_needed: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByOrder:
+    """Shares of unreadable answers, the protected item first and second; the difference with its interval."""
+
+    first: Share | None = left_out_without("first")
+    second: Share | None = left_out_without("first")
+    difference: tuple[float | None, float | None, float | None] | None = left_out_without("first")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFinding(Finding):
+    """What is concluded of a kind of pairs; where no odds are defined, nothing stands behind it."""
+
+    p: Share | None = left_out_without("test")
+    test: str | None = left_out_without("test")
+    queries: Count | None = left_out_without("test")
+    error: float | None = left_out_without("test")
+    power: OddsPower | None = left_out_without("test")
+    consistent_share: Share | None = left_out_without("test")
+    icc: float | None = left_out_without("test")
+    design_effect: float | None = left_out_without("test")
+    worst_case: tuple[Share, Share] | None = left_out_without("test")
+    unreadable_by_order: ByOrder | None = left_out_without("test")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """At which pair a sequential audit of one kind was settled, and what that spared."""
+
+    decision: Literal["above", "below", "inside"] | None
+    pairs: Count
+    cap: Count
+    saved: float | None
+    gap: bool
+    confidence: tuple[float, float] | None
+    log_e: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseResults(Results):
+    """llmfair pairwise; results.json of its run folder."""
+
+    task: Literal["pairwise"] = "pairwise"
+    measure_notes: Mapping[str, str] = after("measures")
+    design: PairwiseFacts
+    headline: Annotated[str | None, Meta(description="The measure that conclusions are drawn of.")] = after(
+        "failures"
+    )
+    cells: Mapping[str, CellCounts] = after("headline")
+    shares: Mapping[str, CellShares | None] = after("cells")
+    answers: Mapping[str, PairAnswers]
+    stopping: Mapping[str, Settled] = after("answers")
+    findings: Mapping[str, PairFinding]

@@ -1,0 +1,61 @@
+"""What an audit would ask, cost and can find, counted before anything is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+from llmfair.audits.kind import Kind
+from llmfair.audits.known import shared_calls
+from llmfair.audits.run import folder_of
+from llmfair.audits.subject import limits_of, subjects, unready
+from llmfair.settings import AuditSettings, Planned
+
+
+def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
+    """Calls, about how many tokens and the shortest possible time of an audit of all models that the settings name.
+
+    With settings of a plan (`Kind.planned`) also its cost, and what it can find. Calls are exact for a model whose
+    answers are all readable, or the most there can be; tokens are characters / 4. Rankers that ask no model cost
+    nothing. Raises UsageError.
+    """
+    named = subjects(settings)
+    asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
+    workers = max((limits_of(subject.backend(settings), settings).workers for subject in asked), default=1)
+    design = kind.design(settings, (asked or named)[0])
+    prompts, answers = design.tokens()
+    _, folder = folder_of(design, design.backend())
+    planned = {
+        "task": kind.name,
+        **design.plan(len(asked)),
+        "calls": design.calls * len(asked),
+        "prompt_tokens": prompts * len(asked),
+        "completion_tokens": answers * len(asked),
+        "workers": workers,
+        "seconds_at_1s_a_call": max(design.longest, ceil(design.calls / workers)) * len(asked),
+        "folder": str(folder.path),
+        "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
+        **shared_calls(replace(design, subject=subject) for subject in asked),
+        "unready": unready(settings),
+    }
+    if isinstance(settings, Planned):
+        planned |= {
+            "latency": settings.latency,
+            "seconds": planned["seconds_at_1s_a_call"] * settings.latency,
+            **_cost_of(settings, planned),
+            "findable": design.findable(settings),
+        }
+    elif settings.price_in is not None:
+        planned |= _cost_of(settings, planned)
+    return planned
+
+
+def _cost_of(settings: AuditSettings, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Cost at the prices given per million tokens (None without them)."""
+    cost = None
+    if settings.price_in is not None and settings.price_out is not None:
+        tokens_in, tokens_out = planned["prompt_tokens"], planned["completion_tokens"]
+        cost = (tokens_in * settings.price_in + tokens_out * settings.price_out) / 1e6
+    return {"price_in": settings.price_in, "price_out": settings.price_out, "cost": cost}

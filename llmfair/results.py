@@ -1,0 +1,292 @@
+"""What an audit found, typed: `results.json` and its JSON Schema are both generated from these classes.
+
+What every kind of audit has stands here; a kind declares what it has besides in a class of its own, and the report's
+general parts rely on the shared part alone. A later version may add fields: what a file has besides is ignored, and a
+field that older files lack has a default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
+
+from msgspec import Meta
+
+from llmfair.errors import UsageError
+from llmfair.records import Conclusion
+from llmfair.rundir import COLUMNS, json_text
+
+T = TypeVar("T")
+Version = Annotated[
+    Literal[1], Meta(description="The version of these documents; another number is another format.")
+]
+Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Level = Annotated[float, Meta(gt=0, lt=1)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Counts = Mapping[str, Count]
+Undefined = Mapping[str, Mapping[str, Counts]]
+"""Queries without a value, by measure, variant and reason."""
+Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on pair odds.")]
+ExitCode = Annotated[
+    Literal[1, 2, 3, 4, 130, 143],
+    Meta(description="1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 130 Ctrl-C, 143 SIGTERM."),
+]
+HINT = "the command that began the run writes it again"
+
+
+def left_out_without(name: str) -> Any:
+    """A field that JSON lacks where the field `name`, often itself, is None or empty; absent reads as None."""
+    return field(default=None, metadata={"needs": name})
+
+
+def after(name: str, **default: Any) -> Any:
+    """A field that JSON has behind the field `name`, wherever its class comes among others."""
+    return field(metadata={"after": name}, **default)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its interval; `value` None is undefined, and `reason` says why."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: Annotated[int, Meta(ge=0, description="Queries that the figure speaks of.")] | None
+    p: Share | None
+    p_adjusted: Share | None
+    conclusion: Conclusion | None
+    reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Whose figure: of which run, variant, query ("all": of all queries together), measure and group."""
+
+    run: str
+    dataset: str
+    attribute: str
+    model: str
+    variant: Annotated[str, Meta(description="Prompt variant, kind of pairs, or file.")]
+    query_id: str
+    measure: str
+    group: Annotated[str, Meta(description='"" where the measure has no groups.')]
+
+
+@dataclass(frozen=True)
+class Row(Figure, _Named):
+    """A line of metrics.csv."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What is concluded of a variant's headline figure; each kind adds what stands behind it."""
+
+    measure: str
+    conclusion: Conclusion
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One --require of one variant; `reason`: why it does not hold."""
+
+    require: str
+    measure: str
+    variant: str
+    group: str
+    value: float | None
+    holds: bool
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What a measure can read on these lists; `indifferent`: read by a ranker without any preference."""
+
+    low: float | None = left_out_without("low")
+    high: float | None = left_out_without("high")
+    indifferent: float | None = left_out_without("indifferent")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Probes, and those that came to an end."""
+
+    asked: Count
+    ranked: Count
+
+
+@dataclass(frozen=True)
+class Family:
+    """How many p-values were adjusted together, and the measure that variants were contrasted in."""
+
+    size: Count
+    contrasted: str | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """The word of each side in prompts."""
+
+    protected: str
+    unprotected: str
+
+
+@dataclass(frozen=True)
+class HowDrawn:
+    """By which rule and seed lists were drawn."""
+
+    buckets: str
+    seed: int
+
+
+ErrorSaid = TypedDict("ErrorSaid", {"class": str, "message": str, "hint": str})
+"""One sentence and the way out. `class` is a name of the error tree: UsageError, Incomplete, …"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Answers of one variant, counted."""
+
+    unreadable: Count
+
+    @property
+    def asked(self) -> int:
+        """How many questions were answered."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignFacts:
+    """What was asked; `arms` are the prompt variants, or the kinds of pairs."""
+
+    preset: str | None
+    queries: Count
+    drawn: HowDrawn | None = left_out_without("drawn")
+    arms: Annotated[Sequence[str], Meta(min_length=1)]
+    calls: Count
+    seed: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met."""
+
+    schema: Version = 1
+    status: Literal["complete", "incomplete", "failed"]
+    task: str
+    run: str
+    dataset: str
+    attribute: str
+    model: str
+    words: Words
+    level: Level
+    band: Band
+    measures: Annotated[Sequence[str], Meta(min_length=1)]
+    shown: Annotated[Sequence[str], Meta(description="The measures of the table.")]
+    labels: Mapping[str, str]
+    measure_notes: Mapping[str, str]
+    design: DesignFacts
+    reach: Mapping[str, Reach]
+    chains: Mapping[str, Ended]
+    failures: Annotated[Counts, Meta(description="Probes without an answer, by class of error.")]
+    answers: Mapping[str, Answers]
+    undefined: Undefined
+    findings: Mapping[str, Finding]
+    family: Family
+    rows: Sequence[Row]
+    requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and variant.")]
+    doubts: Sequence[str] = field(default=(), metadata={"needs": "doubts"})
+
+    def of_all(self) -> Iterable[Row]:
+        """The rows of all queries together."""
+        return (row for row in self.rows if row.query_id == "all")
+
+    def by_variant(self) -> dict[tuple[str, str], Row]:
+        """Rows of all queries by measure and variant, without those of single groups."""
+        return {(row.measure, row.variant): row for row in self.of_all() if not row.group}
+
+
+def absent_row(measure: str, variant: str) -> Row:
+    """The row of what was not measured."""
+    figure = dict.fromkeys(("value", "low", "high", "n", "p", "p_adjusted", "conclusion"))
+    named = dict.fromkeys(("run", "dataset", "attribute", "model", "query_id", "group"), "")
+    return Row(**named, **figure, measure=measure, variant=variant, reason="not_measured")  # type: ignore[arg-type]
+
+
+def rows_of(tidy: Iterable[Sequence[Any]]) -> tuple[Row, ...]:
+    """Tidy lines, in the order of COLUMNS, as rows."""
+    return tuple(Row(**dict(zip(COLUMNS, line, strict=True))) for line in tidy)
+
+
+# To JSON and back
+
+
+def plain(value: Any) -> Any:
+    """A value of these classes as JSON has it: objects, lists, texts and numbers."""
+    if is_dataclass(value):
+        return {
+            name: plain(getattr(value, name))
+            for name, needs in _in_order(value.__class__)
+            if not needs or not _lacking(getattr(value, needs))
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _lacking(value: Any) -> bool:
+    return value is None or (isinstance(value, Sequence | Mapping) and not value)
+
+
+@cache
+def _in_order(of: type) -> tuple[tuple[str, str | None], ...]:
+    """A class's fields in the order that JSON has them, each with the field that it needs, if any."""
+    found = {one.name: one for one in fields(of)}
+    names = list(found)
+    for one in found.values():
+        if "after" in one.metadata:
+            names.remove(one.name)
+            names.insert(names.index(one.metadata["after"]) + 1, one.name)
+    return tuple((name, found[name].metadata.get("needs")) for name in names)
+
+
+def write(results: Results) -> str:
+    """The text of results.json."""
+    return json_text(plain(results))
+
+
+def typed(document: Any, of: type[T], where: str | Path = "results") -> T:
+    """JSON as a value of this class. Raises UsageError naming the file and the field that is wrong or missing."""
+    from msgspec import ValidationError, convert
+
+    try:
+        return convert(document, of)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {error}.", HINT) from None
+
+
+def read_lines(path: Path, of: type[T]) -> Iterator[T]:
+    """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
+    try:
+        for number, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
+            if line:
+                yield typed(json.loads(line), of, f"{path}:{number}")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+
+
+def read(path: Path, of: type[T]) -> T:
+    """A JSON file as a value of this class. Raises UsageError naming the file and the field."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+    return typed(document, of, path)

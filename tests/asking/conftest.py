@@ -1,0 +1,50 @@
+"""What tests of dispatch start from."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmfair.asking.dispatch import _Driver
+from llmfair.asking.journal import Journal
+from tests.virtual import Clock, virtual_time
+
+
+@pytest.fixture(autouse=True)
+def interrupts_as_on_a_terminal() -> Iterator[None]:
+    """A test runner in the background may ignore Ctrl-C; the tests send it to themselves."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once dispatch knows of an interrupt."""
+    event, interrupt = threading.Event(), _Driver.interrupt
+
+    def interrupt_and_tell(driver: _Driver) -> None:
+        interrupt(driver)
+        event.set()
+
+    monkeypatch.setattr(_Driver, "interrupt", interrupt_and_tell)
+    return event
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """Dispatch in virtual time, which backends note too."""
+    with virtual_time(monkeypatch) as clock:
+        monkeypatch.setattr("tests.asking.scripted.time", clock)
+        yield clock

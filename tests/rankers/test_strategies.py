@@ -1,0 +1,145 @@
+"""A strategy of someone else's goes through everything that windows do, without a line of the package changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair import registry
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.errors import UsageError
+from llmfair.rankers.base import Ask, Strategy, StrategyOptions, Window, strategy_of
+from llmfair.rankers.windows import Windows
+from llmfair.records import Candidates, Ranking
+from llmfair.steps import Steps
+from tests.cli.command import llmfair
+
+RUN = Path("run")
+SMALL = ("listwise", "--strategy", "toy", "-n", "6", "--orders", "2")
+MEASURES = "P@20,ExpRatio,ImpliedOdds"
+ASK = (*SMALL, "--measures", MEASURES, "-o", RUN)
+ITEMS, CHAINS = 40, 6 * 4 * 2
+CALLS = CHAINS * (ITEMS - 1)
+
+
+class Toy(Strategy):
+    """Asks about each neighbouring pair once, from the tail: one pass of a bubble sort."""
+
+    def __init__(self, options: StrategyOptions) -> None:
+        self.depth = options.depth
+
+    def plan(self, n: int) -> Sequence[Window]:
+        return [(start, start + 2) for start in range(min(n, self.depth or n) - 2, -1, -1)]
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        order = list(candidates.documents)
+        for start, end in self.plan(len(order)):
+            order[start:end] = yield from ask(order[start:end], start)
+        return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.names("strategy")  # ours are found once, and must not be forgotten with the toy
+    monkeypatch.setitem(registry._found, "strategy", dict(registry._found["strategy"]))
+    registry.register("strategy", "toy")(Toy)
+
+
+def test_windows_is_made_from_what_the_settings_say() -> None:
+    given = ListwiseSettings.make(window=6, step=3, passes=2, depth=30, windows="rankgpt")
+    assert strategy_of(given.strategy, vars(given)) == Windows(6, 3, 2, 30, "rankgpt")
+
+
+def test_an_unknown_strategy_is_told_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no strategy 'window'. Did you mean 'windows'") as raised:
+        ListwiseSettings.make(strategy="window")
+    assert "toy, windows" in raised.value.hint
+    for command in (("listwise", "-m", "bm25"), ("plan", "listwise"), ("calibrate", "listwise")):
+        found = llmfair(*command, "--strategy", "tyo")
+        assert found.code == 2 and "Did you mean 'toy'?" in found.err
+
+
+def test_windows_by_name_are_the_run_that_they_are_without() -> None:
+    plain, named = (
+        llmfair("listwise", *flags, "--dry-run", "--json").json for flags in ((), ("--strategy", "windows"))
+    )
+    assert plain == named and "strategy" not in plain
+    folders = {
+        plain["folder"],
+        llmfair("listwise", "--strategy", "toy", "--dry-run", "--json").json["folder"],
+    }
+    assert len(folders) == 2
+
+
+def test_it_is_planned_and_counted() -> None:
+    dry = llmfair(*SMALL, "--dry-run")
+    assert dry.code == 0 and f"{CALLS:,} calls" in dry.out and "strategy toy" in dry.out
+    assert "--strategy toy" in dry.out.split("first prompt:")[1]
+    planned = llmfair("plan", *SMALL, "--json").json
+    assert (planned["calls"], planned["longest_chain"], planned["strategy"]) == (CALLS, ITEMS - 1, "toy")
+    assert [planned[name] for name in ("window", "step", "passes", "windows")] == [None] * 4
+    assert planned["prompt_tokens"] > 0 and planned["never_ranked"] == []
+    assert planned["reach"]["ExpRatio"]["low"] < 1 < planned["reach"]["ExpRatio"]["high"]
+    assert planned["other_windows"] is None
+    assert llmfair("plan", *SMALL, "--depth", "10", "--json").json["calls"] == CHAINS * 9
+    table = llmfair("plan", *SMALL)
+    assert table.code == 0 and "None" not in table.out
+    rendered = llmfair("prompts", "render", *SMALL[:3], "--json")
+    assert rendered.code == 0, rendered.err
+    calibrated = llmfair("calibrate", *SMALL, "--runs", "2")
+    assert calibrated.code == 0 and "strategy toy, 2 random" in calibrated.out, calibrated.err
+
+
+def test_it_runs_resumes_replays_and_is_scored() -> None:
+    first = llmfair(*ASK, "--json")
+    assert first.code == 0, first.err
+    results = first.json
+    assert results["design"]["strategy"] == "toy" and results["design"]["window"] is None
+    assert results["design"]["calls"] == CALLS
+    assert sum(arm["windows"] for arm in results["answers"].values()) == CALLS
+    assert llmfair("runs", "check", "run", "--runs-dir", ".").code == 0
+
+    journal = RUN / "journal.jsonl"
+    whole, kept = journal.read_bytes(), (RUN / "results.json").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[: len(lines) // 2]))
+    manifest = json.loads((RUN / "manifest.json").read_text())
+    assert manifest["flags"]["strategy"] == manifest["settings"]["strategy"] == "toy"
+    manifest["journal_answers"] = 0  # else the loss is told
+    (RUN / "manifest.json").write_text(json.dumps(manifest))
+    again = llmfair(*ASK)
+    assert again.code == 0, again.err
+    assert "strategy toy" in again.out and "None" not in again.out
+    assert (RUN / "results.json").read_bytes() == kept
+    assert len(journal.read_bytes().splitlines()) == len(lines)
+    checked = llmfair("runs", "check", "run", "--runs-dir", ".")
+    assert checked.code == 0, checked.out + checked.err
+
+    scored = llmfair("score", RUN, "--measures", MEASURES, "--json")
+    assert scored.code == 0, scored.err
+    of_run, of_score = (odds_of(found) for found in (results, scored.json))
+    assert len(of_run) == 4 and of_run == {arm: of_score[arm] for arm in of_run}
+
+
+def odds_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
+    """The pair odds of each arm, which are read off what windows of two can do with these lists."""
+    return {
+        row["variant"]: (row["value"], row["low"], row["high"])
+        for row in results["rows"]
+        if row["measure"] == "ImpliedOdds" and row["query_id"] == "all"
+    }
+
+
+def test_another_strategy_conflicts_with_the_folder() -> None:
+    assert llmfair(*ASK, "-n", "2", "--orders", "1").code == 0
+    found = llmfair("listwise", "-n", "2", "--orders", "1", "-o", RUN)
+    assert found.code == 1 and "strategy" in found.err
+
+
+def test_a_study_of_windows_needs_windows() -> None:
+    found = llmfair("study", "windows", "--strategy", "toy", "-n", "2")
+    assert found.code == 2 and "toy has no windows to study" in found.err

@@ -1,0 +1,56 @@
+"""Programs advanced by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmfair.records import Chat, Completion, Finish, Message, Text
+from llmfair.steps import Steps, drive
+
+
+def chat(text: str) -> Chat:
+    return Chat((Message("user", text),), Text())
+
+
+def upper(chat: Chat) -> Completion:
+    return Completion(chat.messages[0].content.upper(), Finish.STOP)
+
+
+def test_answers_come_back_in_order_and_the_result_is_returned() -> None:
+    def steps() -> Steps[list[str]]:
+        first = yield [chat("a"), chat("b")]
+        nothing = yield []
+        second = yield [chat(first[0].text + first[1].text)]
+        return [answer.text for answer in (*first, *nothing, *second)]
+
+    assert drive(steps(), upper) == ["A", "B", "AB"]
+
+
+def test_a_program_that_asks_nothing_returns_its_result() -> None:
+    def steps() -> Steps[int]:
+        return 7
+        yield []
+
+    assert drive(steps(), upper) == 7
+
+
+@pytest.mark.parametrize("raised", [KeyError, StopIteration, KeyboardInterrupt])
+def test_what_answering_raises_ends_the_program(raised: type[BaseException]) -> None:
+    asked, closed = list[str](), list[bool]()
+
+    def steps() -> Steps[None]:
+        try:
+            yield [chat("a"), chat("b"), chat("c")]
+        finally:
+            closed.append(True)
+
+    def answer(chat: Chat) -> Completion:
+        asked.append(chat.messages[0].content)
+        if asked[-1] != "c":
+            raise raised(asked[-1])
+        return upper(chat)
+
+    with pytest.raises(raised, match="a"):
+        drive(steps(), answer)
+    assert closed == [True]
+    assert asked == (["a"] if raised is KeyboardInterrupt else ["a", "b", "c"]), "the rest of the step, too"
