@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.servers import Respond, Server, completion, rank
@@ -203,3 +204,12 @@ class BatchServer(Server):
             "errors": {"object": "list", "data": batch.errors} if batch.errors and over else None,
             "request_counts": {"total": len(batch.lines), "completed": 0, "failed": 0},
         }
+
+
+@pytest.fixture(autouse=True)
+def unwaiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a module that imports it: batches are looked at again at once."""
+    monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
+    monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)

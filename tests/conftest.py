@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,66 @@ TERMINAL = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COL
 """What a CI system may say of its terminal, which is none."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-snapshots", action="store_true", help="run what holds tests/snapshots, and write them anew"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are held against fewer examples where slow tests are left out, against 100 where they are not."""
+    config.option.markexpr = config.option.markexpr or unasked(config)
     settings.load_profile("quick" if "not slow" in config.option.markexpr else "thorough")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def unasked(config: pytest.Config) -> str:
+    """What runs where no -m says it: of a test named by its id all, of a file or with -k all but the slow ones."""
+    if config.option.rewrite_snapshots or any("::" in argument for argument in config.args):
+        return ""
+    everything = config.args_source is not pytest.Config.ArgsSource.ARGS or config.args == config.getini(
+        "testpaths"
+    )
+    return "not whole and not slow" if everything and not config.option.keyword else "not slow"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of local models come first, so that one worker of two has them: torch takes seconds to import."""
+    if config.option.rewrite_snapshots:
+        items[:] = [item for item in items if "snapshot" in getattr(item, "fixturenames", ())]
     items.sort(key=lambda item: not hasattr(getattr(item, "module", None), "models"))
+
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Holds a text, whole, against `tests/snapshots/NAME.txt`; `pytest --rewrite-snapshots` writes it there."""
+
+    config = request.config
+
+    def hold(name: str, text: str) -> None:
+        path = SNAPSHOTS / f"{name}.txt"
+        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+        if config.getoption("rewrite_snapshots"):
+            path.write_text(text, encoding="utf-8")
+            return
+        kept = path.read_text("utf-8") if path.is_file() else ""
+        changes = difflib.unified_diff(
+            kept.splitlines(), text.splitlines(), str(path), "now", lineterm="", n=1
+        )
+        if kept != text:
+            pytest.fail(
+                "\n".join(
+                    [
+                        *changes,
+                        "is it meant? pytest --rewrite-snapshots",
+                    ]
+                ),
+                pytrace=False,
+            )
+
+    return hold
 
 
 @pytest.fixture(scope="session")

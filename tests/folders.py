@@ -38,5 +38,11 @@ def balanced(queries: int, protected: int, unprotected: int) -> dict[str, list[t
     }
 
 
+def folder_of(queries: int, protected: int = 20, unprotected: int = 20) -> str:
+    """A folder of balanced lists, named by its shape and made once."""
+    path = Path(f"{queries}-{protected}-{unprotected}")
+    return str(path if path.is_dir() else write_folder(path, balanced(queries, protected, unprotected)))
+
+
 def write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

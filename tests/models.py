@@ -243,3 +243,14 @@ def quiet() -> Iterator[None]:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     with contextlib.redirect_stderr(io.StringIO()):
         yield
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """For a module that imports it: several threads a tiny model's product only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import csv
 import inspect
 import json
 import re
@@ -28,7 +27,8 @@ from llmfair.metrics.base import Judged
 from llmfair.metrics.values import Value
 from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
 from tests.cli.command import llmfair as command
-from tests.cli.command import only_run
+from tests.cli.command import only_run, table
+from tests.fresh import loaded_by
 from tests.pace import within
 from tests.servers import Server, rank
 
@@ -103,13 +103,8 @@ def test_import_is_quick() -> None:
 
 
 def test_names_without_figures_load_no_library() -> None:
-    heavy = ("numpy", "typer", "rich", "scipy", "torch", "pandas", "matplotlib", "openai", "ir_measures")
-    code = (
-        "import sys, llmfair; llmfair.UsageError, llmfair.Query, llmfair.register; "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout.strip() == "[]"
+    heavy = {"numpy", "typer", "rich", "scipy", "torch", "pandas", "matplotlib", "openai", "ir_measures"}
+    assert not heavy & loaded_by("import llmfair; llmfair.UsageError, llmfair.Query, llmfair.register")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -259,8 +254,7 @@ def test_frames_hold_the_rows_of_the_csv_files() -> None:
         (result.to_frame(), "metrics.csv"),
         (result.to_frame(per_query=True), "per_query.csv"),
     ):
-        with (result.folder / name).open(newline="") as file:
-            rows = [*csv.DictReader(file)]
+        rows = table(result.folder / name)
         assert [*frame.columns] == [*rows[0]] and len(frame) == len(rows)
         assert [repr(value) for value in frame["value"].dropna()] == [
             row["value"] for row in rows if row["value"]

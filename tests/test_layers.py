@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.fresh import loaded_by
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
@@ -169,13 +170,6 @@ def test_heavy_libraries_are_imported_inside_functions() -> None:
 def test_click_is_never_imported() -> None:
     for path, names in imported().items():
         assert all(name.split(".")[0] != "click" for name, _ in names), path
-
-
-def loaded_by(code: str) -> set[str]:
-    """Top-level modules in memory after `code` ran in a fresh interpreter."""
-    probe = f"{code}\nimport sys\nprint('\\n' + ' '.join(sorted({{m.split('.')[0] for m in sys.modules}})))"
-    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    return set(run.stdout.splitlines()[-1].split())
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import zlib
 from collections import Counter
 
@@ -24,6 +22,7 @@ from llmfair.probes import (
     pairwise_probes,
 )
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Side
+from tests.fresh import printed_by
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
 
@@ -58,17 +57,7 @@ def test_orders_do_not_depend_on_the_hash_seed() -> None:
         "from tests.test_probes import *\n"
         "print(initial_orders(candidates('q', 'fm' * 20), GENDER, 'random', 1, 0)[0].doc_ids)"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(__import__("pathlib").Path(__file__).parents[1])},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(outputs) == 1
+    assert len({printed_by(code, PYTHONHASHSEED=seed) for seed in ("1", "2")}) == 1
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 12), st.integers(0, 4))

@@ -29,16 +29,9 @@ from llmfair.errors import (
 from llmfair.records import Chat, Completion, Failure, Labels, Message, Permutation, Sampling
 from llmfair.steps import Steps
 from tests.batch_server import BatchServer, as_json
+from tests.batch_server import unwaiting as unwaiting
 from tests.pace import within
 from tests.servers import Reply, rank
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
 
 
 def chat(words: str, draw: int = 0) -> Chat:

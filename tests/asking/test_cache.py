@@ -27,9 +27,9 @@ from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish, Sampling
 from llmfair.steps import Steps
 from tests.asking.scripted import Scripted, chain, chat, single
+from tests.fresh import printed_by
 from tests.pace import within
 
-ROOT = Path(__file__).resolve().parents[2]
 ANSWER = Completion(
     "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
 )  # fmt: skip
@@ -240,10 +240,7 @@ print(len(warnings), *warnings)
 
 def test_no_room_on_the_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
     path = filled(tmp_path / FILE, "known")
-    found = subprocess.run(
-        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
-    )
-    assert found.stdout.startswith("1 the answer cache ") and found.stderr == ""
+    assert printed_by(FULL, path).startswith("1 the answer cache ")
     with opened(path) as (cache, warnings):
         assert cache.get("known") is not None
         cache.put("later", ANSWER)

@@ -12,7 +12,6 @@ from llmfair.audits.listwise.calibrate import audits, calibrate, share
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
-from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged
 from llmfair.metrics.exposure import excess_ratio
 from llmfair.metrics.values import Quotient
@@ -142,25 +141,6 @@ def test_a_share_and_its_error() -> None:
     assert share([]) == (None, None)
     value, error = share([True] * 96)
     assert value == 1 and error == pytest.approx((0.98 * 0.02 / 100) ** 0.5)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"planted": "a,b"}, "--planted 'a,b' is no list of log odds from -6 to 6."),
-        ({"planted": ""}, "--planted '' is no list"),
-        ({"planted": "7"}, "--planted '7' is no list"),
-        ({"planted": "nan"}, "--planted 'nan' is no list"),
-        ({"runs": 1}, "--runs is 1"),
-        ({"power": 1.0}, "--power is 1.0"),
-        ({"relevance": float("inf")}, "--relevance is inf"),
-        ({"initial": "given", "orders": 1}, "--initial is given"),
-    ],
-)
-def test_bad_settings(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        CalibrateSettings.make(**change)
-    assert message in error.value.message
 
 
 def test_odds_can_be_planted_as_far_as_the_curve_goes() -> None:

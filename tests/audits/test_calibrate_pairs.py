@@ -18,7 +18,6 @@ from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_o
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import Inference
 from llmfair.audits.tallies import tallied
-from llmfair.errors import UsageError
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairAnswer, Side
@@ -202,29 +201,6 @@ def test_nothing_readable_is_counted() -> None:
     ]
     assert row["odds"] is row["log_odds"] is row["consistent_share"] is None
     assert row["undefined"] == {"no_valid_answer": 4} and row["not_assessable"] == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"planted": "7"}, "--planted '7' is no list of log odds from -6 to 6."),
-        ({"runs": 1}, "--runs is 1"),
-        ({"power": 0.01}, "--power is 0.01"),
-        (
-            {"power": 0.08, "level": 0.9},
-            "--power 0.08 is no more than the chance of a false alarm at --level 0.9.",
-        ),
-        ({"position": float("nan")}, "--position is nan"),
-        ({"position": 7.0}, "--position is 7.0"),
-        ({"query_sd": -1.0}, "--query-sd is -1.0"),
-        ({"malformed": 1.0}, "--malformed is 1.0"),
-        ({"sequential": True}, "calibrate simulates audits that ask all their pairs"),
-    ],
-)
-def test_bad_settings(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        calibrate_pairwise(MAKE(**change))
-    assert error.value.message.startswith(message) and error.value.hint
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import Counted, estimate, t_test
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, table
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -227,8 +226,7 @@ def test_a_planted_pairwise_difference_is_found_and_no_other() -> None:
     for row in rows(compare([other, again])).values():
         assert row["p_adjusted"] is None or row["p_adjusted"] > 0.05
     # and the figures are those of the runs' own tables
-    with (base.path / "metrics.csv").open() as file:
-        own = {(row["measure"], row["variant"]): row["value"] for row in csv.DictReader(file)}
+    own = {(row["measure"], row["variant"]): row["value"] for row in table(base.path / "metrics.csv")}
     assert float(own["AdjustedOdds", "relevant"]) == found["AdjustedOdds", "relevant"]["base"]
 
 

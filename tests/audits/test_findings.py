@@ -25,7 +25,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain
 from llmfair.stats.implied import odds_surface
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, table
 from tests.folders import write_folder
 from tests.metrics import judged
 
@@ -365,12 +365,11 @@ def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
             arm, _, run = path.stem.partition(".")
             for line in path.read_text().splitlines():
                 ranked[arm].add((line.split()[0], run or "o0.r0"))
-        with (Path(f"r{seed}") / "per_query.csv").open(newline="") as file:
-            compared = {
-                (r["variant"], r["query_id"])
-                for r in csv.DictReader(file)
-                if r["measure"] == "RBO" and " vs " in r["variant"]
-            }
+        compared = {
+            (r["variant"], r["query_id"])
+            for r in table(Path(f"r{seed}/per_query.csv"))
+            if r["measure"] == "RBO" and " vs " in r["variant"]
+        }
         for pair, query_id in compared:
             one, other = ({run for q, run in ranked[arm] if q == query_id} for arm in pair.split(" vs "))
             assert one == other

@@ -55,15 +55,9 @@ def test_a_name_means_what_the_table_shows_under_it() -> None:
         ("ExpRatio(agg=geometric)>=1e-1", "ExpRatio(agg=geometric)", None, 0.1, None),
         ("ExpRatio( agg = ratio-of-means ) = 1..1", "ExpRatio", None, 1.0, 1.0),
         (" Tau : female = -0.1 .. 0.1 ", "Tau", "female", -0.1, 0.1),
-        (
-            "AWRF(target='./a:b>=(1).json')@20:female>=0.7",
-            "AWRF(target='./a:b>=(1).json')@20",
-            "female",
-            0.7,
-            None,
-        ),
+        ("AWRF(target='./a:b>=(1).json')@20:female>=0.7", "AWRF(target='./a:b>=(1).json')@20", "female", 0.7, None),
     ],
-)
+)  # fmt: skip
 def test_the_grammar(
     text: str, measure: str, variant: str | None, low: float | None, high: float | None
 ) -> None:
@@ -210,17 +204,14 @@ def test_a_measure_that_compares_with_neutral_is_not_asked_of_neutral() -> None:
         ("ExpRatio=0.8..1.25", "no ranker could fail ExpRatio=0.8..1.25 at window 5, step 1"),
         ("ExpRatio:female>=0.889", "no ranker could fail ExpRatio:female>=0.889 at window 5, step 1"),
         ("ExcessRatio<=1.125", "no ranker could fail ExcessRatio<=1.125 at window 5, step 1"),
-        (
-            "ExpRatio(agg=geometric)=0.5..2",
-            "no ranker could fail ExpRatio(agg=geometric)=0.5..2 at window 5, step 1",
-        ),
+        ("ExpRatio(agg=geometric)=0.5..2", "no ranker could fail ExpRatio(agg=geometric)=0.5..2 at window 5, step 1"),
         ("ExpRatio=0.89..1.25", None),
         ("ExpRatio=0.8..1.12", None),
         ("ExpRatio@10=0.8..1.25", None),  # heads reach further than whole lists
         ("ExpRatio(stratum=relevant)=0.8..1.25", None),
         ("P@20=0..2", None),
     ],
-)
+)  # fmt: skip
 def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None) -> None:
     measure = parse_gate(gate).measure
     rows = [row(1.0, variant, measure) for variant in ("neutral", "female")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import llmfair, only_run, table
 from tests.joined import write_joined
 
 pytestmark = pytest.mark.whole
@@ -33,17 +32,13 @@ def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
     rows = {(row["measure"], row["variant"]): row for row in results["rows"]}
     assert rows["ExpRatio(stratum=relevant)", "neutral"]["n"] == 22 - 7
     assert rows["ExpRatio", "neutral"]["n"] == 22
-    with (only_run() / "per_query.csv").open(newline="") as file:
-        empty = {
-            (row["query_id"], row["reason"])
-            for row in csv.DictReader(file)
-            if row["measure"] == "ExpRatio(stratum=relevant)"
-            and row["variant"] == "neutral"
-            and not row["value"]
-        }
+    empty = {
+        (row["query_id"], row["reason"])
+        for row in table(only_run() / "per_query.csv")
+        if row["measure"] == "ExpRatio(stratum=relevant)" and row["variant"] == "neutral" and not row["value"]
+    }
     assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
-    table = llmfair(*asked)
-    assert "undefined: no_protected in 6 queries, no_unprotected in 1 query" in table.out
+    assert "undefined: no_protected in 6 queries, no_unprotected in 1 query" in llmfair(*asked).out
 
 
 def test_people_without_a_continent_keep_their_rank_and_are_in_neither_mean() -> None:

@@ -19,21 +19,16 @@ from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.records import Chat, Completion
 from llmfair.steps import drive
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, folder_of, write_folder
 
 pytestmark = pytest.mark.whole
 
 ONE_PASS: dict[str, Any] = {"passes": 1, "orders": 1, "control": False}
 
 
-def folder(queries: int, protected: int, unprotected: int) -> str:
-    path = Path(f"{queries}-{protected}-{unprotected}")
-    return str(path if path.is_dir() else write_folder(path, balanced(queries, protected, unprotected)))
-
-
 def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[str, Any]:
     """What a plan of lists of that shape finds."""
-    settings = PlanSettings.make(dataset=folder(queries, protected, unprotected), **given)
+    settings = PlanSettings.make(dataset=folder_of(queries, protected, unprotected), **given)
     findable: dict[str, Any] = plan_of(LISTWISE, settings)["findable"]
     return findable
 
@@ -49,7 +44,7 @@ def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[
     ],
 )
 def test_requests_for_lists_of_200(queries: int, paper: int, default: int, one_pass: int) -> None:
-    dataset = folder(queries, 100, 100)
+    dataset = folder_of(queries, 100, 100)
     planned = [
         plan_of(LISTWISE, ListwiseSettings.make("paper", dataset=dataset)),
         plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset)),
@@ -152,7 +147,7 @@ def test_a_ratio_means_other_odds_in_every_setting(design: dict[str, Any], odds:
 def test_the_smallest_pair_odds_found_by_44_queries(
     preset: str | None, design: dict[str, Any], odds: float
 ) -> None:
-    settings = PlanSettings.make(preset, dataset=folder(44, 100, 100), **design)
+    settings = PlanSettings.make(preset, dataset=folder_of(44, 100, 100), **design)
     below, above = plan_of(LISTWISE, settings)["findable"]["smallest"]
     assert below["odds"] == pytest.approx(odds, abs=0.01)
     assert above["odds"] == pytest.approx(1 / odds, abs=0.04)
@@ -204,7 +199,7 @@ def test_lists_that_lack_a_side_count_for_nothing() -> None:
 
 
 def test_windows_that_reach_further_are_named() -> None:
-    dataset = folder(6, 100, 100)
+    dataset = folder_of(6, 100, 100)
     other = plan_of(LISTWISE, ListwiseSettings.make("paper", dataset=dataset))["other_windows"]
     assert (other["window"], other["step"], other["passes"]) == (20, 10, 3)
     assert (other["calls"], other["fewer_calls"], other["further_reach"]) == (6 * 3 * 57, True, True)
@@ -227,7 +222,7 @@ def test_cost_and_time() -> None:
 
 
 def test_a_plan_and_its_run_share_a_folder() -> None:
-    dataset, model = folder(2, 12, 12), "fake:biased,malformed=0"
+    dataset, model = folder_of(2, 12, 12), "fake:biased,malformed=0"
     before = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, model=(model,), ratio=0.9))
     audit(LISTWISE.design(ListwiseSettings.make(dataset=dataset), Subject(model)))
     after = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, model=(model,), tau=0.2))

@@ -14,15 +14,8 @@ from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSetti
 from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
-from llmfair.errors import UsageError
 from llmfair.stats.power import Pairing, power
-from tests.folders import balanced, write_folder
-
-
-def folder(queries: int, protected: int = 20, unprotected: int = 20) -> str:
-    path = Path(f"{queries}-{protected}-{unprotected}")
-    return str(path if path.is_dir() else write_folder(path, balanced(queries, protected, unprotected)))
-
+from tests.folders import balanced, folder_of, write_folder
 
 APART: dict[str, list[tuple[str, str | None, int]]] = {
     f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)
@@ -32,7 +25,7 @@ APART: dict[str, list[tuple[str, str | None, int]]] = {
 
 def found(queries: int, **given: Any) -> dict[str, Any]:
     """What a plan of relevant pairs finds."""
-    settings = PlanPairwiseSettings.make(dataset=folder(queries), kind="relevant", **given)
+    settings = PlanPairwiseSettings.make(dataset=folder_of(queries), kind="relevant", **given)
     findable: dict[str, Any] = plan_of(PAIRWISE, settings)["findable"]["relevant"]
     return findable
 
@@ -151,7 +144,7 @@ def test_a_run_asks_what_was_planned(design: dict[str, Any]) -> None:
 
 
 def test_a_plan_and_its_run_share_a_folder() -> None:
-    dataset, model = folder(2, 8, 8), "fake:biased,malformed=0"
+    dataset, model = folder_of(2, 8, 8), "fake:biased,malformed=0"
     before = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, model=(model,), ratio=0.9))
     audit(PAIRWISE.design(PairwiseSettings.make(dataset=dataset), Subject(model)))
     after = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, model=(model,), icc=0.2))
@@ -184,28 +177,3 @@ def test_what_cannot_be_found() -> None:
     assert {one["reason"] for one in plan["findable"].values()} == {"no_pairs"}
     hopeless = found(6, icc=1.0, consistent=0.05, ratio=0.95)
     assert (hopeless["smallest"], hopeless["pairs_needed"]) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ratio": 1.0}, "--ratio is 1.0"),
-        ({"ratio": 0.0}, "--ratio is 0.0"),
-        ({"ratio": float("nan")}, "--ratio is nan"),
-        ({"icc": -0.1}, "--icc is -0.1"),
-        ({"consistent": 0.0}, "--consistent is 0.0"),
-        ({"power": 1.0}, "--power is 1.0"),
-        (
-            {"power": 0.08, "level": 0.9},
-            "--power 0.08 is no more than the chance of a false alarm at --level 0.9.",
-        ),
-        ({"price_in": 1.0}, "--price-in and --price-out go together."),
-        ({"ratio": 3.0}, "no answers show odds of 3 when a share of 0.5 is consistent."),
-        ({"ratio": 0.8, "consistent": 0.1}, "no answers show odds of 0.8"),
-        ({"model": ("bm25",)}, "bm25 is a ranker, which answers no questions."),
-    ],
-)
-def test_bad_settings(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as error:
-        plan_of(PAIRWISE, PlanPairwiseSettings.make(**change))
-    assert error.value.message.startswith(message) and error.value.hint

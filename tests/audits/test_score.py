@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import math
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from llmfair.audits.score import Scored, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ScoreSettings
+from tests.cli.command import table
 from tests.folders import balanced, write, write_folder
 
 pytestmark = pytest.mark.whole
@@ -173,8 +173,7 @@ def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:
 
 
 def metrics(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return {(row["variant"], row["measure"], row["group"]): row for row in csv.DictReader(file)}
+    return {(row["variant"], row["measure"], row["group"]): row for row in table(path)}
 
 
 @pytest.mark.parametrize(("orders", "mixed"), [(1, "drop"), (2, "protected")])

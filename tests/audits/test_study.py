@@ -74,14 +74,6 @@ def test_windows_said_elsewhere_give_way() -> None:
     assert list(listwise_settings(study)) == ["5/1", "10/5", "10/3", "20/10"]
 
 
-@pytest.mark.parametrize(
-    ("models", "message"), [(("fake:oracle", "fake:biased"), "one model"), (("bm25",), "bm25 has no windows")]
-)
-def test_a_study_is_of_one_model_with_windows(models: tuple[str, ...], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        tried(model=models)
-
-
 def test_rows_are_those_of_the_runs() -> None:
     runs = tried(variants="neutral,female", control=True)
     study = study_of(runs)

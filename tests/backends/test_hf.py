@@ -7,7 +7,7 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from llmfair.records import (
 from tests import models
 from tests.cli.command import llmfair, only_run
 from tests.folders import balanced, write_folder
+from tests.models import one_thread as one_thread
 
 pytestmark = pytest.mark.whole
 
@@ -41,17 +42,6 @@ models.needs_local()
 LETTER, ORDER = Labels(("A", "B")), Permutation(2)
 PLAIN = BackendOptions()
 FAMILIES: tuple[models.Family, ...] = ("mistral", "llama", "qwen")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Several threads a tiny model's product only wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, Rejected, UsageError
 from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import llmfair, only_run, process
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm
 from tests.folders import balanced, write_folder
 
@@ -433,14 +432,7 @@ def audit(models: Path, folder: Path, *more: str) -> list[str]:
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "llmfair", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **ENVIRONMENT},
-        start_new_session=True,
-    )
+    return process(*arguments, env={**os.environ, **ENVIRONMENT}, start_new_session=True)
 
 
 @needs_vllm

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmfair.cli.app import run
+
+MADE = "-q --no-report"
+"""Of runs that another command reads: what they print stands in another snapshot."""
+Snapshot = Callable[[str, str], None]
+"""The fixture of tests/conftest.py: a name, and the text to be held."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +54,22 @@ def only_run(folder: Path = Path("runs")) -> Path:
     """The one run folder there is."""
     (found,) = folder.iterdir()
     return found
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def transcript(*commands: str) -> str:
+    """Each command with what it printed, or that it printed the same again; lines of stderr begin with `! `."""
+    said, tables = [], set[str]()
+    for command in commands:
+        found = llmfair(*shlex.split(command))
+        errors = "".join(f"! {line}\n" for line in found.err.splitlines())
+        code = f"exit code {found.code}\n" if found.code else ""
+        shown = "the same again\n" if found.out in tables else found.out
+        tables.add(found.out)
+        said.append(f"$ llmfair {command}\n" + (f"{errors}{shown}{code}\n" if MADE not in command else code))
+    return "".join(said)

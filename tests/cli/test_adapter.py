@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
 from tests import models
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, table
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -33,8 +32,7 @@ def command(task: str, base: Path, *more: str | Path) -> list[str | Path]:
 
 
 def margins(folder: Path) -> list[str]:
-    with (folder / "verdicts.csv").open() as file:
-        return [row["first_margin"] for row in csv.DictReader(file)]
+    return [row["first_margin"] for row in table(folder / "verdicts.csv")]
 
 
 def test_base_and_adapter_are_asked_the_same_and_compared(base: Path, fair: Path) -> None:

@@ -40,9 +40,9 @@ def foreign_journal() -> tuple[str, ...]:
     return (*SMALL, "-o", "run")
 
 
-def output_below_a_file() -> tuple[str, ...]:
+def below_a_file(*command: str) -> tuple[str, ...]:
     Path("file").write_text("")
-    return (*SMALL, "-o", "file/run")
+    return (*command, "-o", "file/below")
 
 
 def broken_folder() -> tuple[str | Path, ...]:
@@ -56,51 +56,162 @@ def folder_without_mirror() -> tuple[str | Path, ...]:
     return ("listwise", "-d", folder, "--initial", "mirrored", "--orders", "2")
 
 
+SMALL_LINE = " ".join(SMALL)
+NOWHERE = "-m openai:x --base-url http://127.0.0.1:9"
+LINES: list[tuple[str, str]] = [
+    ("listwise -d sampel", "no dataset 'sampel'. Did you mean 'sample'?"),
+    ("listwise -m opnai:gpt", "no backend 'opnai'. Did you mean 'openai'?"),
+    ("listwise -m gpt-4", "'gpt-4' is not a model."),
+    ("listwise -m fake:biasd", "Did you mean 'biased'?"),
+    ("listwise -m fake:biased,noize=1", "Did you mean 'noise'?"),
+    ("listwise -m fake:biased,noise=x", "is not a number"),
+    (f"{SMALL_LINE} -m openai:x --base-url nowhere", "is not the address of a server"),
+    (f"{SMALL_LINE} --window 4 --step 5", "--step 5 is larger than --window 4"),
+    (f"{SMALL_LINE} --window 1 --step 1", "--window is 1"),
+    (f"{SMALL_LINE} --prompt listwize", "no prompt 'listwize'. Did you mean 'listwise'?"),
+    ("listwise --limit 0", "--limit is 0, but is at least 1."),
+    ("listwise --limit x", "'--limit'"),
+    ("listwise --windw 5", "--windw"),
+    (f"{SMALL_LINE} --measures nDCQ@20", "no measure 'nDCQ'. Did you mean 'nDCG'?"),
+    (f"{SMALL_LINE} --measures AdjustedOdds", "AdjustedOdds is a measure of pairs"),
+    (f"{SMALL_LINE} {NOWHERE} --measures AdjustedOdds", "AdjustedOdds is a measure of pairs"),
+    (f"{SMALL_LINE} --variants femal", "Did you mean 'female'?"),
+    (f"{SMALL_LINE} -a gendr", "Did you mean 'gender'?"),
+    (f"{SMALL_LINE} --queries phisics", "Did you mean 'physics'?"),
+    (f"{SMALL_LINE} --on-bad-answer retrie", "--on-bad-answer 'retrie'"),
+    (f"{SMALL_LINE} --read loose", "'loose' is not one of"),
+    (f"{SMALL_LINE} -m fake:oracle -m fake:random -o x", "several models"),
+    (f"{SMALL_LINE} {NOWHERE} --extra a=b", "not JSON"),
+    (f"{SMALL_LINE} {NOWHERE} --extra a=1e999", "not JSON"),
+    (f"{SMALL_LINE} {NOWHERE} --extra foo", "--extra foo is not k=v."),
+    (f"{SMALL_LINE} {NOWHERE} --template-arg x", "--template-arg x is not k=v."),
+    (f"{SMALL_LINE} --temperature nan", "--temperature"),
+    (f"{SMALL_LINE} --temperature inf", "--temperature"),
+    (f"{SMALL_LINE} --timeout nan", "--timeout"),
+    (f"{SMALL_LINE} --max-wait nan", "nan"),
+    (f"{SMALL_LINE} --max-wait -5s", "-5s"),
+    (f"{SMALL_LINE} --repeats 50", "--repeats"),
+    (f"{SMALL_LINE} -m fake:biased,noise=nan", "noise"),
+    (f"{SMALL_LINE} -m fake:biased,listwise=inf", "listwise"),
+    (f"{SMALL_LINE} -m fake:biased,malformed=7", "malformed"),
+    (f"{SMALL_LINE} -m fake:biased,latency=-1", "latency"),
+    (f"{SMALL_LINE} --require ExpRatio", "--require 'ExpRatio' has no bound."),
+    (f"{SMALL_LINE} --require ExpRatio=0.8", "'0.8' is not a range."),
+    (f"{SMALL_LINE} --require ExpRato=0.8..1.25", "no measure 'ExpRato'. Did you mean 'ExpRatio'?"),
+    (f"{SMALL_LINE} --require ExpRatio:femal=0.8..1.25", "no variant 'femal'. Did you mean 'female'?"),
+    (f"{SMALL_LINE} --dry-run --require ExpRatio", "--require 'ExpRatio' has no bound."),
+    (f"{SMALL_LINE} --dry-run --require ExpRatio=0.8", "'0.8' is not a range."),
+    (f"{SMALL_LINE} --dry-run --require ExpRato=0.8..1.25", "no measure 'ExpRato'. Did you mean 'ExpRatio'?"),
+    (f"{SMALL_LINE} --dry-run --require ExpRatio:femal=0.8..1.25", "no variant 'femal'. Did you mean 'female'?"),
+    ("pairwise --measures P@20", "P is a measure of lists"),
+    ("pairwise --measures AdjustedOods", "Did you mean 'AdjustedOdds'?"),
+    ("pairwise --require ExpRatio>=0.8", "ExpRatio is a measure of lists"),
+    ("pairwise --require AdjustedOdds:female>=1", "no variant 'female'"),
+    ("pairwise -m bm25", "bm25 is a ranker, which answers no questions."),
+    ("pairwise -n 1 -m fake:biased -m bm25", "bm25 is a ranker, which answers no questions."),
+    ("pairwise --answers margin --constrain", "not those of --constrain"),
+    ("pairwise --answers margin --form order -m openai:x", "cannot do --answers margin with --form order.\n  a server shows the first token only: add --form letter"),
+    ("pairwise --answers margin -m fake:oracle", "fake:oracle cannot do --answers margin"),
+    ("pairwise --constrain -m openai:gpt-4o-mini", "--constrain"),
+    ("pairwise --kind relevance", "--kind relevance is no kind of pair"),
+    ("pairwise --sequential --repeats 2", "--repeats does nothing with --sequential"),
+    ("pairwise --sequential --pairs 10", "--pairs does nothing with --sequential"),
+    ("pairwise --sequential --noise-share 0.5", "--noise-share does nothing with --sequential"),
+    ("pairwise --sequential --on-bad-answer fail", "leaves gaps"),
+    ("pairwise --max-pairs 10", "--max-pairs does nothing without --sequential"),
+    ("pairwise --pairs 0", "--pairs is 0"),
+    ("pairwise --noise-share 2", "--noise-share is 2.0"),
+    ("pairwise --on-bad-answer mend", "mend"),
+    ("study windows --settings 10/5,5/7", "'5/7' in --settings"),
+    ("study windows --settings wide", "'wide' in --settings"),
+    ("study windows --window 5", "--window names one setting"),
+    ("study windows --step 10", "--step names one setting"),
+    ("study windows -m fake:oracle -m fake:random", "a study has one model"),
+    ("study windows -m bm25", "bm25 has no windows"),
+    ("study windows -m fake:nope", "no simulated model 'fake:nope'"),
+    ("plan listwise --ratio 1", "--ratio is 1.0, but must be positive and other than 1"),
+    ("plan listwise --ratio -0.5", "--ratio is -0.5, but must be positive"),
+    ("plan listwise --power 1", "--power is 1.0, but lies between 0.05"),
+    ("plan listwise --tau -1", "--tau is -1.0, but is at least 0"),
+    ("plan listwise --latency nan", "--latency is nan"),
+    ("plan listwise --price-in 1", "--price-in and --price-out go together."),
+    ("plan listwise --window 1", "--window is 1"),
+    ("plan listwise -d nope", "no dataset 'nope'"),
+    ("plan listwise -m gpt-4", "'gpt-4' is not a model."),
+    ("plan pairwise --ratio 1", "--ratio is 1.0, but must be odds from 0.01 to 100 other than 1"),
+    ("plan pairwise --ratio 4", "no answers show odds of 4 when a share of 0.5 is consistent."),
+    ("plan pairwise --icc 2", "--icc is 2.0, but lies from 0 to 1."),
+    ("plan pairwise --price-in 1", "--price-in and --price-out go together."),
+    ("plan pairwise -m gpt-4", "'gpt-4' is not a model."),
+    ("plan pairwise -d nope", "no dataset 'nope'"),
+    ("calibrate listwise --planted 0,x", "--planted '0,x' is no list of log odds from -6 to 6."),
+    ("calibrate listwise --planted 9", "--planted '9' is no list of log odds from -6 to 6."),
+    ("calibrate listwise --runs 0", "--runs is 0, but is at least 2."),
+    ("calibrate listwise --power 2", "--power is 2.0, but lies between 0.05 and 1."),
+    ("calibrate listwise --initial given --orders 1", "calibrate draws random initial orders, but --initial is given."),
+    ("calibrate listwise --output x", "calibrate writes no files, but --output names a folder."),
+    ("calibrate listwise -d smaple", "no dataset 'smaple'. Did you mean 'sample'?"),
+    ("calibrate pairwise --malformed 2", "--malformed is 2.0, but is a share below 1."),
+    ("calibrate pairwise --sequential", "calibrate simulates audits that ask all their pairs"),
+    ("calibrate pairwise --output x", "calibrate writes no files, but --output names a folder."),
+    ("plan pairwise --ratio 0", "--ratio is 0.0"),
+    ("plan pairwise --ratio nan", "--ratio is nan"),
+    ("plan pairwise --ratio 3", "no answers show odds of 3 when a share of 0.5 is consistent."),
+    ("plan pairwise --ratio 0.8 --consistent 0.1", "no answers show odds of 0.8"),
+    ("plan pairwise --icc -0.1", "--icc is -0.1"),
+    ("plan pairwise --consistent 0", "--consistent is 0.0"),
+    ("plan pairwise --power 1", "--power is 1.0"),
+    ("plan pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false alarm at --level 0.9."),
+    ("plan pairwise -m bm25", "bm25 is a ranker, which answers no questions."),
+    ("calibrate listwise --planted a,b", "--planted 'a,b' is no list of log odds from -6 to 6."),
+    ("calibrate listwise --planted=", "--planted '' is no list"),
+    ("calibrate listwise --planted 7", "--planted '7' is no list"),
+    ("calibrate listwise --planted nan", "--planted 'nan' is no list"),
+    ("calibrate listwise --runs 1", "--runs is 1"),
+    ("calibrate listwise --power 1", "--power is 1.0"),
+    ("calibrate listwise --relevance inf", "--relevance is inf"),
+    ("calibrate pairwise --planted 7", "--planted '7' is no list of log odds from -6 to 6."),
+    ("calibrate pairwise --runs 1", "--runs is 1"),
+    ("calibrate pairwise --power 0.01", "--power is 0.01"),
+    ("calibrate pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false alarm at --level 0.9."),
+    ("calibrate pairwise --position nan", "--position is nan"),
+    ("calibrate pairwise --position 7", "--position is 7.0"),
+    ("calibrate pairwise --query-sd -1", "--query-sd is -1.0"),
+    ("calibrate pairwise --malformed 1", "--malformed is 1.0"),
+    ("listwise --batch -m openai:any", "each needs the answer of the one before"),
+    ("pairwise --batch", "fake:biased cannot do --batch"),
+    ("pairwise --batch --sequential -m openai:any", "--batch asks all at once"),
+    ("pairwise --batch -m openai:any --max-cost=1 --price-in=1 --price-out=1", "a batch is paid as a whole"),
+    ("runs show nothing", "no run 'nothing'"),
+    ("datasets show nothing", "no dataset 'nothing'"),
+]  # fmt: skip
 CASES: list[tuple[str, Case, int, str]] = [
-    ("unknown dataset", lambda: ("listwise", "-d", "sampel"), 2, "no dataset 'sampel'. Did you mean 'sample'?"),
-    ("unknown prefix", lambda: ("listwise", "-m", "opnai:gpt"), 2, "no backend 'opnai'. Did you mean 'openai'?"),
-    ("no prefix", lambda: ("listwise", "-m", "gpt-4"), 2, "'gpt-4' is not a model."),
-    ("unknown simulated model", lambda: ("listwise", "-m", "fake:biasd"), 2, "Did you mean 'biased'?"),
-    ("unknown parameter", lambda: ("listwise", "-m", "fake:biased,noize=1"), 2, "Did you mean 'noise'?"),
-    ("bad parameter", lambda: ("listwise", "-m", "fake:biased,noise=x"), 2, "is not a number"),
     ("missing key", lambda: (*SMALL, "-m", "openai:gpt-4o"), 1, "api.openai.com needs a key."),
     ("unreachable", lambda: (*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9/v1"), 1, "connection refused"),
-    ("bad URL", lambda: (*SMALL, "-m", "openai:x", "--base-url", "nowhere"), 2, "is not the address of a server"),
-    ("window under step", lambda: (*SMALL, "--window", "4", "--step", "5"), 2, "--step 5 is larger than --window 4"),
-    ("window of one", lambda: (*SMALL, "--window", "1", "--step", "1"), 2, "--window is 1"),
-    ("not writable", output_below_a_file, 2, "cannot write the run folder"),
+    ("unknown command", lambda: ("listwize",), 2, "listwize"),
+    ("not writable", lambda: below_a_file(*SMALL), 2, "cannot write the run folder"),
+    ("not writable study", lambda: below_a_file("study", "windows", "-n", "2"), 2, "cannot write file/below"),
     ("foreign journal", foreign_journal, 1, "journal.jsonl:1: this is not the first line of a journal."),
     ("broken prompt", broken_prompt, 2, "prompt mine.toml is not TOML"),
     ("prompt placeholder", prompt_without_a_placeholder, 2, "placeholder 'titel' is not declared"),
-    ("unknown prompt", lambda: (*SMALL, "--prompt", "listwize"), 2, "no prompt 'listwize'. Did you mean 'listwise'?"),
     ("other settings", folder_of_other_settings, 1, "seed: 0 there, 9 now"),
-    ("limit of none", lambda: ("listwise", "--limit", "0"), 2, "--limit is 0, but is at least 1."),
-    ("limit no number", lambda: ("listwise", "--limit", "x"), 2, "'--limit'"),
-    ("unknown flag", lambda: ("listwise", "--windw", "5"), 2, "--windw"),
-    ("unknown command", lambda: ("listwize",), 2, "listwize"),
-    ("unknown measure", lambda: (*SMALL, "--measures", "nDCQ@20"), 2, "no measure 'nDCQ'. Did you mean 'nDCG'?"),
-    ("measure of pairs", lambda: (*SMALL, "--measures", "AdjustedOdds"), 2, "AdjustedOdds is a measure of pairs"),
-    ("measure of lists", lambda: ("pairwise", "--measures", "P@20"), 2, "P is a measure of lists"),
-    ("gate of lists", lambda: ("pairwise", "--require", "ExpRatio>=0.8"), 2, "ExpRatio is a measure of lists"),
-    ("ranker of pairs", lambda: ("pairwise", "-m", "bm25"), 2, "bm25 is a ranker, which answers no questions."),
-    ("unknown variant", lambda: (*SMALL, "--variants", "femal"), 2, "Did you mean 'female'?"),
-    ("unknown attribute", lambda: (*SMALL, "-a", "gendr"), 2, "Did you mean 'gender'?"),
-    ("unknown query", lambda: (*SMALL, "--queries", "phisics"), 2, "Did you mean 'physics'?"),
-    ("unknown policy", lambda: (*SMALL, "--on-bad-answer", "retrie"), 2, "--on-bad-answer 'retrie'"),
-    ("unknown choice", lambda: (*SMALL, "--read", "loose"), 2, "'loose' is not one of"),
-    ("two models, one folder", lambda: (*SMALL, "-m", "fake:oracle", "-m", "fake:random", "-o", "x"), 2, "several models"),
-    ("bad extra", lambda: (*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9", "--extra", "a=b"), 2, "not JSON"),
-    ("extra that is no number", lambda: (*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9", "--extra", "a=1e999"), 2, "not JSON"),
     ("broken folder", broken_folder, 2, "docs.jsonl:1: not a JSON object"),
     ("unequal sides", folder_without_mirror, 2, "needs equal numbers of both sides"),
-    ("no run", lambda: ("runs", "show", "nothing"), 2, "no run 'nothing'"),
-    ("no folder to show", lambda: ("datasets", "show", "nothing"), 2, "no dataset 'nothing'"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "message"), LINES, ids=[line for line, _ in LINES])
+def test_nothing_is_begun(line: str, message: str) -> None:
+    refused(tuple(line.split()), 2, message)
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(("case", "code", "message"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_one_sentence_and_a_way_out(case: Case, code: int, message: str) -> None:
-    arguments = case()
+    refused(case(), code, message)
+
+
+def refused(arguments: tuple[str | Path, ...], code: int, message: str) -> None:
     found = llmfair(*arguments)
     assert found.code == code, found.err
     lines = found.err.splitlines()
@@ -113,8 +224,9 @@ def test_one_sentence_and_a_way_out(case: Case, code: int, message: str) -> None
         as_json = llmfair(*arguments, "--json")
         assert as_json.code == code
         document = json.loads(as_json.out)
-        assert document["exit_code"] == code and message in document["error"]["message"]
-        assert document["error"]["hint"]
+        sentence, hint = document["error"]["message"], document["error"]["hint"]
+        assert document["exit_code"] == code and hint
+        assert message in (f"{sentence}\n  {hint}" if "\n" in message else sentence)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -148,20 +260,6 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
     assert found.code == 1 and "unexpected RuntimeError: a bug" in found.err
     assert "-v" in found.err and "Traceback" not in found.err
     assert "Traceback" in llmfair(*SMALL, "-v").err
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [("--extra", "foo"), ("--extra", "a=b"), ("--template-arg", "x"), ("--measures", "AdjustedOdds")],
-)
-def test_a_malformed_flag_leaves_no_run_behind(flags: tuple[str, ...]) -> None:
-    assert llmfair(*SMALL, "-m", "openai:x", "--base-url", "http://127.0.0.1:9/v1", *flags).code == 2
-    assert not Path("runs").exists()
-
-
-def test_no_model_is_asked_while_another_cannot_be() -> None:
-    found = llmfair("pairwise", "-n", "1", "-m", "fake:biased", "-m", "bm25")
-    assert found.code == 2 and "bm25 is a ranker" in found.err and not Path("runs").exists()
 
 
 def test_the_help_of_pairs_speaks_of_pairs() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
+from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import Outcome, llmfair
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Respond, Server, rank
@@ -33,11 +34,7 @@ CALM: dict[tuple[Respond, tuple[str, ...]], dict[str, bytes]] = {}
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.FIRST_WAIT", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
+def lists(unwaiting: None) -> None:
     write_folder(Path("lists"), balanced(3, 20, 20))
 
 
@@ -374,23 +371,6 @@ def test_an_interrupt_leaves_batches_running_and_says_how_to_collect(number: int
 
 
 # What cannot be asked so
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("listwise", "--batch", "-m", "openai:any"), "each needs the answer of the one before"),
-        (("pairwise", "--batch"), "fake:biased cannot do --batch"),
-        (("pairwise", "--batch", "--sequential", "-m", "openai:any"), "--batch asks all at once"),
-        (
-            ("pairwise", "--batch", "-m", "openai:any", "--max-cost=1", "--price-in=1", "--price-out=1"),
-            "a batch is paid as a whole",
-        ),
-    ],
-)
-def test_what_a_batch_cannot_ask(arguments: tuple[str, ...], says: str) -> None:
-    found = llmfair(*arguments)
-    assert found.code == 2 and says in found.err
 
 
 def test_a_server_without_batches() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -18,25 +17,12 @@ from llmfair.audits.subject import Subject
 from llmfair.errors import warn
 from llmfair.results import plain
 from llmfair.stats.reach import attainable_ratio
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import llmfair, only_run, table
 from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined
 from tests.shared import realdata
 
 pytestmark = pytest.mark.whole
-
-
-def test_the_table_speaks_of_nothing_that_was_not_asked() -> None:
-    found = llmfair("listwise", "-m", "bm25")
-    assert found.code == 0, found.err
-    title, *rest = found.out.splitlines()
-    assert title == "Listwise · sample · gender (protected: female) · bm25 · 8 queries × 40 · no model asked"
-    assert [line.split("  ")[0].strip() for line in rest if line.startswith((" neutral", " input"))] == [
-        "neutral", "input order",
-    ]  # fmt: skip
-    for word in ("window", "unreadable", "repaired", "pass", "male ", "neutral again"):
-        assert word not in "\n".join(rest)
-    assert "a ranker that always puts one side first reads 0.575 … 1.738 on these lists" in found.out
 
 
 def test_the_run_folder() -> None:
@@ -135,8 +121,7 @@ def test_an_index_that_cannot_be_kept_is_a_sentence(monkeypatch: pytest.MonkeyPa
 
 
 def ndcg(run: str, variant: str = "neutral") -> dict[str, float]:
-    with Path(run, "per_query.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["measure"] == "nDCG@20"]
+    rows = [row for row in table(Path(run, "per_query.csv")) if row["measure"] == "nDCG@20"]
     return {row["query_id"]: float(row["value"]) for row in rows if row["variant"] == variant}
 
 

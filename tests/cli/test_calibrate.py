@@ -1,4 +1,4 @@
-"""`llmfair calibrate listwise`: what it prints, twice the same; bad input is one sentence."""
+"""`llmfair calibrate`: what it knows of what it planted, twice the same, and what it cannot simulate."""
 
 from __future__ import annotations
 
@@ -11,74 +11,48 @@ from tests.folders import write_folder
 
 pytestmark = pytest.mark.whole
 
-CALIBRATE = ("calibrate", "listwise", "--runs", "10", "--planted", "-0.5")
-
-
-def test_the_table() -> None:
-    found = llmfair(*CALIBRATE)
-    assert (found.code, found.err) == (0, "")
-    lines = found.out.splitlines()
-    assert lines[0] == (
-        "Calibrate listwise · sample · gender (protected: female) · 8 queries × 40 · 10 simulated audits a row · "
-        "seed 0 · no model asked"
-    )
-    assert "0.607 (ln -0.5)" in found.out and "1 (no preference)" in found.out
-    assert (
-        "false alarms: " in found.out
-        and "smallest effect found with 80 % power: implied pair odds" in found.out
-    )
-    assert "only 8 queries: read the intervals with care" in found.out
-    assert "fair" not in found.out.replace("llmfair", "")
-    assert llmfair(*CALIBRATE).out == found.out
-    assert not Path("runs").exists()
-
-
-def test_json_has_it_all() -> None:
-    found = llmfair(*CALIBRATE, "--json")
-    results = found.json
-    assert [row["planted"] for row in results["planted"]] == [-0.5, 0.0]
-    assert (results["seed"], results["runs"], results["settings"]["window"]) == (0, 10, 20)
-    assert len(results["curve"]["betas"]) == len(results["curve"]["ratios"]) == 19
-    assert llmfair(*CALIBRATE, "--json").out == found.out
-    assert llmfair(*CALIBRATE, "--seed", "1", "--json").json["planted"] != results["planted"]
-
-
-@pytest.mark.parametrize("style", ["tsv", "md"])
-def test_other_formats(style: str) -> None:
-    found = llmfair(*CALIBRATE, "--format", style)
-    assert found.code == 0
-    lines = found.out.splitlines()
-    if style == "tsv":
-        assert lines[0].split("\t")[:3] == ["planted", "planted_odds", "odds"]
-        assert [line.split("\t")[0] for line in lines[1:]] == ["-0.5", "0.0"]
-    else:
-        assert lines[2].startswith("| planted odds | recovered |")
-
-
-def test_the_paper_s_setting() -> None:
-    found = llmfair(*CALIBRATE, "--preset", "paper", "--relevance", "0", "--runs", "2")
-    assert "window 5, step 1, 1 pass, 1 random initial order; boot-t intervals" in found.out
+LISTWISE = ("calibrate", "listwise", "--runs", "10", "--planted", "-0.5")
+PAIRWISE = ("calibrate", "pairwise", "--runs", "10", "--planted", "-0.3", "--kind", "relevant")
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("command", "planted", "settings", "first"),
     [
-        (("--planted", "0,x"), "--planted '0,x' is no list of log odds from -6 to 6."),
-        (("--planted", "9"), "--planted '9' is no list of log odds from -6 to 6."),
-        (("--runs", "0"), "--runs is 0, but is at least 2."),
-        (("--power", "2"), "--power is 2.0, but lies between 0.05 and 1."),
-        (
-            ("--initial", "given", "--orders", "1"),
-            "calibrate draws random initial orders, but --initial is given.",
-        ),
-        (("--output", "x"), "calibrate writes no files, but --output names a folder."),
-        (("-d", "smaple"), "no dataset 'smaple'. Did you mean 'sample'?"),
+        (LISTWISE, -0.5, {"window": 20}, ["planted", "planted_odds", "odds"]),
+        (PAIRWISE, -0.3, {"query_sd": 0.3}, ["kind", "planted", "planted_odds"]),
     ],
+    ids=["listwise", "pairwise"],
 )
-def test_bad_input(flags: tuple[str, ...], message: str) -> None:
-    found = llmfair("calibrate", "listwise", *flags)
-    assert found.code == 2 and found.out == ""
-    assert found.err.splitlines()[0] == f"Error: {message}"
+def test_json_has_it_all_and_tsv_its_rows(
+    command: tuple[str, ...], planted: float, settings: dict[str, float], first: list[str]
+) -> None:
+    found = llmfair(*command, "--json")
+    results = found.json
+    assert [row["planted"] for row in results["planted"]] == [planted, 0.0]
+    assert (results["seed"], results["runs"]) == (0, 10) and results["settings"].items() >= settings.items()
+    assert llmfair(*command, "--json").out == found.out, "twice the same"
+    assert llmfair(*command, "--seed", "1", "--json").json["planted"] != results["planted"]
+    header, *rows = [line.split("\t") for line in llmfair(*command, "--format", "tsv").out.splitlines()]
+    assert header[:3] == first and [row[header.index("planted")] for row in rows] == [str(planted), "0.0"]
+    if command == LISTWISE:
+        assert len(results["curve"]["betas"]) == len(results["curve"]["ratios"]) == 19
+    else:
+        assert {row["kind"] for row in results["planted"]} == {"relevant"}
+    assert not Path("runs").exists()
+
+
+def test_the_audit_s_configuration_is_simulated() -> None:
+    Path("llmfair.toml").write_text("[pairwise]\npairs = 7\n[calibrate]\nposition = 1\nrelevance = 1\n")
+    settings = llmfair(*PAIRWISE, "--json").json["settings"]
+    assert (settings["pairs"], settings["position"]) == (7, 1.0)
+
+
+def test_no_pairs() -> None:
+    """No query has relevant items of both sides, nor others."""
+    apart = {f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)}
+    found = llmfair(*PAIRWISE, "-d", write_folder(Path("apart"), apart))
+    assert found.code == 2
+    assert found.err.startswith("Error: no query has pairs of a protected and an unprotected item.")
 
 
 def test_lists_of_one_side_are_left_out_and_counted() -> None:
@@ -86,15 +60,8 @@ def test_lists_of_one_side_are_left_out_and_counted() -> None:
     two += [(f"m{i}", "male", i % 2) for i in range(4)]
     one: list[tuple[str, str | None, int]] = [(f"f{i}", "female", 0) for i in range(4)]
     folder = write_folder(Path("mine"), {**{f"q{i}": two for i in range(6)}, "q6": one})
-    found = llmfair(*CALIBRATE, "-d", folder)
+    found = llmfair(*LISTWISE, "-d", folder)
     assert found.code == 0, found.err
     assert "1 query without items of both sides left out" in found.out
-    alone = llmfair(*CALIBRATE, "-d", folder, "--queries", "q6")
+    alone = llmfair(*LISTWISE, "-d", folder, "--queries", "q6")
     assert alone.code == 2 and alone.err.startswith("Error: no list has items of both sides.")
-
-
-def test_help_has_two_examples_and_names_the_variables() -> None:
-    found = llmfair("calibrate", "listwise", "--help")
-    assert found.code == 0
-    assert "LLMFAIR_PLANTED" in found.out and "LLMFAIR_WINDOW" in found.out
-    assert found.out.count("llmfair calibrate listwise") >= 2

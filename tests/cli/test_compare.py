@@ -24,22 +24,6 @@ def run(*arguments: str, output: str) -> str:
     return output
 
 
-def test_the_table_its_sentences_and_its_notes() -> None:
-    base = run(*LISTWISE, "-m", "fake:biased,listwise=-4", output="base")
-    other = run(*LISTWISE, "-m", "fake:biased,listwise=0", "--step", "20", output="other")
-    found = llmfair("compare", base, other)
-    assert found.code == 0 and not found.err
-    title, _, header, *_ = found.out.splitlines()
-    assert title == "Compare listwise · sample · gender (protected: female) · 8 queries"
-    assert "base fake:biased,listwise=-4  fake:biased,listwise=0" in header and "p (Holm)" in header
-    assert "ExpRatio, neutral: closer to parity: |ln| " in found.out
-    assert "p 0.016 (8 queries, paired)" in found.out  # 2 of 256 sign vectors, twice
-    assert "p adjusted (Holm) over 2 headline comparisons" in found.out
-    assert "fake:biased,listwise=0 also differs in step: 10 → 20" in found.out
-    assert "only 8 queries" in found.out
-    assert "fair" not in found.out.replace("llmfair", "")
-
-
 def test_json_tsv_and_markdown() -> None:
     base, other = (run(*PAIRWISE, "-m", f"fake:biased,pairwise={p}", output=f"p{p}") for p in (-1, 0))
     compared = llmfair("compare", base, other, "--json").json
@@ -65,13 +49,6 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
 def test_flips_that_rise_while_odds_come_closer() -> None:
     base = run(*PAIRWISE, "-m", "fake:biased,pairwise=-2,position=0", output="base")
     other = run(*PAIRWISE, "-m", "fake:biased,pairwise=-0.2,position=3", output="other")
-    found = llmfair("compare", base, other)
-    assert (
-        "FlipRate, relevant: more answers now depend on the order: parity may have been bought with indecision"
-        in found.out
-    )
-    swapped = llmfair("compare", other, base)
-    assert "more answers now" not in swapped.out and "bought" not in swapped.out
     compared = llmfair("compare", base, other, "--json").json
     for row in compared["rows"]:  # odds that did not come closer were not bought with anything
         if row["measure"] == "AdjustedOdds":
@@ -119,20 +96,10 @@ def test_nothing_has_no_sign() -> None:
         (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "pairwise with pairwise"),
         (LISTWISE, (*LISTWISE, "-n", "4"), "asked about different lists (sample, 8 queries, ", "--limit"),
         (PAIRWISE, (*PAIRWISE, "--form", "letter"), "asked in different forms (order; letter).", "--form"),
-        (
-            (*PAIRWISE, "--kind", "relevant"),
-            (*PAIRWISE, "--kind", "irrelevant"),
-            "have no pair in common.",
-            "--kind",
-        ),
-        (
-            LISTWISE,
-            ("listwise", "-q", "--variants", "male", "--no-control", "--orders", "1"),
-            "have no prompt in common.",
-            "--variants",
-        ),
+        ((*PAIRWISE, "--kind", "relevant"), (*PAIRWISE, "--kind", "irrelevant"), "have no pair in common.", "--kind"),
+        (LISTWISE, ("listwise", "-q", "--variants", "male", "--no-control", "--orders", "1"), "have no prompt in common.", "--variants"),
     ],
-)
+)  # fmt: skip
 def test_runs_that_did_not_ask_the_same(
     one: tuple[str, ...], two: tuple[str, ...], sentence: str, hint: str
 ) -> None:
@@ -170,11 +137,3 @@ def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("two/manifest.json").write_text(json.dumps(manifest))
     found = llmfair("compare", one, "two")
     assert "audit different attributes (gender, female against male; gender, male against male)." in found.err
-
-
-def test_help_names_its_variables() -> None:
-    found = llmfair("compare", "--help")
-    assert found.code == 0
-    for name in ("LLMFAIR_MEASURES", "LLMFAIR_RUNS_DIR", "LLMFAIR_FORMAT", "LLMFAIR_JSON"):
-        assert name in found.out
-    assert found.out.count(" llmfair compare ") >= 2

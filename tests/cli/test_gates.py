@@ -73,22 +73,6 @@ def test_what_is_required_is_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "message"),
-    [
-        ("ExpRatio", "--require 'ExpRatio' has no bound."),
-        ("ExpRatio=0.8", "'0.8' is not a range."),
-        ("ExpRato=0.8..1.25", "no measure 'ExpRato'. Did you mean 'ExpRatio'?"),
-        ("ExpRatio:femal=0.8..1.25", "no variant 'femal'. Did you mean 'female'?"),
-    ],
-)
-def test_a_malformed_gate_is_refused_before_anything_is_asked(gate: str, message: str) -> None:
-    for dry in ((), ("--dry-run",)):
-        found = llmfair(*SMALL, "--require", gate, *dry)
-        assert found.code == 2 and message in found.err
-        assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize(
     ("side", "gate", "low", "high"),
     [
         (20, "ExpRatio=0.6..1.6", 0.721, 1.389),

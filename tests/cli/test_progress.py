@@ -10,18 +10,7 @@ from rich.console import Console
 
 from llmfair.asking.limits import Progress
 from llmfair.cli import console
-
-
-class Clock:
-    """Stands in for the `time` module."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    time = monotonic
+from tests.virtual import Clock
 
 
 def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,11 @@ from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write_folder
 from tests.pace import within
 from tests.report.reading import read
+from tests.report.runs import reports as reports
 
 pytestmark = pytest.mark.whole
 
 SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1", "-q")
-
-
-@pytest.fixture(autouse=True)
-def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    yield
 
 
 undrawn = pytest.mark.usefixtures("undrawn")
@@ -148,40 +142,14 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
 
 @undrawn
 def test_several_runs_are_headed_by_their_attributes_and_warned_of_as_one_is() -> None:
-    for attribute in ("gender", "location"):
-        for window in ("10", "20"):
-            asked = (
-                *SMALL,
-                "-a",
-                attribute,
-                "--window",
-                window,
-                "--no-report",
-                "-o",
-                f"{attribute}-{window}",
-            )
-            assert llmfair(*asked).code == 0
+    for name, more in (("one", ()), ("other", ("--window", "10")), ("location", ("-a", "location"))):
+        assert llmfair(*SMALL, *more, "--no-report", "-o", name).code == 0
     few = "Only 3 queries: no intervals, which need 5."
-    told = llmfair("report", "gender-10", "gender-20", "--format", "md").out
-    assert told.startswith(
-        f"> Simulated models answer as planted: they test the instrument, not the world.\n\n> {few}\n"
-    )
-    tables = [
-        line for line in told.splitlines() if "by model and prompt" in line or line.startswith("Conclusions")
-    ]
-    assert len(tables) == 4 and all(" · gender (protected: female)" in line for line in tables)
-    assert llmfair("report", "gender-10", "gender-20").code == 0
-    text = "".join(read(Path("report.html")).text)
-    assert (
-        "2 runs, gender" in text and "listwise on sample, gender (protected: female)" in text and few in text
-    )
-    alone = llmfair("report", "gender-10", "--format", "md").out
-    assert alone.startswith("> A simulated model: it answers as planted.")
-    assert llmfair(*SMALL[:2], "5", *SMALL[3:], "--no-report", "-o", "five").code == 0
-    told = llmfair("report", "gender-10", "five", "location-10", "--format", "md").out
-    assert f"> gender-10, location-10: {few}" in told and "> five: Only 5 queries: read the intervals" in told
-    assert llmfair("report", "gender-10", "location-10").code == 0
-    assert "2 runs, gender and location" in "".join(read(Path("report.html")).text)
+    for other, heading in (("other", "2 runs, gender"), ("location", "2 runs, gender and location")):
+        assert llmfair("report", "one", other).code == 0
+        text = "".join(read(Path("report.html")).text)
+        assert heading in text and few in text
+        assert "listwise on sample, gender" in text
 
 
 @undrawn
@@ -249,20 +217,6 @@ def test_runs_without_results_are_named() -> None:
     found = llmfair("report", broken, whole)
     assert found.code == 0 and "Not complete: broken-off has no results yet" in found.err
     assert "answers are on disk" in "".join(read(Path("report.html")).text)
-
-
-def test_a_model_card_has_findings_method_and_limits() -> None:
-    assert llmfair(*SMALL, "--no-report").code == 0
-    card = llmfair("report", only_run(), "--format", "card").out
-    for part in (
-        "## How the model ranks",
-        "| prompt |",
-        "### Method",
-        "### Limits",
-        "llmfair listwise -m fake:biased",
-    ):
-        assert part in card
-    assert "<" not in card.replace("< 0.001", "") and not Path("report.html").exists()
 
 
 @undrawn

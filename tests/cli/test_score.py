@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.audits.versions import versions
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import Snapshot, llmfair, only_run, transcript
 from tests.folders import write_folder
 from tests.report.reading import read
 
@@ -30,41 +30,18 @@ def files() -> None:
     Path("groups.tsv").write_text(GROUPS)
 
 
-def test_the_table() -> None:
-    found = llmfair(*SCORE, "--measures", "P@1,ExpRatio")
-    assert (found.code, found.err) == (0, "")
-    assert found.out.splitlines()[0] == (
-        "Score · qrels.txt · gender (protected: female) · 6 queries · 1 ranking"
-    )
-    assert " my   0.500 [0.000, 1.000]  1.585 [1.585, 1.585]\n" in found.out
-    assert "only 6 queries: read the intervals with care" in found.out
-    assert "fair" not in found.out.replace("llmfair", "")
-
-
-def test_what_does_not_meet_is_counted_below_the_table_or_warned_about() -> None:
+def test_what_does_not_meet_is_counted_below_the_table_or_warned_about(snapshot: Snapshot) -> None:
     Path("my.run").write_text(
         RUN.replace("q0 Q0 m0 2 1", "q0 Q0 m0 2 2").replace("q5", "q9").replace("m1", "zz")
     )
-    notes = [
-        "my: 2 documents in 1 query tied in score, ordered by doc_id as trec_eval does",
-        "my: 1 document in 1 query in neither groups nor qrels: rank kept, no side, not relevant",
-        "my: 1 query of the run without judgement, left out of utility (q9)",
-        "my: 1 query of the qrels not in the run: 0 in the measures of trec_eval (q5)",
-        "my: nDCG@20 undefined: no_relevant in 1 query",
-        "my: ExpRatio undefined: no_unprotected in 1 query, not_ranked in 1 query",
-    ]
     Path("qrels.txt").write_text(QRELS.replace("m1", "f1"))
-    table = llmfair(*SCORE, "--measures", "nDCG@20,ExpRatio")
-    assert (table.code, table.err) == (0, "")
-    assert [line.strip() for line in table.out.splitlines()][-7:] == [
-        *notes,
-        "only 6 queries: read the intervals with care",
-    ]
+    measured = (*SCORE, "--measures", "nDCG@20,ExpRatio")
+    snapshot("score-files", transcript(" ".join(measured)))
+    notes = [line.strip() for line in llmfair(*measured).out.splitlines()[-7:-1]]
     for form in ("--json", "--per-query", "--format=tsv"):
-        warned = llmfair(*SCORE, "--measures", "nDCG@20,ExpRatio", form)
-        assert warned.code == 0
+        warned = llmfair(*measured, form)
+        assert warned.code == 0 and "Warning" not in warned.out
         assert warned.err.splitlines() == [f"Warning: {note}" for note in notes]
-        assert "Warning" not in warned.out
 
 
 def test_a_run_of_other_queries_is_refused() -> None:
@@ -302,15 +279,7 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
 FAILING = ("fake:biased,malformed=0.15", "--on-bad-answer", "fail", "--max-invalid", "1")
 HALF = (
     "listwise",
-    "-n",
-    "6",
-    "--orders",
-    "1",
-    "--passes",
-    "1",
-    "--variants",
-    "neutral,female",
-    "--no-control",
+    *["-n", "6", "--orders", "1", "--passes", "1", "--variants", "neutral,female", "--no-control"],
 )
 
 
@@ -343,12 +312,6 @@ def test_of_a_run_that_is_not_through_only_what_it_ranked_counts() -> None:
     assert "0 in the measures of trec_eval" in llmfair("score", *file).out
 
 
-def test_pairs_that_are_not_through_are_told() -> None:
-    asked = ("pairwise", "--kind", "relevant", "--pairs", "2", "--max-calls", "20", "-q", "-o", "half")
-    assert llmfair(*asked).code == 3
-    assert "Not complete: relevant: " in llmfair("score", "half").out
-
-
 def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
     kinds = (("f", "female", 6), ("m", "male", 2))
     lists = {
@@ -368,16 +331,15 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
     assert "relevance alone gives ExpRatio female 1." in llmfair("score", *one).out
 
 
-def test_a_cutoff_that_cuts_nothing_off_is_said() -> None:
-    said = "P@{0}: no list is longer than {0}, so every order has the same"
-    cut = llmfair(*SCORE, "--measures", "P@1,P@2,nDCG@2,P(rel=2)@20,overlap@2").out
-    assert said.format(2) in cut and "P(rel=2)@20: no list is longer than 20" in cut
-    assert "overlap@2: no list" in cut and "nDCG@2: no list" not in cut and said.format(1) not in cut
+def test_a_cutoff_that_cuts_nothing_off_is_said(snapshot: Snapshot) -> None:
     Path("long.run").write_text(RUN + "q0 Q0 f1 3 0 mine\n")
-    assert "no list is longer" not in llmfair("score", "long.run", *SCORE[1:], "--measures", "P@2").out
-    asked = ("listwise", "-n", "5", "--candidates", "12", "--variants", "neutral", "--orders", "1", "-q")
-    assert said.format(20) in llmfair(*asked, "-o", "short").out
-    assert said.format(20) in llmfair("score", "short").out
+    told = transcript(
+        " ".join((*SCORE, "--measures", "P@1,P@2,nDCG@2,P(rel=2)@20,overlap@2")),
+        " ".join(("score long.run", *SCORE[2:], "--measures P@2")),
+        "listwise -n 5 --candidates 12 --variants neutral --orders 1 -o short",
+        "score short",
+    )
+    snapshot("score-cutoffs", told)
 
 
 @pytest.mark.usefixtures("undrawn")

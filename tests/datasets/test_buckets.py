@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from llmfair.errors import UsageError
 from llmfair.records import Query
 from tests.cli.command import llmfair, only_run
 from tests.folders import write, write_folder
+from tests.fresh import printed_by
 
 
 def pools(
@@ -116,14 +115,7 @@ def test_lists_are_the_same_in_every_process(tmp_path: Path) -> None:
         "print(hash('x')); d = drawn(Folder(Path(sys.argv[1])));"
         "print(json.dumps({q: c.doc_ids for q, c in d.lists.items()}))"
     )
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "f")],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
-            capture_output=True, text=True, check=True,
-        ).stdout.splitlines()
-        for seed in ("1", "2")
-    ]  # fmt: skip
+    found = [printed_by(code, tmp_path / "f", PYTHONHASHSEED=seed).splitlines() for seed in ("1", "2")]
     assert found[0][0] != found[1][0] and found[0][1] == found[1][1]
     assert json.loads(found[0][1]).keys() == RICH.keys()
 

@@ -203,23 +203,14 @@ def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) ->
         ("gender = 1", "gender: is not a table"),
         ('[gender]\nprotected = "female"\nunprotected = ["male"]', "gender.protected: needs a list"),
         ('[gender]\nprotected = ["female"]\nunprotected = ["male"]', "gender.words: needs"),
-        (
-            '[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}',
-            "named twice",
-        ),
+        ('[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}', "named twice"),
         (GENDER + "background = 1", "gender.background: needs { group = share, … }"),
-        (
-            GENDER + "background = { female = 1, mail = 1 }",
-            "'mail' is not a group of it; did you mean 'male'?",
-        ),
+        (GENDER + "background = { female = 1, mail = 1 }", "'mail' is not a group of it; did you mean 'male'?"),
         (GENDER + "background = { female = 1, male = 0 }", "the share of 'male' is not a number above 0"),
-        (
-            GENDER + "background = { female = 0.5, male = true }",
-            "the share of 'male' is not a number above 0",
-        ),
+        (GENDER + "background = { female = 0.5, male = true }", "the share of 'male' is not a number above 0"),
         (GENDER + "background = { female = 0.5, male = 0.4 }", "the shares sum to 0.9, not to 1"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_attributes(folder: Path, text: str, message: str) -> None:
     (folder / "attributes.toml").write_text(text)
     with pytest.raises(UsageError, match=r"attributes\.toml") as caught:

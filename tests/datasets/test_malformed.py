@@ -60,18 +60,8 @@ ONE_FILE: list[tuple[str, str, Damage, str]] = [
     ("docs.jsonl", "null id", line(1, lambda text: text.replace(b'"q0f0"', b"null")), ":1: doc_id"),
     ("docs.jsonl", "list id", line(1, lambda text: text.replace(b'"q0f0"', b"[1]")), ":1: doc_id"),
     ("docs.jsonl", "empty id", line(1, lambda text: text.replace(b'"q0f0"', b'""')), ":1: doc_id"),
-    (
-        "docs.jsonl",
-        "id with a space",
-        line(1, lambda text: text.replace(b'"q0f0"', b'"q0 f0"')),
-        ":1: doc_id",
-    ),
-    (
-        "docs.jsonl",
-        "id with a newline",
-        line(1, lambda text: text.replace(b'"q0f0"', b'"q0\\nf0"')),
-        ":1: doc_id",
-    ),
+    ("docs.jsonl", "id with a space", line(1, lambda text: text.replace(b'"q0f0"', b'"q0 f0"')), ":1: doc_id"),
+    ("docs.jsonl", "id with a newline", line(1, lambda text: text.replace(b'"q0f0"', b'"q0\\nf0"')), ":1: doc_id"),
     ("docs.jsonl", "duplicate document", line(2, lambda text: text.replace(b"q0f1", b"q0f0")), ":2: doc_id"),
     ("docs.jsonl", "blank title", line(1, lambda text: text.replace(b"Title q0f0", b"  ")), ":1: title"),
     ("docs.jsonl", "title a number", line(1, lambda text: text.replace(b'"Title q0f0"', b"7")), ":1: title"),
@@ -88,18 +78,8 @@ ONE_FILE: list[tuple[str, str, Damage, str]] = [
     ("qrels.txt", "unknown document", line(3, lambda text: text.replace(b"q0f2", b"zz")), ":3: doc_id"),
     ("qrels.txt", "unknown query", line(3, lambda text: text.replace(b"q0 ", b"q7 ")), ":3: query_id"),
     ("qrels.txt", "judged twice", lambda content: content + b"q0 0 q0f0 5\n", ":13: doc_id"),
-    (
-        "groups.tsv",
-        "spaces for tabs",
-        line(2, lambda text: text.replace(b"\t", b" ")),
-        ":2: expected 3 columns",
-    ),
-    (
-        "groups.tsv",
-        "unknown attribute",
-        line(2, lambda text: text.replace(b"gender", b"age")),
-        ":2: attribute",
-    ),
+    ("groups.tsv", "spaces for tabs", line(2, lambda text: text.replace(b"\t", b" ")), ":2: expected 3 columns"),
+    ("groups.tsv", "unknown attribute", line(2, lambda text: text.replace(b"gender", b"age")), ":2: attribute"),
     ("groups.tsv", "empty group", line(2, lambda text: b"q0f1\tgender\t "), ":2: group"),
     ("groups.tsv", "misspelt group", line(2, lambda text: text.replace(b"female", b"Female")), ":2: group"),
     ("groups.tsv", "unknown document", line(2, lambda text: b"zz\tgender\tmale"), ":2: doc_id"),
@@ -108,7 +88,7 @@ ONE_FILE: list[tuple[str, str, Damage, str]] = [
     ("candidates.run", "document twice", line(2, lambda text: text.replace(b"q0f1", b"q0f0")), ":2: doc_id"),
     ("candidates.run", "unknown document", line(2, lambda text: text.replace(b"q0f1", b"zz")), ":2: doc_id"),
     ("candidates.run", "unknown query", line(2, lambda text: text.replace(b"q0 ", b"q7 ")), ":2: query_id"),
-]
+]  # fmt: skip
 CASES = [
     *((file, name, *case) for file in FILES for name, case in EVERY_FILE.items()),
     *((file, name, *case) for file in FILES[1:] for name, case in TABLES.items()),

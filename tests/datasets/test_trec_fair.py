@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from llmfair.datasets.base import Source, attribute_of, load_dataset
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair, canonical_groups
 from llmfair.errors import UsageError
 from llmfair.records import Document, MixedPolicy, Side
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, table
 from tests.datasets.trec_sources import (
     ODD_TITLE,
     WITHOUT_TITLE,
@@ -32,8 +31,8 @@ from tests.datasets.trec_sources import (
     sources_2021,
     sources_2022,
 )
+from tests.fresh import loaded_by
 from tests.shared import realdata
-from tests.test_layers import loaded_by
 
 P, U = Side.PROTECTED, Side.UNPROTECTED
 
@@ -343,12 +342,11 @@ def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
     p, t = system / system.sum(), target / target.sum()
     half = (p + t) / 2
     divergence = sum(0.5 * x * np.log(x / h) for side in (p, t) for x, h in zip(side, half, strict=True) if x)
-    with Path("one/run/per_query.csv").open(newline="") as file:
-        values = {
-            (row["query_id"], row["measure"], row["variant"]): float(row["value"])
-            for row in csv.DictReader(file)
-            if row["value"]
-        }
+    values = {
+        (row["query_id"], row["measure"], row["variant"]): float(row["value"])
+        for row in table(Path("one/run/per_query.csv"))
+        if row["value"]
+    }
     assert values[query_id, "AWRF@20", "neutral"] == pytest.approx(1 - divergence, abs=1e-12)
     assert values[query_id, "AWRF(target=trec2022)@20", "neutral"] != values[query_id, "AWRF@20", "neutral"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, cells
 from llmfair.metrics.values import Product
 from llmfair.records import Attribute, Ranking, Side
+from tests.cli.command import table
 from tests.joined import write_joined
 from tests.metrics import attribute_with, grouped, raw, rows, value
 
@@ -477,8 +477,8 @@ def test_mistakes_that_only_the_data_show(tmp_path: Path) -> None:
 def measured(dataset: str, attribute: str, measures: str) -> dict[tuple[str, str, str], float | None]:
     settings = ListwiseSettings.make(dataset=dataset, attribute=attribute, measures=measures, orders=1)
     result = audit(LISTWISE.design(settings, Subject("fake:random")))
-    with (result.folder.path / "metrics.csv").open(newline="") as file:
-        read = {(row["measure"], row["variant"], row["group"]): row["value"] for row in csv.DictReader(file)}
+    rows = table(result.folder.path / "metrics.csv")
+    read = {(row["measure"], row["variant"], row["group"]): row["value"] for row in rows}
     assert all(text == "" or math.isfinite(float(text)) for text in read.values())
     return {key: float(text) if text else None for key, text in read.items()}
 

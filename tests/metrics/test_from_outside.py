@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.cli.command import Outcome, process
 
 MODULE = '''
 from llmfair.metrics.base import measure
@@ -47,28 +46,25 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
 
 
-def pairwise(*arguments: str) -> tuple[int, dict[str, Any], str]:
-    command = [sys.executable, "-m", "llmfair", "pairwise", "-n", "6", "--pairs", "4", *arguments, "--json"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.returncode, json.loads(found.stdout), found.stderr
+def asked(*arguments: str) -> Outcome:
+    with process(*arguments) as running:
+        out, err = running.communicate()
+    return Outcome(running.returncode, out, err)
 
 
 @pytest.mark.usefixtures("installed")
 def test_they_are_measured_gated_and_refused_for_lists() -> None:
-    code, results, said = pairwise(
-        "--measures", "Asked,asked(agg=mean)", "--require", "Asked>=4", "--require", "Asked(agg=mean)<=3"
+    found = asked(
+        *("pairwise", "-n", "6", "--pairs", "4", "--measures", "Asked,asked(agg=mean)"),
+        *("--require", "Asked>=4", "--require", "Asked(agg=mean)<=3", "--json"),
     )
+    results = found.json
     rows = {row["measure"]: row for row in results["rows"] if row["variant"] == "relevant"}
     assert results["measures"] == ["Asked", "Asked(agg=mean)"]
     assert rows["Asked"]["value"] == 4 and rows["Asked"]["reason"] == "no_interval"
     assert rows["Asked(agg=mean)"]["value"] <= 4
-    assert code == 4 and [entry["holds"] for entry in results["requirements"]][:2] == [True, True]
-    assert "Asked(agg=mean) (relevant pairs)" in said
-    refused = subprocess.run(
-        [sys.executable, "-m", "llmfair", "listwise", "--measures", "Asked"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused.returncode == 2
-    assert "Asked is a measure of pairs, but this audit asks about lists." in refused.stderr
+    assert found.code == 4 and [entry["holds"] for entry in results["requirements"]][:2] == [True, True]
+    assert "Asked(agg=mean) (relevant pairs)" in found.err
+    refused = asked("listwise", "--measures", "Asked")
+    assert refused.code == 2
+    assert "Asked is a measure of pairs, but this audit asks about lists." in refused.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,10 @@ from llmfair.records import Candidates, Document, Query
 from tests import models
 from tests.cli.command import llmfair, only_run
 from tests.folders import balanced, write_folder
+from tests.models import one_thread as one_thread
 
 models.needs_local()
 GENDER = read_attributes(data_folder() / "attributes.toml")["gender"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Several threads at a tiny model's product only wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

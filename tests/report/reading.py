@@ -1,4 +1,4 @@
-"""A page as a parser sees it, which is what a browser makes of its bytes."""
+"""A page as a parser sees it, which is what a browser makes of its bytes; a table of Markdown."""
 
 from __future__ import annotations
 
@@ -48,3 +48,9 @@ def read(page: Path) -> Read:
     found.feed(page.read_text("utf-8"))
     found.close()
     return found
+
+
+def grid(markdown: str) -> list[list[str]]:
+    """The lines of a Markdown table without its rule."""
+    lines = [line[2:-2].split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
+    return [line for line in lines if set(line[0]) != {"-"}]

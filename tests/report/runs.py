@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
 
@@ -49,3 +51,14 @@ def run(folder: Path, name: str) -> Path:
         assert found.code == code, found.err
         assert (path / "report.html").is_file(), found.err
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a module that imports it: audits leave their reports."""
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,11 @@ import pytest
 from PIL import Image
 
 from tests.cli.command import llmfair
+from tests.report.adapters import adapter
 from tests.report.browser import Seen, View, chromium, visit
 from tests.report.runs import AUDITS, run
-from tests.report.test_adapter import adapter
+from tests.report.runs import folder as folder
+from tests.report.runs import reports as reports
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")]
 AXE = os.environ.get("AXE_CORE", "")
@@ -106,17 +107,6 @@ BROKEN = r"""(() => {
 """Words broken that a column of 120 px would hold."""
 PAGES = ["listwise", "pairwise", "adapter", "several"]
 SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, OVERPRINTING, BROKEN, GEOMETRY)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(autouse=True)
-def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    yield
 
 
 def page(folder: Path, name: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
-from tests.report.test_tables import grid
+from tests.report.reading import grid
 
 
 @pytest.fixture

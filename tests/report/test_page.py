@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,10 @@ from llmfair.rundir import RunDir
 from tests.cli.command import llmfair
 from tests.report.reading import read
 from tests.report.runs import AUDITS, BIASED, EVIL, TOPIC, lists, run
+from tests.report.runs import folder as folder
+from tests.report.runs import reports as reports
 
 pytestmark = pytest.mark.whole
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(autouse=True)
-def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    yield
 
 
 @pytest.mark.parametrize("name", AUDITS)

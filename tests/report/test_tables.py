@@ -11,16 +11,10 @@ import pytest
 from llmfair.report.tables import Table, cell, columns_of, filled
 from llmfair.results import absent_row
 from tests.cli.command import llmfair
-from tests.report.reading import read
+from tests.report.reading import grid, read
 
 LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-control", "-q", "-o", "run")
 PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
-
-
-def grid(markdown: str) -> list[list[str]]:
-    """The lines of a Markdown table without its rule."""
-    lines = [line[2:-2].split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
-    return [line for line in lines if set(line[0]) != {"-"}]
 
 
 def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import models
-from tests.tuning.tiny import one_thread as one_thread
+from tests.models import one_thread as one_thread
 
 models.needs_local()
 

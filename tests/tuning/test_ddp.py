@@ -14,9 +14,9 @@ import pytest
 from llmfair.tuning.lora import train
 from llmfair.tuning.progress import TrainingLog
 from tests import models
+from tests.models import one_thread as one_thread
 from tests.ports import free_port
 from tests.tuning import tiny
-from tests.tuning.tiny import one_thread as one_thread
 
 pytestmark = pytest.mark.whole
 

@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 from math import log
 
 import numpy as np
 import pytest
 
-from llmfair.audits.summary import Inference
 from llmfair.records import Cell, Side
-from llmfair.tuning.effects import Answers, Figures, changes, measure, offset_of
+from llmfair.tuning.effects import Answers, changes, offset_of
 from llmfair.tuning.gates import REJECTED, Gate, gates_of, validate
 from llmfair.tuning.labels import group_sign
 from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, rows_of
-from llmfair.tuning.pairs import STRATA, TrainingPair, stratum_pairs
-from tests.tuning.test_pairs import GENDER, listed, shown
-
-BAND = (0.8, 1.25)
-QUERIES = 8
-
-
-def pairs(queries: int = QUERIES) -> list[TrainingPair]:
-    return [
-        *chain(
-            *(
-                stratum_pairs(listed(f"q{number}"), GENDER, stratum, 36, 0, shown)
-                for number in range(queries)
-                for stratum in STRATA
-            )
-        )
-    ]
-
-
-def answers(margins: Callable[[TrainingPair], tuple[float, float]], queries: int = QUERIES) -> Answers:
-    asked = pairs(queries)
-    return Answers(asked, np.array([margins(pair) for pair in asked]), GENDER)
-
-
-def biased(bias: float, relevance: float = 4.0, slot: float = 0.2, seed: int = 0) -> Answers:
-    """Items differ in ways that the group does not explain, the same for every bias."""
-    rng = np.random.default_rng(seed)
-
-    def margins(pair: TrainingPair) -> tuple[float, float]:
-        g = bias * group_sign(pair, GENDER) + relevance * (pair.stratum == "mixed") + 1.5 * rng.normal()
-        return g + slot, slot - g
-
-    return answers(margins)
-
-
-def figures(of: Answers, base: Answers) -> Figures:
-    return measure(of, base, Inference(), BAND)
+from llmfair.tuning.pairs import stratum_pairs
+from tests.tuning.answered import GENDER, QUERIES, answers, biased, figures, listed, pairs, shown
 
 
 def test_a_hand_case() -> None:

@@ -21,8 +21,8 @@ from llmfair.tuning.examples import answer_ids, render
 from llmfair.tuning.head import answer_head, require_same_margin
 from llmfair.tuning.margins import pair_margins
 from tests import models
+from tests.models import one_thread as one_thread
 from tests.tuning import tiny
-from tests.tuning.tiny import one_thread as one_thread
 
 models.needs_local()
 

@@ -26,7 +26,7 @@ from llmfair.tuning.labels import (
     slot_bias,
 )
 from llmfair.tuning.pairs import STRATA, ByStratum, TrainingPair, combination, stratum_pairs
-from tests.tuning.test_pairs import GENDER, listed, shown
+from tests.tuning.answered import GENDER, listed, shown
 
 Margins = dict[str, tuple[float, float]]
 

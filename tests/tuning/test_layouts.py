@@ -18,8 +18,8 @@ from llmfair.tuning.head import answer_head
 from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, common_prefix
 from llmfair.tuning.loss import loss_parts
 from tests import models
+from tests.models import one_thread as one_thread
 from tests.tuning import tiny
-from tests.tuning.tiny import one_thread as one_thread
 
 models.needs_local()
 

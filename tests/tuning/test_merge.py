@@ -20,8 +20,8 @@ from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.merge import merge
 from llmfair.tuning.merging import merge_adapter
 from tests import models
+from tests.models import one_thread as one_thread
 from tests.tuning import tiny
-from tests.tuning.tiny import one_thread as one_thread
 
 models.needs_local()
 

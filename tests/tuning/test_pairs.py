@@ -10,32 +10,13 @@ import pytest
 
 from llmfair.errors import UsageError
 from llmfair.probes import pairwise_probes
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.records import Candidates
 from llmfair.tuning.drawing import Drawn, Limits, draw, evenly, in_groups
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, combination, row, stratum_pairs
 from llmfair.tuning.split import split_queries
+from tests.tuning.answered import GENDER, listed, shown
 
-GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
 LIMITS = Limits(group=32, total=20_000, per_query=4000, per_item=200, measured=50)
-
-
-def listed(query_id: str, sizes: tuple[int, int, int, int] = (6, 6, 6, 6), shared: int = 0) -> Candidates:
-    """Protected and unprotected relevant items, then irrelevant ones; `shared` of the last recur in every query."""
-    documents, relevance = [], {}
-    names = ("relevant-female", "relevant-male", "other-female", "other-male")
-    for name, size in zip(names, sizes, strict=True):
-        for place in range(size):
-            own = "" if name.startswith("other") and place < shared else f"{query_id}-"
-            document = Document(
-                f"{own}{name}{place}", f"Title {own}{name}{place}", "", {"gender": (name.partition("-")[2],)}
-            )
-            documents.append(document)
-            relevance[document.doc_id] = int(name.startswith("relevant"))
-    return Candidates(Query(query_id, f"Topic {query_id}"), tuple(documents), relevance)
-
-
-def shown(document: Document) -> str:
-    return document.title
 
 
 def drawn(lists: Sequence[Candidates], limits: Limits = LIMITS, strict: bool = False) -> Drawn:

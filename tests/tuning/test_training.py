@@ -32,10 +32,10 @@ from llmfair.tuning.plan import estimate
 from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from llmfair.tuning.recipe import Recipe
 from tests import models
+from tests.models import one_thread as one_thread
 from tests.ports import free_port
 from tests.tuning import tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
-from tests.tuning.tiny import one_thread as one_thread
 
 pytestmark = pytest.mark.whole
 

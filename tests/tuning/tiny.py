@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.local import LocalModel, load_model
@@ -35,17 +34,6 @@ RECIPE = Recipe(
 """Eight steps of two groups, with a validation after every second one."""
 SHORT = replace(RECIPE, max_prompts=64)
 """The same with four steps."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For a module that imports it: several threads a tiny model's product only wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def saved(folder: Path, family: models.Family = "mistral", **config: Any) -> Path:

@@ -1,0 +1,216 @@
+"""What commands print, whole: one snapshot for each table and text, in `tests/snapshots`.
+
+A change of words or columns is one `pytest --rewrite-snapshots`, and its diff to read.
+That a sentence stands only under some condition is for the tests of that condition.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import models
+from tests.cli.command import MADE, Snapshot, transcript
+from tests.conftest import SNAPSHOTS
+from tests.folders import balanced, write_folder
+
+SMALL = "-n 6 --orders 1 --passes 1"
+BAD = "-m fake:biased,malformed=0.15 --on-bad-answer fail --max-invalid 1"
+WHOLE = {
+    "listwise": (
+        "listwise -o run",
+        "listwise -o run",
+        "runs show run --runs-dir .",
+        "runs show run --runs-dir . --invalid",
+        "runs check run --runs-dir .",
+        "listwise -o run --format md --measures P@20,Exposure,Share,AWRF,KL",
+        "listwise -n 3 --orders 1 --variants female -o few",
+        f"listwise {SMALL} --initial given -o given",
+        f"listwise {SMALL} -m fake:biased,malformed=0.3 --on-bad-answer retry:3 --max-invalid 1 -o again",
+    ),
+    "listwise-no-model": ("listwise -m bm25 -o run", "listwise -m bm25 -o run"),
+    "listwise-incomplete": (
+        f"listwise {SMALL} {BAD} -o half",
+        "score half",
+        f"listwise {SMALL} --permutations 0 -m fake:biased,malformed=0.05 --on-bad-answer fail -o unshuffled",
+        f"listwise {SMALL} --max-calls 10 -o stopped",
+        "runs check stopped --runs-dir .",
+        f"listwise {SMALL} --max-calls 1 -o begun",
+    ),
+    "listwise-gates": (
+        f"listwise {SMALL} --require ExpRatio:male=0.9..1.1 --require P@20>=0.99 -o run",
+        f"listwise {SMALL} --preset paper --variants neutral --require ExpRatio=0.1..9 -o wide",
+        "listwise --max-invalid 0.001 -o invalid",
+    ),
+    "pairwise": (
+        "pairwise -o run",
+        "pairwise -o run",
+        "runs show run --runs-dir .",
+        "runs check run --runs-dir .",
+        "pairwise --pairs 10 --form letter --format md -o letters",
+        "pairwise --pairs 10 --weights pooled -m fake:biased,position=50,malformed=0 -o driven",
+        "pairwise --pairs 20 -m fake:biased,pairwise=50,position=0,malformed=0 -o one-side",
+        "pairwise --pairs 10 --require FlipRate<=0.001 -o gate",
+        "pairwise -n 2 -m fake:biased,malformed=0.5 --on-bad-answer fail -o failed",
+        "pairwise --pairs 10 --max-calls 30 -o stopped",
+        "pairwise --pairs 10 --max-calls 1 -o begun",
+        "pairwise --kind relevant --pairs 2 --max-calls 20 -o half",
+        "score half",
+    ),
+    "pairwise-sequential": (
+        "pairwise --sequential --max-pairs 60 -o run",
+        "pairwise --sequential --max-pairs 60 -o run",
+        "pairwise --sequential -m fake:biased,pairwise=-2,position=0,malformed=0 -o settled",
+    ),
+    "score": (
+        f"listwise {MADE} -o lists",
+        f"pairwise {MADE} --pairs 10 -o pairs",
+        "score lists/rankings/neutral.run lists/rankings/female.run --qrels lists/qrels.txt --groups lists/groups.tsv",
+        "score lists",
+        "score pairs",
+        "score lists --format md --measures P@20,ExpRatio --require P@20>=0.99",
+    ),
+    "study-windows": (
+        f"study windows {SMALL} --settings 10/5,20/10 --variants neutral,male --control -o table",
+        "study windows -n 2 --settings 20/10 --measures Share,P@20 --format md",
+    ),
+    "compare-lists": (
+        f"listwise {MADE} --variants neutral --no-control --orders 1 --passes 1 -m fake:biased,listwise=-4 -o base",
+        f"listwise {MADE} --variants neutral --no-control --orders 1 --passes 1 -m fake:oracle --step 20 -o other",
+        "compare base other",
+        "compare base other --format md --measures P@20",
+        *(f"listwise {MADE} {SMALL} -m fake:biased,malformed=0,listwise={p} -o strength{p}" for p in (-1, 0)),
+        "compare strength-1 strength0",
+    ),
+    "compare-pairs": (
+        f"pairwise {MADE} --pairs 6 --noise-share 0 -m fake:biased,pairwise=-2,position=0 -o base",
+        f"pairwise {MADE} --pairs 6 --noise-share 0 -m fake:biased,pairwise=-0.2,position=3 -o other",
+        "compare base other",
+        "compare other base",
+    ),
+    "report": (
+        f"listwise {MADE} -o lists",
+        f"pairwise {MADE} --pairs 20 -o pairs",
+        "report lists --format md --evidence 2",
+        "report pairs --format md --evidence 2",
+        "report lists --format card",
+        "report pairs --format card",
+        f"listwise {MADE} -n 6 --variants neutral --passes 1 -m fake:random,order=50,noise=0.01,malformed=0 -o places",
+        "report places --format card",
+        f"pairwise {MADE} --pairs 4 -m fake:biased,position=50,malformed=0 -o driven",
+        "report driven --format card",
+    ),
+    "report-matrix": (
+        f"listwise {MADE} {SMALL} -o biased",
+        f"listwise {MADE} {SMALL} -m fake:oracle -o oracle",
+        f"listwise {MADE} {SMALL} -m bm25 -o bm25",
+        f"listwise {MADE} -n 3 --orders 1 --passes 1 -a location -o location",
+        f"pairwise {MADE} --pairs 10 -o pairs",
+        "report biased oracle bm25 location pairs --format md",
+    ),
+    "report-matrix-of-few": (
+        *(
+            f"listwise {MADE} -n 3 --orders 1 --passes 1 -a {a} --window {w} -o {a}-{w}"
+            for a in ("gender", "location")
+            for w in (10, 20)
+        ),
+        f"listwise {MADE} -n 5 --orders 1 --passes 1 -o five",
+        "report gender-10 --format md",
+        "report gender-10 gender-20 --format md",
+        "report gender-10 five location-10 --format md",
+    ),
+    "calibrate-listwise": (
+        "calibrate listwise --runs 10 --planted -0.5",
+        "calibrate listwise --runs 4 --planted -0.5 --format md",
+        "calibrate listwise --runs 2 --preset paper --relevance 0",
+    ),
+    "calibrate-pairwise": (
+        "calibrate pairwise --runs 10 --planted -0.3 --kind relevant",
+        "calibrate pairwise --runs 10 --planted -1 --kind relevant --weights pooled",
+        "calibrate pairwise --runs 4 --planted -1 --kind relevant --weights pooled --position 6 -n 4 --format md",
+    ),
+}
+PLANS = {
+    "plan-listwise": (
+        "plan listwise",
+        "plan listwise --preset paper --ratio 0.5 -m openai:gpt-4 --price-in 100 --price-out 1000",
+        "plan listwise -n 5",
+        "plan listwise -n 5 --ratio 0.95",
+        "plan listwise --ratio 0.95 --latency 20 --format md",
+        "plan listwise --ratio 0.99999",
+        "plan listwise --ratio 0.8 --format tsv",
+    ),
+    "plan-listwise-designs": (
+        "plan listwise --tau 2",
+        "plan listwise --initial deltr --orders 1",
+        "plan listwise --windows rankgpt --window 6 --step 4",
+        "plan listwise --step 20",
+        "plan listwise -d one-side",
+        "plan listwise -m bm25",
+    ),
+    "plan-pairwise": (
+        "plan pairwise",
+        "plan pairwise -d paper -m openai:gpt-4 --ratio 0.9",
+        "plan pairwise --ratio 0.5 --price-in 1 --price-out 2",
+        "plan pairwise -n 5",
+        "plan pairwise --icc 1 --consistent 0.05 --ratio 0.95",
+        "plan pairwise --icc 1 --ratio 0.9999",
+        "plan pairwise --pairs 5 --format md",
+        "plan pairwise --pairs 20",
+        "plan pairwise --pairs 200 --format tsv",
+        "plan pairwise --level 0.999",
+        "plan pairwise --repeats 2 --kind relevant",
+        "plan pairwise -m fake:biased -m fake:oracle --preset paper",
+        "plan pairwise --sequential",
+        "plan pairwise --sequential --format tsv",
+        "plan pairwise -d apart",
+        "plan pairwise -d few --kind relevant",
+    ),
+    "dry-runs": (
+        "listwise --dry-run",
+        "listwise --preset paper -m openai:gpt-4o-mini --price-in 1 --price-out 2 --dry-run",
+        "listwise -m bm25 --dry-run",
+        "pairwise --dry-run",
+        "pairwise --sequential --dry-run",
+        "pairwise -m openai:any --base-url http://127.0.0.1:1/v1 --price-in 1000 --price-out 1000 --dry-run",
+        "study windows -n 2 --orders 1 --settings 10/5,20/10 --dry-run",
+    ),
+}
+NO_VERDICT = re.compile("(?<!llm)fair")
+"""What no text may say of a model."""
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_and_dry_runs(name: str, snapshot: Snapshot) -> None:
+    write_folder(Path("paper"), balanced(44, 20, 20))
+    write_folder(
+        Path("few"), balanced(9, 2, 4) | {f"small{q}": rows for q, rows in balanced(1, 2, 2).items()}
+    )
+    write_folder(Path("one-side"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})
+    write_folder(Path("apart"), {f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)})
+    printed = transcript(*PLANS[name])
+    snapshot(name, printed)
+    assert not Path("runs").exists() and NO_VERDICT.search(printed) is None
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", WHOLE)
+def test_results(name: str, snapshot: Snapshot) -> None:
+    printed = transcript(*WHOLE[name])
+    snapshot(name, printed)
+    assert NO_VERDICT.search(printed) is None and not list(Path().glob("*.html"))
+
+
+@pytest.mark.whole
+def test_the_plan_of_a_training(snapshot: Snapshot) -> None:
+    models.needs_local()
+    models.causal(Path("model"))
+    write_folder(Path("data"), balanced(12, 6, 6))
+    snapshot("finetune-plan", transcript("finetune-lora -d data -m model --pairs 6 --dry-run"))
+
+
+def test_no_snapshot_is_left_behind() -> None:
+    kept = {path.stem for path in SNAPSHOTS.glob("*.txt")}
+    assert kept == {*PLANS, *WHOLE, "finetune-plan", "score-files", "score-cutoffs"}
