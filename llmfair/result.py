@@ -136,7 +136,7 @@ class Result:
         return self.kind in ("score", "finetune-lora", *registry.names("audit"))
 
     def _table(self) -> Table:
-        from llmfair.audits.results import found_of
+        from llmfair.audits.kind import found_of
         from llmfair.report.tables import Table
 
         if study := study_of(self.kind):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from llmfair.audits.kind import found_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.pairwise.results import PairwiseResults
-from llmfair.audits.results import found_of
 from llmfair.audits.texts import read_texts
 from llmfair.errors import UsageError
 from llmfair.results import Reach, Results, absent_row, plain, read, write

@@ -320,3 +320,14 @@ def kinds() -> list[Kind]:
 def study_of(name: str) -> Study | None:
     """The study of this name, whatever its kind; None where there is none."""
     return next((study for kind in kinds() for study in kind.studies if study.name == name), None)
+
+
+def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
+    """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
+    from llmfair.audits.results import ScoreResults
+    from llmfair.results import typed
+
+    task = document["task"]
+    if task == "score":
+        return typed(document, ScoreResults, where)
+    return typed(document, (study_of(task) or kind_of(task)).results(), where)

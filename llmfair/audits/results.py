@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from llmfair.audits.kind import kind_of, study_of
 from llmfair.results import (
     Band,
     Count,
@@ -20,17 +18,7 @@ from llmfair.results import (
     Undefined,
     Version,
     Words,
-    typed,
 )
-
-
-def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
-    """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
-    task = document["task"]
-    if task == "score":
-        return typed(document, ScoreResults, where)
-    return typed(document, (study_of(task) or kind_of(task)).results(), where)
-
 
 # Measured runs
 

@@ -252,7 +252,7 @@ def cost_text(
 
 def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:
     """The table, and under it where the report is, or the run folder where there is none."""
-    from llmfair.audits.results import found_of
+    from llmfair.audits.kind import found_of
     from llmfair.report.tables import markdown, tidy_tsv
 
     if style == "json":

@@ -63,8 +63,7 @@ def show(
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.evidence import answers_of, failures_of
-    from llmfair.audits.kind import kind_of
-    from llmfair.audits.results import found_of
+    from llmfair.audits.kind import found_of, kind_of
     from llmfair.cli.audits import cost_text
     from llmfair.report.tables import Table
     from llmfair.rundir import find_run

@@ -28,7 +28,7 @@ def score(
     runs: Runs,
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
-    from llmfair.audits.results import found_of
+    from llmfair.audits.kind import found_of
     from llmfair.audits.score import score as measure
     from llmfair.audits.score_gates import require_all
     from llmfair.cli.report import write_report

@@ -144,9 +144,9 @@ def _report(settings: StudySettings) -> Path | None:
 
 
 def _show(found: dict[str, Any], style: str, report: Path | None) -> None:
+    from llmfair.audits.kind import found_of
     from llmfair.audits.listwise.sweep import LINE, study_lines
     from llmfair.audits.listwise.sweep_table import study_table
-    from llmfair.audits.results import found_of
     from llmfair.report.tables import markdown
 
     if style == "json":

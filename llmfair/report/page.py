@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.kind import Study, kind_of
-from llmfair.audits.results import found_of
+from llmfair.audits.kind import Study, found_of, kind_of
 from llmfair.report.furthest import Furthest
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
-from llmfair.audits.kind import Study, kinds, study_of
-from llmfair.audits.results import found_of
+from llmfair.audits.kind import Study, found_of, kinds, study_of
 from llmfair.errors import UsageError
 from llmfair.results import Ended, Results
 from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir

@@ -14,8 +14,7 @@ import pytest
 
 from llmfair import registry
 from llmfair.audits.compare import compare
-from llmfair.audits.kind import Kind
-from llmfair.audits.results import found_of
+from llmfair.audits.kind import Kind, found_of
 from llmfair.audits.score import score
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition
