@@ -20,7 +20,7 @@ from llmfair.arguments import make_settings, plain, takes
 from llmfair.audits.kind import Kind, kind_of
 from llmfair.audits.listwise.settings import StudySettings
 from llmfair.config import typed
-from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
+from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
 from llmfair.settings import AuditSettings, FinetuneSettings, ScoreSettings, default_of
 
@@ -141,7 +141,7 @@ def study_windows(
         make_folder(made.output)
 
     def watch_of(setting: str) -> Watch:
-        return _watch(f"Asking {made.model[0]}, {setting}", progress, made, [])
+        return _watch(f"Asking {made.model[0]}, {setting}", progress, made)
 
     tried = list(tried_of(made, watch_of))
     found, gravest = study_of(tried), gravest_of(tried)
@@ -188,24 +188,16 @@ def write_report(
     png) are written to plots/ beside it, `evidence` answers are shown. Raises UsageError for what is no run, and
     OSError.
     """
-    from llmfair.cli.report import FORMATS, page_of
-    from llmfair.report.html import write_page
-    from llmfair.report.plots.base import write_plots
+    from llmfair.pages import formats_of, page_of, write_page
     from llmfair.report.source import read_source
     from llmfair.rundir import REPORT
 
     sources = [read_source(_found(run, runs_dir)) for run in runs]
     if not sources:
         raise UsageError("a report needs a run.", "llmfair.write_report(result), or the path of a run folder")
-    formats = [part.strip() for part in figures.split(",")] if isinstance(figures, str) else [*figures]
-    if unknown := [name for name in formats if name not in FORMATS]:
-        raise UsageError(f"'{unknown[0]}' is no format of figures.", f"known: {', '.join(FORMATS)}")
-    page = page_of(sources, evidence)
+    formats = formats_of(figures)
     path = Path(file) if file is not None else (sources[0].run.path if len(sources) == 1 else Path()) / REPORT
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_page(path, page)
-    if formats:
-        write_plots(page.plots, path.parent / "plots", formats)
+    write_page(path, page_of(sources, evidence), formats)
     return path
 
 
@@ -250,10 +242,9 @@ def schema() -> dict[str, Any]:
 
 def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any, progress: bool) -> Result:
     """One model's audit, run or continued, with its report."""
-    from llmfair.audits.run import audit
+    from llmfair.audits.run import perform
     from llmfair.audits.subject import subjects
     from llmfair.backends.given import Given
-    from llmfair.rundir import RunDir
 
     backend = None
     if not isinstance(model, str | Sequence):
@@ -269,36 +260,22 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
             "one call for each model, then llmfair.compare; with an adapter add adapter_only=True",
         )
     subject = replace(asked[0], given=backend)
-    folders: list[Path] = []
-    error: LlmfairError | None = None
-    try:
-        watch = _watch(f"Asking {subject.label}", progress, made, folders)
-        audit(kind.design(made, subject), watch)
-    except (Incomplete, RequirementFailed) as failure:
-        error = failure
-    if error is not None and not folders:
-        raise error
-    run = RunDir(folders[0])
-    manifest = run.read_manifest()
-    for line in manifest.get("journal_lines_skipped", []):
-        warnings.warn(f"{run.journal}:{line}: not readable, skipped", stacklevel=3)
+    written = perform(kind.design(made, subject), _watch(f"Asking {subject.label}", progress, made))
+    for line in written.skipped:
+        warnings.warn(line, stacklevel=3)
     if made.report:
-        _report(run)
-    if error is not None:
-        raise _readable(error, run.path)
-    results = run.read_results()
-    if manifest["doubts"]:
-        results["doubts"] = manifest["doubts"]
-    return Result(results["task"], results, run.path)
+        _report(written.folder)
+    if written.error is not None:
+        raise _readable(written.error, written.folder.path)
+    return Result(kind.name, written.results, written.folder.path)
 
 
-def _watch(name: str, shown: bool, settings: AuditSettings, folders: list[Path]) -> Watch:
-    """Notes the run's folder, and shows a bar on stderr if that is wanted."""
+def _watch(name: str, shown: bool, settings: AuditSettings) -> Watch:
+    """Shows a bar on stderr if that is wanted."""
 
     def watch(
         folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
     ) -> AbstractContextManager[None]:
-        folders.append(folder)
         if not shown or not planned["calls"]:
             return nullcontext()
         return _bar(name, planned["calls"], progress, limit, settings.batch)

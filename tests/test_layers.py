@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"audits.kind", "results", "rundir", "trec", "stats", "metrics.base"},
     "results": {"rundir"},
     "documents": {"audits", "results", "tuning"},
+    "pages": {"audits", "report", "tuning"},
     "tuning": {"audits", "checkpoints", *AUDITS_MAY},
     "audits": AUDITS_MAY,
     "asking": {"backends.base", "trec"},

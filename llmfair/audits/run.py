@@ -22,7 +22,15 @@ from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, UsageError, warn
+from llmfair.errors import (
+    BackendError,
+    Incomplete,
+    LlmfairError,
+    RequirementFailed,
+    RunConflict,
+    UsageError,
+    warn,
+)
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
 from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
@@ -118,6 +126,47 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     require_readable(outcome.results.answers, settings.max_invalid)
     require_met(outcome.results.requirements)
     return Result(folder, replace(outcome.results, doubts=doubts), outcome.rows)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an audit left on disk: results as `results.json` has them, and why they are half or under a gate, if so.
+
+    `skipped`: lines of the journal that could not be read, in words.
+    """
+
+    folder: RunDir
+    results: dict[str, Any]
+    error: LlmfairError | None
+    skipped: Sequence[str]
+
+
+def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
+    """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results."""
+    begun: list[Path] = []
+
+    def noting(
+        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+    ) -> AbstractContextManager[None]:
+        begun.append(folder)
+        return watch(folder, planned, progress, limit)
+
+    error: LlmfairError | None = None
+    try:
+        audit(design, noting)
+    except (Incomplete, RequirementFailed) as failure:
+        if not begun:
+            raise
+        error = failure
+    folder = RunDir(begun[0])
+    manifest, results = folder.read_manifest(), folder.read_results()
+    if manifest["doubts"]:
+        results["doubts"] = manifest["doubts"]
+    skipped = [
+        f"{folder.journal}:{line}: not readable, skipped; its answer was asked again if needed"
+        for line in manifest.get("journal_lines_skipped", [])
+    ]
+    return Written(folder, results, error, skipped)
 
 
 def _further(

@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 import llmfair
 from llmfair.audits.kind import kinds
 from llmfair.cli import console
-from llmfair.cli.audits import Terminated, audit_command
+from llmfair.cli.audits import audit_command
 from llmfair.cli.cache import cache
 from llmfair.cli.calibrate import calibrate
 from llmfair.cli.compare import compare
@@ -112,7 +112,7 @@ _terminated: list[int] = []
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     _terminated.append(number)
-    raise Terminated
+    raise console.Terminated
 
 
 @cache_once

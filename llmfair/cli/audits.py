@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from llmfair.rundir import RunDir
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C but for its exit code."""
-
-
 def audit_command(kind: Kind) -> Callable[..., None]:
     """The command of one kind of audits."""
 
@@ -146,7 +142,7 @@ def _audit(
     `spending`: what other runs of the command have used. `spender`: whose cost is told. Raises the errors after which
     there are no results.
     """
-    from llmfair.audits.run import audit
+    from llmfair.audits.run import perform
     from llmfair.cli.report import write_report
     from llmfair.rundir import RunDir
 
@@ -184,36 +180,23 @@ def _audit(
         if made.manifest.is_file() and (told := cost_text(made.read_manifest(), seen["progress"], spender)):
             console.say(told)
 
-    error: LlmfairError | None = None
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
-            audit(kind.design(asked, subject), noting)
+            written = perform(kind.design(asked, subject), noting)
     except KeyboardInterrupt as stop:
         if "progress" not in seen:
             raise
-        code = 143 if isinstance(stop, Terminated) else 130
-        if style == "json":
-            left = str(seen["folder"]) if seen["folder"].is_dir() else None
-            console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "run": left})
-        console.say(how_far())
+        left = str(seen["folder"]) if seen["folder"].is_dir() else None
+        code = console.interrupted(stop, how_far(), run=left)
         say_cost()
-        console.output.stopped = True
         raise typer.Exit(code) from None
-    except LlmfairError as failure:
-        if failure.exit_code < Incomplete.exit_code or not seen:
-            raise
-        error = failure
     if cached := seen["progress"].cached:
         console.say(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
         )
-    run = RunDir(seen["folder"])
-    manifest = run.read_manifest()
-    results = run.read_results()
-    if manifest["doubts"]:
-        results["doubts"] = manifest["doubts"]
-    for line in manifest.get("journal_lines_skipped", []):
-        console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
+    run, results, error = written.folder, written.results, written.error
+    for line in written.skipped:
+        console.warn(line)
     report = write_report(run, settings.open) if settings.report and _ranked(results) else None
     _show(kind, results, report or seen["folder"], style)
     if error is not None:

@@ -81,6 +81,20 @@ def fail(error: LlmfairError) -> int:
     return error.exit_code
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C but for its exit code."""
+
+
+def interrupted(stop: KeyboardInterrupt, told: str, **left: Any) -> int:
+    """Says how far a command came that was stopped, as JSON with what it `left`, too; returns its exit code."""
+    code = 143 if isinstance(stop, Terminated) else 130
+    if output.as_json:
+        print_json({"schema": 1, "status": "incomplete", "exit_code": code, **left})
+    say(told)
+    output.stopped = True
+    return code
+
+
 def warn(text: str) -> None:
     """One line on stderr, said once."""
     if text not in output.warned:

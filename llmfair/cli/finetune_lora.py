@@ -33,7 +33,6 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
-    from llmfair.cli.audits import Terminated
     from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune
     from llmfair.tuning.table import missed_on_test, model_card
@@ -44,14 +43,8 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     except KeyboardInterrupt as stop:
         if shown.folder is None:
             raise
-        code = 143 if isinstance(stop, Terminated) else 130
-        if style == "json":
-            console.print_json(
-                {"schema": 1, "status": "incomplete", "exit_code": code, "run": str(shown.folder)}
-            )
-        console.say(f"Stopped {shown.how_far()}. The same command continues: {shown.folder}")
-        console.output.stopped = True
-        raise typer.Exit(code) from None
+        told = f"Stopped {shown.how_far()}. The same command continues: {shown.folder}"
+        raise typer.Exit(console.interrupted(stop, told, run=str(shown.folder))) from None
     if done.before:
         console.say(f"Already complete: {done.folder.path}")
     results = dict(done.results)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,12 +13,9 @@ from llmfair.cli.options import Config, Json, RunsDir, variable
 from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
-    from llmfair.report.page import Page
-    from llmfair.report.source import Source
     from llmfair.rundir import RunDir
 
 EVIDENCE = 20
-FORMATS = ("svg", "pdf", "png")
 Runs = Annotated[
     list[str],
     typer.Argument(
@@ -74,11 +70,12 @@ def report(
     Of several runs it has models down, attributes and prompts across, as in the papers' tables. It only reads run
     folders: nothing is asked.
     """
+    from llmfair.pages import formats_of, page_of, write_page
     from llmfair.report.card import model_card, tables_markdown
     from llmfair.report.source import read_source
     from llmfair.rundir import REPORT, find_run
 
-    formats = _formats(figures)
+    formats = formats_of(figures or "", "--figures ")
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
     page = page_of(sources, evidence)
     if shape == "md":
@@ -89,7 +86,7 @@ def report(
         return
     path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT).resolve())
     try:
-        _write(path, page, formats)
+        write_page(path, page, formats)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
     if as_json:
@@ -102,59 +99,15 @@ def report(
         show(path)
 
 
-def _formats(text: str | None) -> list[str]:
-    """The formats of `--figures`. Raises UsageError."""
-    wanted = [part.strip() for part in (text or "").split(",") if part.strip()]
-    for name in wanted:
-        if name not in FORMATS:
-            raise UsageError(f"--figures {name} is no format.", f"known: {', '.join(FORMATS)}")
-    return wanted
-
-
-def page_of(sources: Sequence[Source], evidence: int) -> Page:
-    """One run's page, or one of several. Raises UsageError for a single run without results."""
-    from llmfair.audits.exhibits import declared, exhibits_of
-    from llmfair.report.matrix import many_page
-    from llmfair.report.page import run_page, study_page
-    from llmfair.report.score_page import SCORE
-    from llmfair.report.source import unfinished
-    from llmfair.tuning.page import ADAPTER
-
-    general = {"score": SCORE, "finetune-lora": ADAPTER}
-    measures = declared(_measures(sources))
-    if len(sources) > 1:
-        return many_page(sources, measures, general)
-    (source,) = sources
-    if source.results is None:
-        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    if source.is_audit:
-        return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
-    exhibits = {"command": None, "measures": measures}
-    if source.study is not None:
-        return study_page(source.study, source.results, exhibits)
-    return general[source.results["task"]].page(source.results, exhibits)
-
-
-def _measures(sources: Sequence[Source]) -> list[str]:
-    """Measures of all results, each once."""
-    found: dict[str, None] = {}
-    for source in sources:
-        results: Mapping[str, Any] = source.results or {}
-        named = results.get("measures", results.get("shown")) or [
-            row["measure"] for row in results.get("rows", ())
-        ]
-        found |= dict.fromkeys(named)
-    return list(found)
-
-
 def write_report(run: RunDir, open_it: bool = False) -> Path | None:
     """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
+    from llmfair.pages import page_of, write_page
     from llmfair.report.source import read_source
     from llmfair.rundir import REPORT
 
     path = run.path / REPORT
     try:
-        _write(path, page_of([read_source(run)], EVIDENCE), ())
+        write_page(path, page_of([read_source(run)], EVIDENCE))
     except Exception as error:
         why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
         console.warn(f"no report was written, everything else was: {why}")
@@ -164,17 +117,6 @@ def write_report(run: RunDir, open_it: bool = False) -> Path | None:
     if open_it:
         show(path)
     return path
-
-
-def _write(path: Path, page: Page, formats: Sequence[str]) -> None:
-    """The page, and its figures as files in plots/ beside it. Raises OSError."""
-    from llmfair.report.html import write_page
-    from llmfair.report.plots.base import write_plots
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_page(path, page)
-    if formats:
-        write_plots(page.plots, path.parent / "plots", formats)
 
 
 def show(path: Path) -> None:

@@ -72,7 +72,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
     """Every setting's run, each with its progress shown."""
     from llmfair.audits.listwise.sweep import study_windows
     from llmfair.audits.listwise.table import before_text
-    from llmfair.cli.audits import Terminated, answers_of
+    from llmfair.cli.audits import answers_of
     from llmfair.rundir import RunDir
 
     seen: dict[str, Any] = {}
@@ -102,18 +102,14 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
     except KeyboardInterrupt as stop:
         if not seen:
             raise
-        code = 143 if isinstance(stop, Terminated) else 130
-        if style == "json":
-            runs = [str(one.folder) for one in tried if one.folder]
-            console.print_json({"schema": 1, "status": "incomplete", "exit_code": code, "runs": runs})
         how_far = ""
         if "calls" in seen:
             answers = answers_of(seen["folder"], seen["progress"])
             how_far = f" at {answers:,} of {seen['calls']:,} answers"
-        console.say(f"Stopped in setting {seen['setting']}{how_far}. The same command continues.")
+        told = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
+        code = console.interrupted(stop, told, runs=[str(one.folder) for one in tried if one.folder])
         if "folder" in seen:
             _say_cost(seen["setting"], seen["folder"], seen["progress"])
-        console.output.stopped = True
         raise typer.Exit(code) from None
     return tried
 

@@ -12,7 +12,7 @@ import pytest
 from llmfair.audits.exhibits import command_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.cli.report import page_of
+from llmfair.pages import page_of
 from llmfair.report.furthest import Furthest
 from llmfair.report.html import page_html, rows_json
 from llmfair.report.source import read_source

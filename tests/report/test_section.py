@@ -11,8 +11,8 @@ import pytest
 from llmfair.audits.design import Design
 from llmfair.audits.exhibits import exhibits_of
 from llmfair.audits.kind import Kind, kind_of
-from llmfair.cli.report import page_of
 from llmfair.metrics.base import Observation
+from llmfair.pages import page_of
 from llmfair.report.html import page_html
 from llmfair.report.source import Source, read_source
 from llmfair.report.tables import cell

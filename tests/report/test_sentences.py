@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.cli.report import page_of
+from llmfair.pages import page_of
 from llmfair.report.method import LOPSIDED, cost_of
 from llmfair.report.page import Page
 from llmfair.report.source import read_source

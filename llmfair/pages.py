@@ -1,0 +1,73 @@
+"""Which page a report is: of one run, of several, of a study, of measured runs, of an adapter; and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmfair.errors import UsageError
+
+if TYPE_CHECKING:
+    from llmfair.report.page import Page
+    from llmfair.report.source import Source
+
+FORMATS = ("svg", "pdf", "png")
+
+
+def page_of(sources: Sequence[Source], evidence: int) -> Page:
+    """One run's page, or one of several. Raises UsageError for a single run without results."""
+    from llmfair.audits.exhibits import declared, exhibits_of
+    from llmfair.report.matrix import many_page
+    from llmfair.report.page import run_page, study_page
+    from llmfair.report.score_page import SCORE
+    from llmfair.report.source import unfinished
+    from llmfair.tuning.page import ADAPTER
+
+    general = {"score": SCORE, "finetune-lora": ADAPTER}
+    measures = declared(_measures(sources))
+    if len(sources) > 1:
+        return many_page(sources, measures, general)
+    (source,) = sources
+    if source.results is None:
+        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
+    if source.is_audit:
+        return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
+    exhibits = {"command": None, "measures": measures}
+    if source.study is not None:
+        return study_page(source.study, source.results, exhibits)
+    return general[source.results["task"]].page(source.results, exhibits)
+
+
+def _measures(sources: Sequence[Source]) -> list[str]:
+    """Measures of all results, each once."""
+    found: dict[str, None] = {}
+    for source in sources:
+        results: Mapping[str, Any] = source.results or {}
+        named = results.get("measures", results.get("shown")) or [
+            row["measure"] for row in results.get("rows", ())
+        ]
+        found |= dict.fromkeys(named)
+    return list(found)
+
+
+def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
+    """The formats in which figures are wanted as files, too. Raises UsageError."""
+    parts = figures.split(",") if isinstance(figures, str) else figures
+    wanted = [name for part in parts if (name := part.strip())]
+    for name in wanted:
+        if name not in FORMATS:
+            shown = f"{flag}{name} is no format." if flag else f"'{name}' is no format of figures."
+            raise UsageError(shown, f"known: {', '.join(FORMATS)}")
+    return wanted
+
+
+def write_page(path: Path, page: Page, formats: Sequence[str] = ()) -> None:
+    """The page, and its figures as files in plots/ beside it. Raises OSError."""
+    from llmfair.report import html
+    from llmfair.report.plots.base import write_plots
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    html.write_page(path, page)
+    if formats:
+        write_plots(page.plots, path.parent / "plots", formats)
