@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.documents import Comparison, StudyPlan
+from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds
-from llmfair.audits.listwise.sweep_results import StudyResults
 from llmfair.audits.results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
 from llmfair.tuning.documents import Finetuned, FinetunePlan, Merged
@@ -237,8 +236,6 @@ LOOKS = (
 GENERAL = {
     "score": Document(ScoreResults, may_fail=True),
     "comparison": Document(Comparison),
-    "study_windows": Document(StudyResults, may_fail=True),
-    "study_plan": Document(StudyPlan, ("rows",)),
     "finetune_lora": Document(Finetuned, may_fail=True),
     "finetune_plan": Document(FinetunePlan, ("rows",)),
     "merge": Document(Merged),
@@ -254,6 +251,9 @@ def documents() -> dict[str, Document]:
         for name, of in kind.documents().items():
             rules = (("rows",), PRICED) if name == "plan" else ()
             found[f"{name}_{kind.name}"] = Document(of, *rules)
+        for study in kind.studies:
+            found[study.name.replace(" ", "_")] = Document(study.results(), may_fail=True)
+            found["study_plan"] = Document(study.planned(), ("rows",))
     return {**found, **GENERAL}
 
 

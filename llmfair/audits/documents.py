@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
 from llmfair.records import Conclusion
-from llmfair.results import Band, Count, Level, Reach, Share, Version, Words
+from llmfair.results import Band, Count, Level, Share, Version, Words
 
 
 class ComparisonRun(TypedDict):
@@ -83,23 +82,3 @@ class Comparison(TypedDict):
     runs: Annotated[list[ComparisonRun], Meta(min_length=2)]
     family: Count
     rows: list[ComparisonRow]
-
-
-class PlannedSetting(TypedDict):
-    """One setting of a study, not asked yet."""
-
-    setting: str
-    task: Literal["listwise"]
-    calls: Count
-    folder: str
-    answered: Count
-    reach: Mapping[str, Reach]
-
-
-class StudyPlan(TypedDict):
-    """llmfair study windows --dry-run."""
-
-    schema: Version
-    task: Literal["study windows"]
-    calls: Count
-    settings: Annotated[list[PlannedSetting], Meta(min_length=1)]

@@ -290,6 +290,10 @@ class Study(ABC):
         """The class of its results: `dataset`, `attribute`, `words` and `model` once there are `rows`."""
 
     @abstractmethod
+    def planned(self) -> Any:
+        """The type of what its dry run prints with --json."""
+
+    @abstractmethod
     def table(self, found: Any) -> Table:
         """The table of its results."""
 

@@ -195,8 +195,8 @@ def show(
 ) -> None:
     """Queries, candidates per cell, and documents without a side."""
     from llmfair.audits.lists import load_lists
-    from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.datasets.base import facts, load_dataset
+    from llmfair.settings import ListSettings
 
     source = load_dataset(name)
     if source.has_lists:
@@ -204,7 +204,7 @@ def show(
     elif source.describe().get("titles") == "missing":
         found = {"dataset": name, **source.describe()}
     else:  # a source has no lists of its own: those of a default audit are shown
-        found = facts(load_lists(ListwiseSettings(dataset=name))[0])
+        found = facts(load_lists(ListSettings(dataset=name))[0])
     if as_json:
         console.print_json({"schema": 1, **found})
         return

@@ -139,17 +139,19 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     import asyncio
 
     from llmfair.asking.one_chat import chat_sampling
-    from llmfair.audits.pairwise.making import make_pair_design
-    from llmfair.audits.pairwise.settings import PairwiseSettings
+    from llmfair.audits.kind import kinds
     from llmfair.audits.subject import backend_of, sampling_of
     from llmfair.records import Request
+    from llmfair.settings import AuditSettings
 
-    settings = PairwiseSettings.make(model=(model,), base_url=base_url, limit=1, pairs=1, noise_share=0.0)
+    asked: dict[str, Any] = {"model": (model,), "base_url": base_url, "limit": 1}
+    settings = AuditSettings.make(**asked)
     backend = backend_of(model, settings)
     seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
     if ask:
-        design = make_pair_design(settings)
-        chat, _ = design.ranker.chats(next(design.probes()))
+        # the shortest question that any audit would begin with
+        first = (next(iter(kind.rendered(kind.settings.make(**asked)))) for kind in kinds())
+        chat = min(first, key=lambda chat: len(chat.said))
         request = Request(chat, chat_sampling(chat, sampling_of(settings)), "doctor", "doctor")
         answer = asyncio.run(_answer(backend, request))
         facts = getattr(backend, "facts", {})  # of a model in this process

@@ -30,6 +30,11 @@ class WindowsStudy(Study):
 
         return StudyResults
 
+    def planned(self) -> Any:
+        from llmfair.audits.listwise.documents import StudyPlan
+
+        return StudyPlan
+
     def table(self, found: Any) -> Table:
         from llmfair.audits.listwise.sweep_table import study_table
 
