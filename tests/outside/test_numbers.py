@@ -15,6 +15,15 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.batch_server import BatchServer
+from tests.servers import Reply
+
+
+def by_length(body: dict[str, Any], attempt: int) -> Reply:
+    """A number from 1 to 9, by how long the question is."""
+    return Reply(f"{1 + len(body['messages'][-1]['content']) % 9}")
+
+
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = """\
 [llmfair.audits]
@@ -162,6 +171,42 @@ def test_a_budget_is_kept_and_half_a_run_is_told() -> None:
     valid(half)
     numbers("-o", "half")
     assert json.loads(Path("half/results.json").read_text())["status"] == "complete"
+
+
+def test_over_http_answers_are_shared_and_batches_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    code = (
+        "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+        "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; from llmfair.cli.app import main; main()"
+    )
+
+    def asked(output: str, *more: str) -> dict[str, Any]:
+        flags = [
+            "-m",
+            "openai:any",
+            "--base-url",
+            server.base_url,
+            "--server-name",
+            "s",
+            "-n",
+            "2",
+            "-o",
+            output,
+        ]
+        command = [sys.executable, "-c", code, "numbers", *flags, *more, "-q"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stderr
+        manifest: dict[str, Any] = json.loads(Path(output, "manifest.json").read_text())
+        return manifest
+
+    with BatchServer(by_length) as server:
+        assert asked("a/run")["calls"] == 160 and len(server.requests) == 160
+        shared = asked("b/run")
+        assert (shared["calls"], shared["cached"]) == (0, 160) and len(server.requests) == 160
+        batched = asked("c/run", "--batch", "--no-cache")
+        assert batched["calls"] == 160 and len(server.requests) == 160, "none through chat completions"
+    for name in ("metrics.csv", "numbers.csv", "results.json"):
+        assert Path("a/run", name).read_bytes() == Path("c/run", name).read_bytes()
 
 
 def test_the_python_api() -> None:

@@ -1,0 +1,72 @@
+"""Run folders that an earlier version wrote: they check, they go on, and nothing they found has changed.
+
+`tests/recorded` is only ever added to. A folder that no longer passes is one that users have, too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llmfair.audits.evidence import check_run
+from llmfair.rundir import RunDir
+from tests.cli.command import llmfair
+
+RECORDED = Path(__file__).parent / "recorded"
+LISTS = (
+    "listwise",
+    "-n",
+    "5",
+    "--orders",
+    "2",
+    "--variants",
+    "neutral,female",
+    "--passes",
+    "1",
+    "--no-control",
+)
+COMMANDS = {
+    "listwise": LISTS,
+    "pairwise": ("pairwise", "-n", "5", "--pairs", "4"),
+    "sequential": ("pairwise", "-n", "5", "--sequential", "--max-pairs", "30"),
+}
+
+
+@pytest.fixture(params=COMMANDS)
+def name(request: pytest.FixtureRequest) -> str:
+    """A recorded run, copied to where it can be worked on."""
+    found: str = request.param
+    shutil.copytree(RECORDED / found, found)
+    return found
+
+
+def unchanged(name: str) -> None:
+    """Every file that was recorded is as it was, but for the two that hold times."""
+    for path in (RECORDED / name).rglob("*"):
+        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl"):
+            relative = path.relative_to(RECORDED)
+            assert Path(relative).read_bytes() == path.read_bytes(), relative
+
+
+def test_its_answers_give_what_is_on_disk(name: str) -> None:
+    assert check_run(RunDir(Path(name)))["problems"] == []
+
+
+def test_the_command_again_asks_nothing_and_finds_the_same(name: str) -> None:
+    assert llmfair(*COMMANDS[name], "-o", name).code == 0
+    assert json.loads(Path(name, "manifest.json").read_text())["calls"] == 0
+    unchanged(name)
+
+
+def test_half_of_it_goes_on(name: str) -> None:
+    journal, manifest = Path(name, "journal.jsonl"), Path(name, "manifest.json")
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[: len(lines) // 2]))
+    told = json.loads(manifest.read_text()) | {"journal_answers": 0}
+    manifest.write_text(json.dumps(told))
+    assert llmfair(*COMMANDS[name], "-o", name).code == 0
+    assert 0 < json.loads(manifest.read_text())["calls"] < told["calls"]
+    unchanged(name)
