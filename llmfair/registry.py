@@ -74,7 +74,10 @@ def _discover(kind: What) -> None:
         import_module(f"{_PACKAGES[kind]}.{module.name}")
     for point in entry_points(group=f"llmfair.{_PLURALS.get(kind, kind + 's')}"):
         try:
-            register(kind, point.name)(point.load())
+            offered = point.load()
+            if kind == "audit":
+                import_module("llmfair.audits.kind").check_kind(point.name, offered)
+            register(kind, point.name)(offered)
         except Exception as error:  # another package's fault, which must not cost the user ours
             warn(f"{point.value}, the {kind} '{point.name}' of another package, cannot be loaded: {error}")
     _complete.add(kind)

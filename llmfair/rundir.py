@@ -26,6 +26,7 @@ from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
 SCHEMA = 1
+JOURNAL = "journal.jsonl"
 REPORT = "report.html"
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 """How the name of a single order's and repeat's ranking ends; what stands before it is the arm that it belongs to."""
@@ -60,7 +61,7 @@ class RunDir:
 
     @property
     def journal(self) -> Path:
-        return self.path / "journal.jsonl"
+        return self.path / JOURNAL
 
     def journal_of(self, stage: str) -> Path:
         """The journal of a stage after the first."""
@@ -287,7 +288,7 @@ def list_runs(runs_dir: Path) -> list[RunDir]:
     """All run folders below `runs_dir`, newest first; damaged ones too."""
     if not runs_dir.is_dir():
         return []
-    marks = ("manifest.json", "journal.jsonl")
+    marks = ("manifest.json", JOURNAL)
     folders = [path for path in runs_dir.iterdir() if any((path / mark).is_file() for mark in marks)]
     return [RunDir(path) for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)]
 

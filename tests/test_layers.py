@@ -193,3 +193,8 @@ def test_help_answers_within_the_bar() -> None:
     help_of = [sys.executable, "-m", "llmfair", "--help"]
     # most of it reads files and memory, where a neighbour slows it more than the loop it is compared with
     within(0.40, lambda: subprocess.run(help_of, capture_output=True, check=True), tries=10)
+
+
+def test_what_serves_every_kind_knows_the_prompts_of_none() -> None:
+    for path in sorted((PACKAGE / "audits").glob("*.py")):
+        assert "llmfair.probes" not in {name for name, _ in imports(path)}, path

@@ -13,7 +13,6 @@ import numpy as np
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
-from llmfair.probes import CONTROL
 from llmfair.rundir import RunDir
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.paired import Change, change_by_query
@@ -55,6 +54,7 @@ class Compared:
     run: RunDir
     manifest: Mapping[str, Any]
     results: Mapping[str, Any]
+    aside: Collection[str] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -68,8 +68,8 @@ class Compared:
 
     @property
     def arms(self) -> list[str]:
-        """The conditions; neutral asked again is none of its own."""
-        return [arm for arm in self.results["design"]["arms"] if arm != CONTROL]
+        """The conditions, without those that only repeat another."""
+        return [arm for arm in self.results["design"]["arms"] if arm not in self.aside]
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:

@@ -60,7 +60,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
 def _opened(run: RunDir) -> Compared:
     """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
     manifest, results = run.read_manifest(), run.read_results()
-    known = [kind.name for kind in kinds()]
+    known = {kind.name: kind for kind in kinds()}
     if results["task"] not in known:
         raise UsageError(f"{run.path} is a run of {results['task']}.", f"{' and '.join(known)} runs compare")
     if results["status"] != "complete":
@@ -68,7 +68,7 @@ def _opened(run: RunDir) -> Compared:
         typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
         began = f"llmfair {shlex.join(_unlimited(words))}   " if typed else "the call that began it"
         raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
-    return Compared("", run, manifest, results)
+    return Compared("", run, manifest, results, known[results["task"]].aside)
 
 
 def _unlimited(words: Sequence[str]) -> Iterator[str]:

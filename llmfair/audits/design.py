@@ -36,13 +36,14 @@ from llmfair.results import (
     rows_of,
     write,
 )
-from llmfair.rundir import csv_text, tidy, with_factors
+from llmfair.rundir import JOURNAL, csv_text, tidy, with_factors
 from llmfair.settings import AuditSettings, band_of
 
 T = TypeVar("T")
 CHARACTERS_PER_TOKEN = 4
 FAILURE_COLUMNS = ("probe", "class", "message")
 NOBODY = Subject("")
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Outcome:
     rows: Sequence[Measurement]
     files: Mapping[str, str]
 
+    def broken_off(self) -> Outcome:
+        """The same of a run that lacks answers, whichever stage they are of."""
+        results = replace(self.results, status="incomplete")
+        return replace(self, results=results, files={**self.files, RESULTS: write(results)})
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -61,6 +67,10 @@ class Stage:
     name: str
     programs: Callable[[Mapping[str, Any]], Iterator[Program]]
     backend: Backend
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):
+            raise ValueError(f"a stage cannot be called {self.name!r}: its journal bears its name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,9 +289,10 @@ class Design(ABC, Generic[T]):
         named["model"] = results.model
         of_all = [row for row in rows if row.query_id == ALL]
         results = replace(results, rows=rows_of(tidy(of_all, named)))
+        kind = registry.lookup("audit", self.task)
         gated = Gated(
             results.design.arms, results.shown, results.rows, results.findings, results.reach,
-            f" {registry.lookup('audit', self.task).condition}", where,
+            f" {kind.condition}", where, kind.aside, kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         results = replace(results, requirements=met)
@@ -297,7 +308,7 @@ class Design(ABC, Generic[T]):
             "metrics.csv": csv_text(*with_factors(tidy(of_all, named), factors)),
             "per_query.csv": csv_text(*with_factors(tidy(of_queries, named), factors)),
             "failures.csv": csv_text(FAILURE_COLUMNS, failed),
-            "results.json": write(results),
+            RESULTS: write(results),
         }
         return Outcome(results, rows, {**files, **shared})
 

@@ -51,7 +51,8 @@ def failures_of(run: RunDir) -> list[dict[str, Any]]:
     """Every failure the journal notes, those of earlier invocations too."""
     return [
         {"probe": row["probe"], "class": row["failure"], "message": row["message"], "at": row["at"]}
-        for row in read_rows(run.journal)
+        for journal in filter(Path.is_file, run.journals(run.read_manifest()))
+        for row in read_rows(journal)
         if "failure" in row
     ]
 
@@ -62,8 +63,10 @@ def check_run(run: RunDir) -> dict[str, Any]:
     Raises UsageError without a manifest, Incomplete when the journal does not answer every chat.
     """
     manifest = run.read_manifest()
-    if not run.journal.is_file():
-        return {"answers": 0, "problems": ["journal.jsonl is missing"]}
+    given = manifest.get("stage_answers", {})
+    gone = [one.name for one in run.journals(manifest) if one == run.journal or given.get(one.stem)]
+    if gone := [name for name in gone if not (run.path / name).is_file()]:
+        return {"answers": 0, "problems": [f"{name} is missing" for name in gone]}
     flags: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in manifest["flags"].items()
     }
@@ -125,7 +128,7 @@ def _replayed(
 ) -> _Replayed:
     """One stage's programs, answered from its journal alone."""
     answers: dict[str, Completion] = {}
-    for row in read_rows(journal):
+    for row in read_rows(journal) if journal.is_file() else ():  # a stage may never have begun
         if "key" in row:
             answers.setdefault(row["key"], completion_of(row))
     sampling, missing = sampling_of(settings), 0

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation
 from llmfair.metrics.names import parse_measure
-from llmfair.probes import CONTROL
 from llmfair.records import Conclusion
 from llmfair.results import Answers, Finding, Reach, Requirement, Row, absent_row
 
@@ -113,7 +112,8 @@ def assessing(gates: Iterable[Gate]) -> list[str]:
 class Gated:
     """What gates are asked of: the figures of a run, and what has to be known to trust them.
 
-    `asked` is what a variant is called in words (" prompt", " pairs"), `windows` how its lists were ranked.
+    `asked` is what a variant is called in words (" prompt", " pairs"), unless `titles` has it; `where` of which setting
+    figures are; conditions `aside` only repeat another, and are asked about by name alone.
     """
 
     arms: Sequence[str]
@@ -122,7 +122,9 @@ class Gated:
     findings: Mapping[str, Finding]
     reach: Mapping[str, Reach] = field(default_factory=dict)
     asked: str = ""
-    windows: str = "on these lists"
+    where: str = "on these lists"
+    aside: Collection[str] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[Requirement]:
@@ -130,8 +132,8 @@ def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[R
 
     With `interval`, the whole interval has to be within the bounds.
     `ExpRatio` is the one that the run's table shows: with what the initial orders explain taken out, if it is so there.
-    Without a variant a gate speaks of every condition that has the measure, not of the control or the
-    input order.
+    Without a variant a gate speaks of every condition that has the measure, not of those aside or of
+    what no question gave.
     """
     return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
 
@@ -154,7 +156,7 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 def _rows(gate: Gate, results: Gated) -> list[Row]:
     """The figures that a gate is asked of, in the order of the variants; never none."""
-    conditions = [arm for arm in results.arms if arm != CONTROL]
+    conditions = [arm for arm in results.arms if arm not in results.aside]
     variants = conditions if gate.variant is None else [gate.variant]
     measure = as_shown(gate.measure, results.shown)
     found = [
@@ -180,13 +182,12 @@ def _always_held(gate: Gate, results: Gated) -> str | None:
         return None
     if not gate.contains(reach.low, reach.high):
         return None
-    return f"no ranker could fail {gate.text} {results.windows}"
+    return f"no ranker could fail {gate.text} {results.where}"
 
 
 def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    variants = {CONTROL: "neutral prompt again", "input": "input order"}
-    shown = variants.get(row.variant, f"{row.variant}{results.asked}")
+    shown = results.titles.get(row.variant, f"{row.variant}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
     because = f": {_said(row.reason)}" if row.reason else ""
     value = row.value

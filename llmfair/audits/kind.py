@@ -154,7 +154,7 @@ class Kind(ABC):
     lopsided: bool = False
     """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
     studies: Sequence[Study] = ()
-    """Commands over several of its audits."""
+    """Studies over several of its audits whose results are reported; each has a command of its own in `cli/`."""
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -308,6 +308,20 @@ class Study(ABC):
     @abstractmethod
     def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """The columns and lines of its CSV file, from its results as JSON has them."""
+
+
+def check_kind(name: str, offered: object) -> None:
+    """Raises ValueError for what another package offers as a kind of this name and could not be used."""
+    if isinstance(offered, type):
+        raise ValueError(f"it is a class; a kind is a value, {offered.__name__}()")
+    if not isinstance(offered, Kind):
+        raise ValueError(f"it is {type(offered).__name__}, no Kind")
+    if offered.name != name:
+        raise ValueError(f"the kind calls itself '{offered.name}'")
+    if not name.isidentifier():
+        raise ValueError("its name has to be a word of letters, digits and _")
+    if "" not in offered.helps:
+        raise ValueError('its helps say nothing of its command (by "")')
 
 
 def kind_of(name: str) -> Kind:

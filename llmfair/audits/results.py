@@ -1,4 +1,4 @@
-"""What measured runs give, and which class reads the results of which task."""
+"""What `llmfair score` finds: measured runs, their conclusions and gates."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import require_met, require_readable
+from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
@@ -82,6 +83,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
     unreadable or a gate is not met (everything is written).
     """
+    kind_of(design.task)  # nothing is asked that no kind could tell
     settings, backend, progress = design.settings, design.backend(), Progress()
     identity, folder = folder_of(design, backend)
     subject = design.subject
@@ -106,10 +108,12 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
                 for stage in stages:
                     if answered.error is None:
-                        answered = _further(stage, answered, folder, design, progress)
+                        answered = _further(stage, answered, folder, design, progress, manifest)
         finally:
             charge(manifest, progress)
         outcome = design.outcome(folder.path.name, answered.results, answered.failures)
+        if answered.error is not None:
+            outcome = outcome.broken_off()
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None else "incomplete"
         doubts += from_other_runs(journal)
@@ -170,18 +174,27 @@ def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
 
 
 def _further(
-    stage: Stage, before: Answered, folder: RunDir, design: Design[Any], progress: Progress
+    stage: Stage,
+    before: Answered,
+    folder: RunDir,
+    design: Design[Any],
+    progress: Progress,
+    manifest: dict[str, Any],
 ) -> Answered:
     """The results before a stage and its own. What ends it leaves the run incomplete: there are answers already."""
     path = folder.journal_of(stage.name)
     if design.settings.fresh:
         set_aside(path)
+    counted: dict[str, int] = manifest["stage_answers"]
     with closing(Journal(path, folder.path.name, stage.backend.identity)) as journal:
+        refuse_fewer(journal, counted.get(stage.name, 0), design.settings.fresh)
         try:
             with shared_answers(design, stage.backend) as cache:
                 found = ask(stage.programs(before.results), stage.backend, journal, cache, design, progress)
         except (BackendError, UsageError) as error:
             found = Answered(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
+        finally:
+            counted[stage.name] = len(journal)
     return Answered({**before.results, **found.results}, [*before.failures, *found.failures], found.error)
 
 
@@ -230,12 +243,7 @@ def session(
             set_aside(folder.journal)
             set_aside(folder.path / BATCHES)
         journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
-        lost = earlier.get("journal_answers", 0) - len(journal) - len(journal.skipped)
-        if lost > 0 and not fresh:
-            raise RunConflict(
-                f"{folder.journal} holds {len(journal):,} answers, {lost:,} fewer than were given.",
-                "put the journal back, or ask again with --fresh",
-            )
+        refuse_fewer(journal, earlier.get("journal_answers", 0), fresh)
         invocation = {"command": sys.argv, "started": now(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
@@ -247,6 +255,8 @@ def session(
             "invocations": [*earlier.get("invocations", []), invocation],
             **facts,
         }
+        if "stages" in facts:
+            manifest["stage_answers"] = dict(earlier.get("stage_answers", {}))
         folder.write_json("manifest.json", manifest)
         try:
             yield journal, manifest
@@ -263,6 +273,16 @@ def session(
             finally:
                 invocation["ended"] = now()
                 folder.write_json("manifest.json", manifest)
+
+
+def refuse_fewer(journal: Journal, given: int, fresh: bool) -> None:
+    """Raises RunConflict for a journal with fewer answers than were given, unless they are asked again anyway."""
+    lost = given - len(journal) - len(journal.skipped)
+    if lost > 0 and not fresh:
+        raise RunConflict(
+            f"{journal.path} holds {len(journal):,} answers, {lost:,} fewer than were given.",
+            "put the journal back, or ask again with --fresh",
+        )
 
 
 @contextmanager

@@ -30,6 +30,8 @@ def requirements_of(
         found.reach,
         f" {kind.condition}" if folder else "",
         found.windows,
+        kind.aside,
+        kind.titles,
     )
     gates = [parse_gate(text, kind.reads()) for text in settings.require]
     asked = [gate for gate in gates if gate.variant is None or gate.variant in facts["variants"]]

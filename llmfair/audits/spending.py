@@ -39,7 +39,7 @@ class Spending:
             begun.append(progress)
             return watch(folder, planned, progress, limit)
 
-        left, before = self._left(settings, subject), self._told(settings)
+        left, before = self._left(settings, subject), self.told(settings)
         try:
             yield left, noting
         except Incomplete as error:
@@ -62,7 +62,7 @@ class Spending:
             max_cost=None if cost is None else max(0.0, cost - self.cost),
         )
 
-    def _told(self, settings: AuditSettings) -> str:
+    def told(self, settings: AuditSettings) -> str:
         """What earlier runs of the command took of its budget, in a sentence; "" where they took nothing."""
         told = ""
         if settings.max_calls is not None and self.calls:

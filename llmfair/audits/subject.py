@@ -130,7 +130,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
     prefix, colon, name = model.partition(":")
     rankers, example = registry.names("ranker"), "for example openai:gpt-4o-mini or fake:biased"
     if prefix in rankers:
-        raise UsageError(f"{prefix} is a ranker, which answers no questions.", example)
+        raise UsageError(f"{prefix} ranks lists; it answers no questions, so this takes a model.", example)
     if not colon or not name:
         raise UsageError(
             f"'{model}' is not a model.{did_you_mean(model, rankers)}",

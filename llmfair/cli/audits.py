@@ -180,6 +180,7 @@ def _audit(
         if made.manifest.is_file() and (told := cost_text(made.read_manifest(), seen["progress"], spender)):
             console.say(told)
 
+    before = spending.told(settings)
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
             written = perform(kind.design(asked, subject), noting)
@@ -195,6 +196,8 @@ def _audit(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
         )
     run, results, error = written.folder, written.results, written.error
+    if isinstance(error, Incomplete):
+        error.message += before
     for line in written.skipped:
         console.warn(line)
     report = write_report(run, settings.open) if settings.report and _ranked(results) else None

@@ -84,7 +84,9 @@ def _named(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
     distinct = len({variant for _, variant in variants}) == len(variants)
     named = []
     for run, variant in variants:
-        name = "neutral again" if variant == "control" and "neutral" in run.variants else variant
+        name = (
+            kind_of(run.task).titles.get(variant, variant) if variant in kind_of(run.task).aside else variant
+        )
         named.append((run, variant, name if distinct else f"{run.run} {name}"))
     return named
 

@@ -27,7 +27,8 @@ def results(
     *rows: Row, arms: tuple[str, ...] = ("neutral", "female", "control"), asked: str = " prompt"
 ) -> Gated:
     reach = {"ExpRatio": Reach(low=0.889, high=1.125)}
-    return Gated(arms, [], rows, {}, reach, asked, "at window 5, step 1")
+    aside, titles = ("control",), {"control": "neutral again", "input": "input order"}
+    return Gated(arms, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
 
 
 def reasons(gate: str, *rows: Row, interval: bool = False, **more: Any) -> list[str | None]:
@@ -131,7 +132,7 @@ def test_every_prompt_must_hold_unless_one_is_named() -> None:
     outside = "ExpRatio (female prompt) 1.258 is outside 0.9..1.1"
     assert reasons("ExpRatio=0.9..1.1", *rows) == [None, outside]
     assert reasons("ExpRatio:neutral=0.9..1.1", *rows) == [None]
-    assert reasons("ExpRatio:control<=1", *rows) == ["ExpRatio (neutral prompt again) 9.000 is above 1"]
+    assert reasons("ExpRatio:control<=1", *rows) == ["ExpRatio (neutral again) 9.000 is above 1"]
     assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (input order) 9.000 is below 10"]
 
 
@@ -220,8 +221,17 @@ def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None)
         assert set(reasons(gate, *rows, reach=unknown)) == {None}
 
 
+def test_a_condition_is_left_aside_for_its_kind_not_for_its_name() -> None:
+    rows = row(1.0, "treated"), row(0.9, "control")
+    arms = ["treated", "control"]
+    assert reasons("ExpRatio>=0.95", *rows, arms=arms) == [None]
+    assert reasons("ExpRatio>=0.95", *rows, arms=arms, aside=(), titles={})[1] == (
+        "ExpRatio (control prompt) 0.900 is below 0.95"
+    )
+
+
 def test_a_ranker_without_windows_has_lists_to_name() -> None:
-    said = reasons("ExpRatio=0.1..9", row(1.0, "neutral"), arms=["neutral"], windows="on these lists")
+    said = reasons("ExpRatio=0.1..9", row(1.0, "neutral"), arms=["neutral"], where="on these lists")
     assert said == ["no ranker could fail ExpRatio=0.1..9 on these lists"]
 
 

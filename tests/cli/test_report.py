@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.cli import report as command
+from llmfair import pages
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair, only_run, process
 from tests.folders import balanced, write_folder
@@ -59,7 +59,7 @@ def test_drawing_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(*arguments: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(command, "page_of", fails)
+    monkeypatch.setattr(pages, "page_of", fails)
     found = llmfair(*SMALL)
     assert found.code == 0 and "everything else was: MemoryError: no room" in found.err
     assert RunDir(only_run()).read_manifest()["status"] == "complete"

@@ -68,7 +68,22 @@ def valid(*documents: Any) -> None:
     assert {"numbers", "plan_numbers"} <= schema["$defs"].keys()
     for document in documents:
         Draft202012Validator(schema).validate(document)
-        Draft202012Validator({**schema, "anyOf": [{"$ref": "#/$defs/numbers"}]} | {}).is_valid(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("numbers", "tests.outside.numbers:NumbersKind", "it is a class; a kind is a value, NumbersKind()"),
+        ("numbers", "tests.outside.numbers:Numbers.__doc__", "it is str, no Kind"),
+        ("figures", "tests.outside.numbers:NUMBERS", "the kind calls itself 'numbers'"),
+    ],
+)
+def test_a_kind_that_could_not_be_used_is_left_out(name: str, value: str, said: str, tmp_path: Path) -> None:
+    points = tmp_path / "site" / "numbers-1.0.dist-info" / "entry_points.txt"
+    points.write_text(f"[llmfair.audits]\n{name} = {value}\n")
+    command = [sys.executable, "-m", "llmfair", "--help"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said in found.stderr and name not in found.stdout and "pairwise" in found.stdout
 
 
 def test_help_plan_dry_run_and_the_prompt() -> None:

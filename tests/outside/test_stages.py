@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.audits.compare import compare
 from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.evidence import answers_of, check_run
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
-from llmfair.errors import Incomplete, UsageError
+from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.records import Chat, Completion, Finish, Message, Request, Text
 from llmfair.rundir import RunDir
 from llmfair.steps import Steps
@@ -113,8 +115,11 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
         RunDir(Path("run")).read_manifest()["status"] == "incomplete"
         and len(journal("run/journal.jsonl")) == 240
     )
+    assert RunDir(Path("run")).read_results()["status"] == "incomplete"
     with pytest.raises(Incomplete):
         check_run(RunDir(Path("run")))
+    with pytest.raises(UsageError, match="run is incomplete"):
+        compare([RunDir(Path("run")), RunDir(Path(shutil.copytree("run", "copy")))])
     Judge.down = False
     assert doubted("run").results.status == "complete"
     doubted("whole")
@@ -122,6 +127,24 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
         assert Path("run", name).read_text().replace("run,", "whole,") == Path(
             "whole", name
         ).read_text().replace("run,", "whole,")
+
+
+def test_a_judge_s_answers_that_are_gone_are_missed_not_asked_again() -> None:
+    doubted("run")
+    asked = Judge.asked
+    Path("run/judged.jsonl").rename("elsewhere")
+    assert check_run(RunDir(Path("run")))["problems"] == ["judged.jsonl is missing"]
+    with pytest.raises(RunConflict, match=r"judged.jsonl holds 0 answers"):
+        doubted("run")
+    assert Judge.asked == asked
+    Path("elsewhere").rename("run/judged.jsonl")
+    assert doubted("run").results.status == "complete" and Judge.asked == asked
+
+
+@pytest.mark.parametrize("name", ["journal", "texts", "a/b", ""])
+def test_a_stage_has_a_journal_of_its_own(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be called"):
+        Stage(name, lambda results: iter(()), Judge("judge", BackendOptions()))
 
 
 def test_a_judge_s_answers_that_were_changed_are_found() -> None:

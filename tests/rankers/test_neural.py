@@ -213,4 +213,4 @@ def test_an_audit_ranks_under_every_variant_and_asks_nothing(
     assert len(rows) == 40 and [int(row[4]) for row in rows] == list(range(8, 0, -1)) * 5
     assert llmfair(*asked).out == found.out
     refused = llmfair("pairwise", "-m", "monot5")
-    assert refused.code == 2 and "monot5 is a ranker, which answers no questions" in refused.err
+    assert refused.code == 2 and "monot5 ranks lists; it answers no questions" in refused.err
