@@ -90,7 +90,7 @@ OF_KINDS = {"audit": _audit_of, "plan": _plan_of, "calibrate": _calibrate_of}
 def __getattr__(name: str) -> Callable[..., Result]:
     command, _, kind = name.partition("_")
     if command not in OF_KINDS or kind not in registry.names("audit"):
-        raise AttributeError(f"module 'llmfair.api' has no attribute {name!r}")
+        raise AttributeError(f"module 'llmfair' has no attribute {name!r}")
     call = OF_KINDS[command](kind_of(kind))
     call.__name__ = call.__qualname__ = name
     globals()[name] = call

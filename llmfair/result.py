@@ -15,7 +15,7 @@ from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import kind_of, study_of
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
 from llmfair.records import Measurement
-from llmfair.rundir import COLUMNS
+from llmfair.rundir import COLUMNS, with_factors
 
 if TYPE_CHECKING:
     import pandas
@@ -109,7 +109,11 @@ class Result:
             raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
         if self._measured:
             records = self._records_of_queries() if per_query else self.results["rows"]
-            frame = pandas.DataFrame(list(records), columns=list(COLUMNS))
+            header, tidied = with_factors(
+                ([row.get(column) for column in COLUMNS] for row in records),
+                self.results.get("design", {}).get("factors", {}),
+            )
+            frame = pandas.DataFrame(tidied, columns=list(header))
             return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
         if study := study_of(self.kind):
             columns, lines = study.lines(self.results)

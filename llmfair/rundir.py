@@ -14,17 +14,18 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
+T = TypeVar("T")
 SCHEMA = 1
 JOURNAL = "journal.jsonl"
 REPORT = "report.html"
@@ -269,6 +270,28 @@ def with_factors(
         [*row[:place], *(factors.get(row[place - 1], {}).get(name) for name in names), *row[place:]]
         for row in rows
     ]
+
+
+def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
+    """A file of a run folder, each line read by `of`, in order. Raises UsageError naming a line that is not `what`."""
+
+    def whole(row: dict[str, str]) -> T:
+        if None in (*row, *row.values()):  # so csv tells of fields too many, and too few
+            raise ValueError("its fields are not those of the header")
+        return of(row)
+
+    hint = "the command that began the run writes it anew"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            found: list[T] = []
+            try:
+                found.extend(map(whole, rows))
+            except (ValueError, KeyError, TypeError, csv.Error) as error:
+                raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", hint) from None
+            return found
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.", hint) from None
 
 
 def find_run(name: str, runs_dir: Path) -> RunDir:

@@ -5,9 +5,8 @@ Once plainly and once with a warning against prejudice, so that it has two condi
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
@@ -23,7 +22,7 @@ from llmfair.metrics.base import measure
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.records import Chat, Document, Message, Query, Side, Text
-from llmfair.rundir import RunDir, csv_text
+from llmfair.rundir import RunDir, csv_text, read_csv
 from llmfair.settings import AuditSettings, setting
 from llmfair.steps import Steps
 
@@ -109,7 +108,7 @@ class NumbersDesign(Design[float | None]):
         return {"numbers.csv": csv_text(COLUMNS, list(self.rows(results)))}
 
 
-def observed(rows: Iterator[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
+def observed(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
     found: dict[str, dict[str, dict[Side, list[float]]]] = {name: {} for name in ASKED}
     for query_id, name, _, side, number in rows:
         found[name].setdefault(query_id, {}).setdefault(Side(side), []).append(float(number))
@@ -137,8 +136,9 @@ class NumbersKind(Kind):
         )  # fmt: skip
 
     def observations(self, run: RunDir) -> Mapping[str, Sequence[Numbers]]:
-        with (run.path / "numbers.csv").open(encoding="utf-8", newline="") as file:
-            return observed(tuple(row.values()) for row in csv.DictReader(file))
+        return observed(
+            read_csv(run.path / "numbers.csv", "a number", lambda row: tuple(row[c] for c in COLUMNS))
+        )
 
 
 NUMBERS = NumbersKind()

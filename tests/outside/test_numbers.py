@@ -127,6 +127,16 @@ def test_run_again_look_score_compare_and_report() -> None:
     assert changes["plain"]["base"] == rows["plain"]["value"] and changes["plain"]["n"] == 8
     assert changes["plain"]["other"] == next(r for r in other["rows"] if r["variant"] == "plain")["value"]
     valid(scored, compared)
+    path = Path("one/numbers.csv")
+    text = path.read_text()
+    lines = text.splitlines()
+    for damaged in ([lines[0], "physics,plain"], [lines[0].replace("number", "n"), *lines[1:]]):
+        path.write_text("\n".join(damaged))
+        failed = json.loads(llmfair("score", "one", "--json", code=2))
+        assert "numbers.csv:2: is not a number" in failed["error"]["message"]
+    path.unlink()
+    assert "cannot be read" in json.loads(llmfair("score", "one", "--json", code=2))["error"]["message"]
+    path.write_text(text)
 
     llmfair("report", "one", "-o", "one.html")
     llmfair("report", "one", "two", "-o", "both.html")
@@ -230,6 +240,8 @@ def test_the_python_api() -> None:
         "result = llmfair.audit_numbers('sample', model='counter:x', top=9, output='api', report=False)\n"
         "print(result['MeanRatio', 'plain'].n, llmfair.plan_numbers(model='counter:x').results['calls'])\n"
         "print(str(result).splitlines()[0])\n"
+        "assert set(result.to_frame(per_query=True).warning) == {True, False}\n"
+        "assert 'warning' in result.to_frame().columns\n"
         "assert llmfair.open_run('api').rows == result.rows and 'top: The highest' in llmfair.audit_numbers.__doc__\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

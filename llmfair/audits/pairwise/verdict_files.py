@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from llmfair.errors import UsageError
 from llmfair.records import PairAnswer, PairKind, Side, Verdict
-from llmfair.rundir import csv_text
+from llmfair.rundir import csv_text, read_csv
 
 COLUMNS = (
     "query_id", "kind", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
     "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
 )  # fmt: skip
-HINT = "the command that began the run writes it anew"
 
 
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
@@ -34,18 +31,7 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
 
 def read_verdicts(path: Path) -> list[Verdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(_verdicts(path, csv.DictReader(file)))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
-
-
-def _verdicts(path: Path, rows: csv.DictReader[str]) -> Iterator[Verdict]:
-    try:
-        yield from map(_verdict, rows)
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise UsageError(f"{path}:{rows.line_num}: is not a verdict: {error}.", HINT) from None
+    return read_csv(path, "a verdict", _verdict)
 
 
 def _verdict(row: dict[str, str]) -> Verdict:
