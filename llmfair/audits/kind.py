@@ -312,10 +312,9 @@ class Study(ABC):
 
 def check_kind(name: str, offered: object) -> None:
     """Raises ValueError for what another package offers as a kind of this name and could not be used."""
-    if isinstance(offered, type):
-        raise ValueError(f"it is a class; a kind is a value, {offered.__name__}()")
     if not isinstance(offered, Kind):
-        raise ValueError(f"it is {type(offered).__name__}, no Kind")
+        made = f"a class; a kind is a value, {offered.__name__}()" if isinstance(offered, type) else "no Kind"
+        raise ValueError(f"it is {made}")
     if offered.name != name:
         raise ValueError(f"the kind calls itself '{offered.name}'")
     if not name.isidentifier():

@@ -74,7 +74,7 @@ def valid(*documents: Any) -> None:
     ("name", "value", "said"),
     [
         ("numbers", "tests.outside.numbers:NumbersKind", "it is a class; a kind is a value, NumbersKind()"),
-        ("numbers", "tests.outside.numbers:Numbers.__doc__", "it is str, no Kind"),
+        ("numbers", "tests.outside.numbers:Numbers.__doc__", "it is no Kind"),
         ("figures", "tests.outside.numbers:NUMBERS", "the kind calls itself 'numbers'"),
     ],
 )
