@@ -106,6 +106,7 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
         "pairwise", "-d", lists(), "-m", model, "--sequential", "--max-calls", "40", "-j", str(workers)
     )  # fmt: skip
     assert broken.code == 3
+    assert json.loads((only_run() / "results.json").read_text())["status"] == "incomplete"
     found = asked(model, "--sequential", "--json", "-j", str(workers)).json
     assert found["stopping"] == calm["stopping"] and found["rows"] == calm["rows"]
     folder = only_run(tmp_path / "calm")
