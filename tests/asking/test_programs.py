@@ -28,7 +28,6 @@ from llmfair.records import (
 )
 from llmfair.steps import Steps
 from tests.asking.scripted import Scripted, chain, chat, interrupt, single
-from tests.pace import within
 
 # Steps of many chats
 
@@ -165,8 +164,9 @@ def test_searches_of_many_chains_overlap(journal: Journal) -> None:
         assert found == {f"c{number}-{i}": f"C{number}-{i}.." for i in range(chains)}
         return seconds
 
-    critical = 2 * (0.04 + 0.02)
-    within(0.3 * critical, lambda: rounds(64, True), waiting=critical, tries=10)
+    # Eight times the chains take no longer, but for what a busy machine adds to both; the fastest of each counts.
+    few, many = zip(*[(rounds(8, True), rounds(64, True)) for _ in range(5)], strict=True)
+    assert min(many) < 2 * min(few), (few, many)
     assert rounds(16, False) > 16 * 2 * 0.04, "on the loop one waits for all others"
 
 
