@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.records import Conclusion
-from llmfair.results import Band, Count, Level, Share, Version, Words
+from llmfair.results import Band, Count, Counts, Level, Share, Version, Words
 
 
 class ComparisonRun(TypedDict):
@@ -39,6 +39,27 @@ class ComparisonRow(TypedDict):
     base_conclusion: Conclusion | None
     other_conclusion: Conclusion | None
     reason: str | None
+
+
+class Planted(TypedDict):
+    """What simulated audits found of one planted preference; shares with their Monte Carlo error."""
+
+    planted: float
+    planted_odds: float
+    odds: float | None
+    log_odds: float | None
+    log_odds_error: float | None
+    covered: Share | None
+    covered_error: float | None
+    covered_n: Count
+    rejected: Share | None
+    rejected_error: float | None
+    rejected_n: Count
+    within: Share
+    outside: Share
+    inconclusive: Share
+    not_assessable: Share
+    undefined: Counts
 
 
 class Plan(TypedDict):

@@ -14,6 +14,7 @@ from llmfair.results import Figure, Finding, HowDrawn, Results, Row
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
 UNEVEN = 0.01
+POWER = 0.8
 """From this share on, what relevance alone gives the sides is told."""
 OF_A_SET = re.compile(r"(?:P|R|Success|overlap)(?:\(.*\))?@(\d+)")
 """Measures that ask which items stand above the cutoff, not in which order."""
@@ -248,6 +249,19 @@ def differs_text(p: float | None, low: float | None, high: float | None, level: 
     if p is None or p >= 1 - level or low is None or high is None or low <= 1 <= high:
         return ""
     return f"; differs from parity, p {p_text(p)}"
+
+
+def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> list[str]:
+    """What an inconclusive design could have found, and the queries that find it; `what` has a place for the odds."""
+    inconclusive = (found.power for found in findings if found.conclusion == "inconclusive")
+    known = [power for power in inconclusive if power and power.power < POWER]
+    if not known:
+        return []
+    worst = min(known, key=lambda one: one.power)
+    needed = worst.queries_needed
+    more = f"80 % takes about {needed:,} {queries}" if needed else "no number of queries gives 80 %"
+    power = f"{worst.power * 100:.0f} % power"
+    return [f"{what.format(worst.odds)} would be told from parity with {power}; {more} (llmfair plan {kind})"]
 
 
 def p_text(p: float) -> str:

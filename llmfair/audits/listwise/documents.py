@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.results import Band, Count, Counts, Level, Reach, Share, Version, Words
+from llmfair.audits.documents import Planted
+from llmfair.results import Band, Count, Level, Reach, Share, Version, Words
 
 
 class Effect(TypedDict):
@@ -70,25 +71,9 @@ class ListwisePlan(TypedDict):
     findable: NotRequired[ListwiseFindable]
 
 
-class PlantedLists(TypedDict):
+class PlantedLists(Planted):
     """What simulated audits found of one planted preference; shares with their Monte Carlo error."""
 
-    planted: float
-    planted_odds: float
-    odds: float | None
-    log_odds: float | None
-    log_odds_error: float | None
-    covered: Share | None
-    covered_error: float | None
-    covered_n: Count
-    rejected: Share | None
-    rejected_error: float | None
-    rejected_n: Count
-    within: Share
-    outside: Share
-    inconclusive: Share
-    not_assessable: Share
-    undefined: Counts
     exposure_ratio: float
     excess_ratio: float
     excess_covered: Share | None

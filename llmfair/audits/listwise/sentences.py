@@ -11,12 +11,11 @@ from math import log
 
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults
 from llmfair.report.reasons import in_words
-from llmfair.report.tables import count, differs_text, p_text
+from llmfair.report.tables import count, differs_text, found_with, p_text
 from llmfair.results import Figure, Reach, Row
 
 TELLING = 0.05
 """An input order nearer to parity than this has nothing to hand on."""
-POWER = 0.8
 """A design with this power to find the nearer edge of the band needs no advice."""
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows (`reach_of`)."""
@@ -120,20 +119,12 @@ def implied_note(concluded: bool) -> list[str]:
 
 def power_note(results: ListwiseResults) -> list[str]:
     """What an inconclusive design could have found, and the queries that find it."""
-    known = [
-        found.power
-        for found in results.findings.values()
-        if found.conclusion == "inconclusive" and found.power and found.power.power < POWER
-    ]
-    if not known:
-        return []
-    worst = min(known, key=lambda one: one.power)
-    needed = worst.queries_needed
-    more = f"80 % takes about {needed:,} queries" if needed else "no number of queries gives 80 %"
-    return [
-        f"pair odds of {worst.odds:g}, of a ranker as useful as this one, would be told from parity with "
-        f"{worst.power * 100:.0f} % power; {more} (llmfair plan listwise)"
-    ]
+    return found_with(
+        "pair odds of {:g}, of a ranker as useful as this one,",
+        results.findings.values(),
+        "queries",
+        "listwise",
+    )
 
 
 def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:

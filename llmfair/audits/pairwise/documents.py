@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from llmfair.audits.documents import Planted
 from llmfair.results import Band, Count, Counts, Level, Share, Version, Words
 
 
@@ -63,26 +64,10 @@ class PairwisePlan(TypedDict):
     findable: NotRequired[dict[str, PairwiseFindable]]
 
 
-class PlantedPairs(TypedDict):
+class PlantedPairs(Planted):
     """What simulated audits found of one kind of pairs and planted preference."""
 
     kind: Literal["relevant", "irrelevant"]
-    planted: float
-    planted_odds: float
-    odds: float | None
-    log_odds: float | None
-    log_odds_error: float | None
-    covered: Share | None
-    covered_error: float | None
-    covered_n: Count
-    rejected: Share | None
-    rejected_error: float | None
-    rejected_n: Count
-    within: Share
-    outside: Share
-    inconclusive: Share
-    not_assessable: Share
-    undefined: Counts
     marginal_odds: float
     consistent_share: Share | None
 

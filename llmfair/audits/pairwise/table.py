@@ -18,6 +18,7 @@ from llmfair.report.tables import (
     drawn_note,
     few_queries,
     filled,
+    found_with,
     on_disk,
     p_text,
     percent,
@@ -28,7 +29,6 @@ from llmfair.results import Figure, Row, Words
 Rows = Mapping[tuple[str, str, str], Row]
 SHOWN_QUERIES = 5
 LITTLE_MASS = 0.5
-POWER = 0.8
 
 
 def pairwise_table(results: PairwiseResults) -> Table:
@@ -140,7 +140,8 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         )
     if design.weights == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
-    notes += [*_test_note(results, rows), *_power_note(results)]
+    notes += _test_note(results, rows)
+    notes += found_with("odds of {:g}", results.findings.values(), "queries like these", "pairwise")
     if design.constrained:
         notes.append(
             "answers were held to the labels (--constrain): refusals and careless answers do not show; without it they "
@@ -167,24 +168,6 @@ def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -
     told = ", ".join(f"{reason} in up to {queries}" for reason, queries in reasons.items())
     return [
         f"no figure of their own in per_query.csv for some queries ({told}); those of all count their pairs"
-    ]
-
-
-def _power_note(results: PairwiseResults) -> list[str]:
-    """What an inconclusive design could have found, and the queries that find it."""
-    known = [
-        found.power
-        for found in results.findings.values()
-        if found.conclusion == "inconclusive" and found.power and found.power.power < POWER
-    ]
-    if not known:
-        return []
-    worst = min(known, key=lambda one: one.power)
-    needed = worst.queries_needed
-    more = f"80 % takes about {needed:,} queries like these" if needed else "no number of queries gives 80 %"
-    return [
-        f"odds of {worst.odds:g} would be told from parity with {worst.power * 100:.0f} % power; {more} "
-        "(llmfair plan pairwise)"
     ]
 
 
