@@ -15,7 +15,8 @@ from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.pairwise.results import PairwiseResults
 from llmfair.audits.texts import read_texts
 from llmfair.errors import UsageError
-from llmfair.results import Reach, Results, absent_row, plain, read, write
+from llmfair.jsonfiles import read
+from llmfair.results import Reach, Results, absent_row, plain, write
 from tests.cli.command import llmfair
 
 LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--passes", "1", "--require", "P@20>=0.1")

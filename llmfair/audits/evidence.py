@@ -11,7 +11,7 @@ from typing import Any
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
-from llmfair.audits.kind import kind_of
+from llmfair.audits.kind import kind_in
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
@@ -27,8 +27,8 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
     """The answers of a run, each with its class; of one query, or only those that are not well-formed."""
     found = []
     manifest = run.read_manifest()
-    settings = manifest["settings"]
-    kind = kind_of(settings["task"])
+    settings = manifest.settings
+    kind = kind_in(run.manifest, manifest.task)
     for row in chain.from_iterable(map(read_rows, filter(Path.is_file, run.journals(manifest)))):
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
@@ -63,17 +63,14 @@ def check_run(run: RunDir) -> dict[str, Any]:
     Raises UsageError without a manifest, Incomplete when the journal does not answer every chat.
     """
     manifest = run.read_manifest()
-    given = manifest.get("stage_answers", {})
+    given = manifest.stage_answers
     gone = [one.name for one in run.journals(manifest) if one == run.journal or given.get(one.stem)]
     if gone := [name for name in gone if not (run.path / name).is_file()]:
         return {"answers": 0, "problems": [f"{name} is missing" for name in gone]}
-    flags: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in manifest["flags"].items()
-    }
-    kind = kind_of(manifest["task"])
-    settings = kind.settings.make(**flags)
-    design = kind.design(settings, Subject(str(manifest["model"])))
-    known, now = manifest["settings"], design.identity()
+    kind = kind_in(run.manifest, manifest.task)
+    settings = kind.settings.make(**manifest.set())
+    design = kind.design(settings, Subject(manifest.model))
+    known, now = manifest.settings, design.identity()
     problems = [
         f"{what} is not what it was at the time of the run"
         for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
@@ -83,10 +80,10 @@ def check_run(run: RunDir) -> dict[str, Any]:
         return {"answers": 0, "problems": problems}
 
     # Who answered is on record; the model itself need not be there any more.
-    first = NoBackend(known["identity"], reads_about=manifest["simulated"])
+    first = NoBackend(known["identity"], reads_about=manifest.simulated)
     found = _replayed(design.programs(), run.journal, first, settings)
     for stage in design.stages():
-        asked = NoBackend(known["stages"][stage.name], reads_about=manifest["stages"][stage.name])
+        asked = NoBackend(known["stages"][stage.name], reads_about=manifest.stages[stage.name])
         programs = stage.programs(found.results)
         found += _replayed(programs, run.journal_of(stage.name), asked, settings)
     if found.missing:

@@ -233,7 +233,7 @@ class Kind(ABC):
         """
         from llmfair.audits.runs import measured_again
 
-        return measured_again(self.name, self.reads(), self.observations(run), run, settings)
+        return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
     def score_files(
         self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
@@ -329,6 +329,15 @@ def kind_of(name: str) -> Kind:
     return kind
 
 
+def kind_in(file: str | Path, task: str) -> Kind:
+    """The kind that a file of a run folder names. Raises UsageError naming the file."""
+    if task not in registry.names("audit"):
+        raise UsageError(
+            f"{file}: there is no audit '{task}' here.", "install the package that brings it beside llmfair"
+        )
+    return kind_of(task)
+
+
 def kinds() -> list[Kind]:
     """All kinds of audits, by name."""
     return [kind_of(name) for name in registry.names("audit")]
@@ -342,9 +351,14 @@ def study_of(name: str) -> Study | None:
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.audits.results import ScoreResults
-    from llmfair.results import typed
+    from llmfair.jsonfiles import typed
 
     task = document["task"]
     if task == "score":
         return typed(document, ScoreResults, where)
-    return typed(document, (study_of(task) or kind_of(task)).results(), where)
+    return typed(document, (study_of(task) or kind_in(where, task)).results(), where)
+
+
+def results_of(run: RunDir) -> Any:
+    """What a run found, as the class of its task. Raises UsageError naming the file and the field that is wrong."""
+    return found_of(run.read_results(), run.results)

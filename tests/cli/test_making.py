@@ -11,6 +11,7 @@ from llmfair.asking.limits import Progress
 from llmfair.cli.audits import cost_text
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
+from tests.manifests import invocation, manifest
 
 pytestmark = pytest.mark.whole
 
@@ -63,11 +64,11 @@ def test_lists_that_were_drawn_are_said_to_be_with_the_seed(task: str) -> None:
 
 def test_what_is_not_in_a_run_s_cost_is_said() -> None:
     """Commands without prices, and those that a kill left no word to."""
-    told, free, killed = {"calls": 5, "cost": 0.5}, {"calls": 3, "cost": None}, {"ended": None}
-    assert cost_text({"cost": 0.5, "invocations": [told]}) == "the run in all: 5 calls, cost 0.5000"
-    text = cost_text({"cost": 1.0, "invocations": [told, free, killed, told]}, Progress(calls=1, cost=0.25))
+    told, free, killed = invocation(5, 0.5), invocation(3), invocation()
+    assert cost_text(manifest(told, cost=0.5)) == "the run in all: 5 calls, cost 0.5000"
+    text = cost_text(manifest(told, free, killed, told, cost=1.0), Progress(calls=1, cost=0.25))
     assert text.startswith(
         "this command: 1 call, cost 0.2500; the run in all: 10 calls, cost 1.0000, and 3 calls "
     )
     assert text.endswith("made without prices, and 1 command killed or still running")
-    assert cost_text({"cost": None, "invocations": [free, killed]}) == ""
+    assert cost_text(manifest(free, killed)) == ""

@@ -62,7 +62,7 @@ def test_drawing_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pages, "page_of", fails)
     found = llmfair(*SMALL)
     assert found.code == 0 and "everything else was: MemoryError: no room" in found.err
-    assert RunDir(only_run()).read_manifest()["status"] == "complete"
+    assert RunDir(only_run()).read_manifest().status == "complete"
 
 
 @undrawn
@@ -164,7 +164,7 @@ def test_a_run_that_was_killed_says_how_many_answers_it_has(task: str) -> None:
     running.kill()
     running.communicate()
     answers = journal.read_text().count('"key":')
-    planned = RunDir(Path("killed")).read_manifest()["planned_calls"]
+    planned = RunDir(Path("killed")).read_manifest().planned_calls
     assert planned == llmfair(task, "--dry-run", "--json").json["calls"] > answers
     lacks = f"killed has no results yet (interrupted; {answers} of {planned:,} answers are on disk)"
     found = llmfair("report", "killed")

@@ -99,7 +99,7 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
     assert {row["text"][0] for row in second} <= set("0123456789")
     assert found.results.status == "complete"
     manifest = RunDir(Path("run")).read_manifest()
-    assert manifest["settings"]["stages"] == {"judged": "counter judge"}
+    assert manifest.settings["stages"] == {"judged": "counter judge"}
     assert check_run(RunDir(Path("run"))) == {"answers": len(first) + len(second), "problems": []}
     assert len(answers_of(RunDir(Path("run")))) == len(first) + len(second)
 
@@ -112,7 +112,7 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
     with pytest.raises(Incomplete):
         doubted("run")
     assert (
-        RunDir(Path("run")).read_manifest()["status"] == "incomplete"
+        RunDir(Path("run")).read_manifest().status == "incomplete"
         and len(journal("run/journal.jsonl")) == 240
     )
     assert RunDir(Path("run")).read_results()["status"] == "incomplete"

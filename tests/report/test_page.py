@@ -178,8 +178,9 @@ def test_method_names_what_asks_the_same_again(folder: Path) -> None:
     assert str(path) not in command and "--max-invalid" not in command.replace("--max-invalid 1.0", "")
     text = "".join(read(path / "report.html").text)
     manifest = RunDir(path).read_manifest()
-    assert manifest["prompt"]["text"].strip() in text and manifest["prompt"]["sha256"] in text
-    assert all(version in text for version in manifest["versions"].values())
+    assert manifest.prompt is not None
+    assert manifest.prompt.text.strip() in text and manifest.prompt.sha256 in text
+    assert all(version in text for version in manifest.versions.values())
 
 
 def test_passwords_in_addresses_are_not_told(folder: Path) -> None:

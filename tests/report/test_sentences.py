@@ -15,6 +15,7 @@ from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair
 from tests.folders import balanced, write_folder
+from tests.manifests import invocation, manifest
 from tests.report.adapters import adapter
 from tests.report.reading import read
 
@@ -51,8 +52,8 @@ def test_an_interval_that_leans_is_explained_where_it_stands(data: Path) -> None
 def test_what_a_run_has_cost_is_among_its_facts(data: Path) -> None:
     asked = ("pairwise", "--pairs", "4", "-q", "-m", "fake:biased")
     priced = page(data, *asked, "--price-in", "3", "--price-out", "12")
-    cost = RunDir(Path("run")).read_manifest()["cost"]
-    assert cost > 0 and ("cost", f"{cost:,.4f}") in priced.method.facts
+    cost = RunDir(Path("run")).read_manifest().cost
+    assert cost is not None and cost > 0 and ("cost", f"{cost:,.4f}") in priced.method.facts
     shutil.copytree("run", "again")
     both = page_of([read_source(RunDir(Path(name))) for name in ("run", "again")], 0)
     assert all(f" · cost {cost:,.4f} · " in said for _, said in both.method.facts)
@@ -61,9 +62,9 @@ def test_what_a_run_has_cost_is_among_its_facts(data: Path) -> None:
 
 
 def test_calls_without_prices_stand_beside_the_cost() -> None:
-    past = [{"calls": 7, "cost": 0.5}, {"calls": 3, "cost": None}, {}]
-    assert cost_of({"cost": 0.5, "invocations": past}) == "0.5000, and 3 calls made without prices"
-    assert cost_of({"cost": None, "invocations": past}) == cost_of({}) == ""
+    past = invocation(7, 0.5), invocation(3), invocation()
+    assert cost_of(manifest(*past, cost=0.5)) == "0.5000, and 3 calls made without prices"
+    assert cost_of(manifest(*past)) == cost_of(None) == ""
 
 
 def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:

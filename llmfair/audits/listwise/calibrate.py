@@ -25,10 +25,10 @@ from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate
 from llmfair.audits.summary import Inference, implied_curve
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import SCHEMA
 from llmfair.metrics.base import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Quotient, Ratio
-from llmfair.rundir import SCHEMA
 from llmfair.settings import band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.implied import OddsCurve

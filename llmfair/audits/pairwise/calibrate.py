@@ -25,10 +25,10 @@ from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import SCHEMA
 from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairKind
-from llmfair.rundir import SCHEMA
 from llmfair.settings import band_of, planted_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate
