@@ -177,11 +177,12 @@ class RunDir:
             raise
 
     def answers(self) -> int:
-        """How many answers the journal holds."""
-        if not self.journal.is_file():
-            return 0
-        with self.journal.open("rb") as file:
-            return sum(b'"key":' in line for line in file)
+        """How many answers the journals hold."""
+        try:
+            journals = self.journals(self.read_manifest())
+        except UsageError:
+            journals = [self.journal]
+        return sum(map(_answers, filter(Path.is_file, journals)))
 
     def summary(self) -> dict[str, Any]:
         """One line about the run: status, model, answers on disk, start; a damaged one says so."""
@@ -228,6 +229,11 @@ class RunDir:
             yield
         finally:
             os.close(lock)
+
+
+def _answers(journal: Path) -> int:
+    with journal.open("rb") as file:
+        return sum(b'"key":' in line for line in file)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.evidence import check_run
+from llmfair.audits.replay import check_run
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair
 

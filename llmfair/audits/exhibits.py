@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from heapq import nsmallest
 from inspect import isfunction
+from itertools import chain
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -115,15 +117,13 @@ def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[dict[str,
             answer["key"],
         )
 
-    return nsmallest(count, _answers(run, manifest.settings), key=place)
+    return nsmallest(count, _answers(run, manifest), key=place)
 
 
-def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every answer of the journal once."""
-    if not run.journal.is_file():
-        return
-    seen, kind = set(), kind_of(settings["task"])
-    for row in read_rows(run.journal):
+def _answers(run: RunDir, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Every answer of the journals once."""
+    seen, kind, settings = set(), kind_of(manifest.task), manifest.settings
+    for row in chain.from_iterable(map(read_rows, filter(Path.is_file, run.journals(manifest)))):
         if "key" not in row or row["key"] in seen:
             continue
         seen.add(row["key"])

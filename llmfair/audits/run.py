@@ -101,7 +101,8 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     if stages:
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
-        planned = {**design.planned(), "on_disk": len(journal)}
+        on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
+        planned = {**design.planned(), "on_disk": on_disk}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
             with watched:

@@ -93,7 +93,7 @@ def show(
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")
 def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
     """Is the journal readable, and do its answers give what is on disk?"""
-    from llmfair.audits.evidence import check_run
+    from llmfair.audits.replay import check_run
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
