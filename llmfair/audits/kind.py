@@ -53,6 +53,24 @@ HELP: Mapping[str, str] = {
 """What commands about an audit say of themselves, unless its kind says it better."""
 
 
+COMMANDS = frozenset(
+    [
+        "cache",
+        "calibrate",
+        "compare",
+        "datasets",
+        "doctor",
+        "plan",
+        "prompts",
+        "report",
+        "runs",
+        "score",
+        "study",
+    ]
+)
+"""Commands that are no audits: no kind can have their names."""
+
+
 class Kind(ABC):
     """One kind of audit. What has a default below is done for every kind alike; a kind says otherwise where it must.
 
@@ -319,6 +337,8 @@ def check_kind(name: str, offered: object) -> None:
         raise ValueError(f"the kind calls itself '{offered.name}'")
     if not name.isidentifier():
         raise ValueError("its name has to be a word of letters, digits and _")
+    if name in COMMANDS:
+        raise ValueError(f"llmfair {name} is another command")
     if "" not in offered.helps:
         raise ValueError('its helps say nothing of its command (by "")')
 
