@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
+from llmfair.records import Chat, Completion, Finish, Message, Request, Text
 from llmfair.steps import Steps
+from tests.asking.scripted import run
 from tests.virtual import Clock, virtual_time
 
 CHAINS = 100
@@ -103,7 +104,7 @@ def ask(backend: Metered, folder: Path, minutes: float, rpm: float | None = None
     """Asks for about as long as the quota needs for that many minutes; nothing may fail."""
     journal = Journal(folder / "journal.jsonl", "run", "metered")
     length = int((backend.rate * 60 * minutes + backend.depth) / CHAINS)
-    results = dict(dispatch(chains(length), backend, journal, Sampling(), Limits(rpm=rpm)))
+    results = run(chains(length), backend, journal, Limits(rpm=rpm))
     assert len(journal) == CHAINS * length
     journal.close()
     assert set(results.values()) == {length} and len(results) == CHAINS

@@ -165,11 +165,8 @@ def test_cost_time_and_models() -> None:
 def test_what_cannot_be_found() -> None:
     few = found(5)
     assert (few["reason"], few["power"], few["smallest"], few["queries_needed"]) == (
-        "too_few_queries",
-        None,
-        None,
-        24,
-    )
+        "too_few_queries", None, None, 24,
+    )  # fmt: skip
     assert found(44, sequential=True)["reason"] == "sequential"
     one_sided = str(write_folder(Path("apart"), APART))
     plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=one_sided))

@@ -79,11 +79,8 @@ def article_2021(page_id: int, title: str, text: str = "'''It''' is [[wikitext|t
 
 def topic_2022(query_id: int, title: str, rel_docs: list[int]) -> dict[str, Any]:
     return {
-        "id": query_id,
-        "title": title,
-        "url": "https://en.wikipedia.org/wiki/Wikipedia:X",
-        "rel_docs": rel_docs,
-    }
+        "id": query_id, "title": title, "url": "https://en.wikipedia.org/wiki/Wikipedia:X", "rel_docs": rel_docs,
+    }  # fmt: skip
 
 
 def topic_2021(query_id: int, title: str, rel_docs: list[int]) -> dict[str, Any]:

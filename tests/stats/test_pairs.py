@@ -176,14 +176,8 @@ def test_three_way_intervals(name: str) -> None:
     golden = vectors("planted_bias")[name]
     pairs = of_answers(golden["rows"])
     ways = {
-        (0,): "query",
-        (1,): "pitem",
-        (2,): "uitem",
-        (0, 1): "qp",
-        (0, 2): "qu",
-        (1, 2): "pu",
-        (0, 1, 2): "qpu",
-    }
+        (0,): "query", (1,): "pitem", (2,): "uitem", (0, 1): "qp", (0, 2): "qu", (1, 2): "pu", (0, 1, 2): "qpu",
+    }  # fmt: skip
     for of in ("consistent", "balanced"):
         expected, formula = golden[of], FORMULAS[of]
         variance, found = pairs.variance(formula), estimate(formula, pairs)
@@ -341,11 +335,8 @@ def test_repeats_weigh_a_pair_once() -> None:
     items = np.arange(80)
     once = counted(cells, queries, items, items)
     twice = replace(
-        once,
-        counts=np.repeat(once.counts, 2, axis=0),
-        clusters=np.repeat(once.clusters, 2, axis=1),
-        repeats=2,
-    )
+        once, counts=np.repeat(once.counts, 2, axis=0), clusters=np.repeat(once.clusters, 2, axis=1), repeats=2,
+    )  # fmt: skip
     assert twice.cells == pytest.approx(once.cells)
     for formula in FORMULAS.values():
         a, b = estimate(formula, once), estimate(formula, twice)
