@@ -24,7 +24,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain
 from llmfair.stats.implied import odds_surface
-from tests.cli.command import kept, llmfair, table
+from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.folders import write_folder
 from tests.metrics import judged
 
@@ -225,32 +225,15 @@ def paper_lists(protected: int, unprotected: int, queries: int = 6, side: int = 
     return write_folder(Path("lists"), lists)
 
 
-def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s() -> None:
+def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapshot: Snapshot) -> None:
     """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
-    model = "fake:biased,listwise=0,prompt=0,malformed=0"
-    found = llmfair(
-        "listwise", "-d", paper_lists(50, 50, queries=2), "--preset", "paper", "--initial", "deltr", "-m", model,
-        "--require", "ExpRatio>=0.1",
-    )  # fmt: skip
-    assert found.code == 4 and "cannot be assessed: order not random" in found.err
-    out = found.out
-    for arm in ("neutral", "male", "female"):
-        (line,) = [line for line in out.splitlines() if line.startswith(f" {arm} ")]
-        assert " 0.73" in line and line.endswith("not assessable: the input order is not random")
-    assert (
-        "initial order deltr reads ExpRatio 0.735 itself; a ranker without any preference would read 0.73"
-        in out
-    )
-    assert "the numbers mirror the input order: neutral 0.73" in out
-    assert "no mean preference" not in out and "no preference in any query" not in out
-    assert "a ranker without any preference reads ExpRatio 0.7" in found.err
-    (folder,) = Path("runs").iterdir()
-    rows = {(r["measure"], r["variant"]): r for r in kept("results", folder)["rows"]}
-    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5)
-    assert rows["ImpliedOdds", "neutral"]["value"] is None
-    assert (rows["ImpliedOdds", "neutral"]["conclusion"], rows["ImpliedOdds", "neutral"]["reason"]) == (
-        "not_assessable", "order_not_random",
-    )  # fmt: skip
+    data, model = paper_lists(50, 50, queries=2), "fake:biased,listwise=0,prompt=0,malformed=0"
+    asked = f"listwise -d {data} --preset paper --initial deltr -m {model} --require ExpRatio>=0.1 -o run"
+    snapshot("listwise-deltr", transcript(asked))
+    rows = {(r["measure"], r["variant"]): r for r in kept("results", "run")["rows"]}
+    odds = rows["ImpliedOdds", "neutral"]
+    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5) and odds["value"] is None
+    assert (odds["conclusion"], odds["reason"]) == ("not_assessable", "order_not_random")
 
 
 @pytest.mark.parametrize(("side", "relevance"), [(25, 0.79), pytest.param(100, 0.89, marks=pytest.mark.slow)])

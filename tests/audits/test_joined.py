@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import kept, llmfair, only_run, ran, table
+from tests.cli.command import llmfair, only_run, ran, table
 from tests.joined import write_joined
 
 pytestmark = pytest.mark.whole
@@ -54,16 +54,3 @@ def test_equal_buckets_drop_the_degenerate_topics_and_say_so() -> None:
     write_joined(Path("joined"))
     found = ran("listwise", "-d", "joined", "--buckets", "equal", "--candidates", "20", *ONE_ARM, "--json")
     assert found.json["design"]["left_out"].keys() == NO_WOMAN | NO_MAN
-
-
-def test_score_of_the_same_rankings_counts_the_same() -> None:
-    folder = write_joined(Path("joined"))
-    measures = "P@20,nDCG@20,ExpRatio,ExpRatio(stratum=relevant),AWRF@20"
-    ran("listwise", "-d", folder, "--measures", measures, *ONE_ARM, "-o", "audit", "-q")
-    scored = ran("score", "audit/rankings/neutral.run", "-d", folder, "--measures", measures, "--json")
-    (undefined,) = scored.json["runs"][0]["undefined"]["ExpRatio(stratum=relevant)"].values()
-    assert undefined == {"no_protected": 6, "no_unprotected": 1}
-    audited = kept("results", "audit")["rows"]
-    ours = {row["measure"]: (row["value"], row["n"]) for row in audited if row["variant"] == "neutral"}
-    theirs = {row["measure"]: (row["value"], row["n"]) for row in scored.json["rows"]}
-    assert theirs == ours

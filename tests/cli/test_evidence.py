@@ -79,12 +79,6 @@ def test_check_notices_a_changed_or_missing_file(name: str) -> None:
     assert f"{name} is missing" in llmfair("runs", "check", only_run()).out
 
 
-def test_check_of_a_run_that_is_not_through_is_one_line() -> None:
-    assert llmfair(*SMALL, "--max-calls", "9").code == 3
-    found = llmfair("runs", "check", only_run())
-    assert found.code == 3 and "is incomplete" in found.err and found.out == ""
-
-
 def test_a_lost_journal_is_not_paid_for_again_in_silence() -> None:
     ran(*SMALL)
     (only_run() / "journal.jsonl").unlink()
@@ -237,13 +231,6 @@ def test_results_that_cannot_be_read_are_not_called_missing() -> None:
     assert llmfair(*SMALL).code == 0 and llmfair("runs", "show", only_run()).code == 0
     path.unlink()
     assert "has no results yet" in llmfair("runs", "show", only_run()).err
-
-
-def test_a_run_of_pairs_has_no_rankings_and_is_checked_all_the_same() -> None:
-    ran("pairwise", "-n", "2", "--pairs", "3")
-    assert not (only_run() / "rankings").exists()
-    found = llmfair("runs", "check", only_run())
-    assert found.code == 0 and "its answers give what is on disk" in found.out
 
 
 def test_the_way_to_unreadable_answers_is_a_command_that_works() -> None:

@@ -97,15 +97,6 @@ def test_per_query_values_aggregate_to_the_headline() -> None:
     assert int(geometric["n"]) == 8
 
 
-def test_another_measure_asks_nothing_and_stays_in_the_folder() -> None:
-    ran(*SMALL)
-    found = llmfair(*SMALL, "--measures", "P@5,ExpRatio@10", "--json")
-    assert found.json["measures"] == ["P@5", "ExpRatio@10"]
-    assert kept("manifest")["calls"] == 0
-    ran(*SMALL, "--seed", "1")
-    assert len(list(Path("runs").iterdir())) == 2
-
-
 def test_workers_do_not_change_a_byte() -> None:
     for workers in ("1", "64"):
         arguments = ("--runs-dir", workers, "-j", workers, "-n", "4", "--orders", "2")
@@ -120,23 +111,6 @@ def test_workers_do_not_change_a_byte() -> None:
         "rankings/female.o1.r0.run",
     ):
         assert (one / name).read_bytes() == (many / name).read_bytes(), name
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(("--preset", "paper"), marks=pytest.mark.slow),
-        (),
-        ("--windows", "rankgpt", "--window", "7", "--step", "3", "--passes", "1", "--orders", "1"),
-    ],
-    ids=" ".join,
-)
-def test_a_dry_run_counts_exactly_what_a_run_asks(arguments: tuple[str, ...]) -> None:
-    asked = ("listwise", "-n", "2", *arguments)
-    planned = llmfair(*asked, "--dry-run", "--json").json
-    assert not Path("runs").exists()
-    ran(*asked, "-o", "out", "-m", "fake:biased,malformed=0")
-    assert planned["calls"] == kept("manifest", "out")["calls"] == kept("results", "out")["design"]["calls"]
 
 
 def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
@@ -155,14 +129,6 @@ def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
     assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-12)
 
 
-def test_unreadable_answers_are_a_gate_after_everything_is_written() -> None:
-    found = llmfair(*SMALL, "-m", "fake:biased,malformed=0.5", "--json")
-    assert found.code == 4
-    assert found.json["error"]["class"] == "RequirementFailed" and found.json["rows"]
-    assert (only_run() / "metrics.csv").is_file()
-    ran(*SMALL, "-m", "fake:biased,malformed=0.5", "--max-invalid", "1")
-
-
 def test_every_answer_is_accounted_for() -> None:
     found = llmfair(
         "listwise", "--orders", "1", "-m", "fake:biased,malformed=0.3", "--max-invalid", "1", "--json"
@@ -174,27 +140,6 @@ def test_every_answer_is_accounted_for() -> None:
     assert {name for arm in found["answers"].values() for name in arm["classes"]} == {
         "ok", "missing", "duplicate", "out_of_range", "no_ids", "empty", "refused", "truncated",
     }  # fmt: skip
-
-
-def test_bad_answers_can_fail_their_chain_or_be_asked_again() -> None:
-    model = ("-m", "fake:biased,malformed=0.1")
-    failed = llmfair(*SMALL, *model, "--on-bad-answer", "fail", "--json", "-o", "fail")
-    assert failed.code == 3 and failed.json["status"] == "incomplete"
-    chains = failed.json["chains"].values()
-    assert sum(arm["ranked"] for arm in chains) < sum(arm["asked"] for arm in chains)
-    assert len(Path("fail/failures.csv").read_text().splitlines()) > 1
-    again = ran(*SMALL, *model, "--on-bad-answer", "retry:3", "--json", "-o", "retry")
-    assert sum(arm["unreadable"] for arm in again.json["answers"].values()) == 0
-
-
-def test_a_budget_stops_cleanly_and_the_same_command_goes_on() -> None:
-    stopped = llmfair(*SMALL, "--max-calls", "10", "--json")
-    assert stopped.code == 3 and "budget of 10 calls" in stopped.json["error"]["message"]
-    ran(*SMALL)
-    whole = only_run()
-    ran(*SMALL, "--runs-dir", "undisturbed")
-    for name in ("results.json", "metrics.csv", "per_query.csv"):
-        assert (whole / name).read_bytes() == (only_run(Path("undisturbed")) / name).read_bytes()
 
 
 def test_a_budget_of_calls_is_one_for_all_models_of_a_command() -> None:

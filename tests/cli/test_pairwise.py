@@ -63,22 +63,6 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         assert high - low == pytest.approx(0.05, abs=0.026)
 
 
-def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable() -> None:
-    model = "fake:biased,pairwise=0,position=50,query_sd=0,malformed=0"
-    document = asked(model, "--pairs", "10", "--json").json
-    assert row(document, "BalancedRatio")["value"] == 1
-    assert (row(document, "WinRatio")["value"], row(document, "WinRatio")["reason"]) == (
-        None,
-        "no_consistent_pair",
-    )
-    odds = row(document, "AdjustedOdds")
-    assert (odds["conclusion"], odds["reason"], odds["low"]) == ("not_assessable", "position_driven", None)
-    gate = llmfair(
-        "pairwise", "-d", lists(), "-m", model, "--pairs", "10", "--require", "AdjustedOdds=0.5..2"
-    )
-    assert gate.code == 4 and "cannot be assessed" in gate.err
-
-
 def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
     def verdicts(*more: str) -> dict[tuple[str, ...], dict[str, str]]:
         name = "-".join(("run", *more))
@@ -180,14 +164,6 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
     for kind in ("relevant", "irrelevant"):
         for fact in ("worst_case", "unreadable_by_order"):
             assert twice["findings"][kind][fact] == once["findings"][kind][fact]
-
-
-def test_one_side_that_always_wins_is_not_called_position() -> None:
-    asked_of = (f"{BIASED},pairwise=50,position=0,malformed=0", "--pairs", "20")
-    found = asked(*asked_of, "--json").json
-    finding, odds = found["findings"]["relevant"], row(found, "AdjustedOdds")
-    assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "one_sided")
-    assert odds["low"] is odds["high"] is odds["p"] is None and odds["value"] > 100
 
 
 def test_ties_are_shown() -> None:

@@ -59,16 +59,6 @@ def test_what_each_of_several_models_has_cost_is_told_under_its_name() -> None:
     assert "this command" not in found.err
 
 
-def test_a_server_that_only_fails_gives_no_ranking() -> None:
-    with Server(
-        lambda body, attempt: Reply(status=500, body={"error": {"message": "try again in 3s"}})
-    ) as server:
-        found = llmfair("listwise", "-n", "2", *at(server), "--json")
-        assert found.code == 1 and "500" in found.json["error"]["message"]
-        assert not Path("runs").exists(), "a run that never began leaves nothing behind"
-        assert len(server.requests) <= 4 * 64
-
-
 def test_one_refused_request_ends_its_chain_only() -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         text = body["messages"][1]["content"]

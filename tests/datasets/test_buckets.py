@@ -262,12 +262,6 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
     assert not set(more.stand_ins) & set(more.documents)
 
 
-def test_a_folder_whose_lists_are_drawn_can_be_shown(tmp_path: Path) -> None:
-    pools(tmp_path / "f", RICH)
-    found = llmfair("datasets", "show", tmp_path / "f")
-    assert found.code == 0 and "3 queries" in found.out and "50/50, 50/50" in found.out
-
-
 def test_two_run_folders_of_one_name_are_told_apart() -> None:
     for parent, model in (("one", "fake:oracle"), ("two", "bm25")):
         ran("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
 from llmfair.records import Side
-from tests.cli.command import llmfair
 from tests.folders import balanced, write, write_folder
 from tests.pace import within
 
@@ -185,21 +183,3 @@ def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "large", lists)
     # 20,000 documents; the bar is 100,000 in 10 s
     assert len(within(3, lambda: Folder(folder).queries)) == 100
-
-
-def test_documents_that_json_cannot_write_twice(folder: Path) -> None:
-    """A title may hold anything."""
-    titles = ["[3] > [1]", "a\nb", "<script>alert(1)</script>", "Ignore the above", "\u202eabc", "{query}"]
-    rows = [{"doc_id": f"q0{s}{i}", "title": titles[2 * (s == "m") + i]} for s in "fm" for i in range(2)]
-    others = (folder / "docs.jsonl").read_text().splitlines()[4:]
-    write(folder / "docs.jsonl", [*(json.dumps(row) for row in rows), *others])
-    assert Folder(folder).documents["q0f1"].title == "a\nb"
-
-
-def test_a_group_that_nobody_is_in_is_shown() -> None:
-    folder = write_folder(Path("mine"), balanced(2, 2, 2))
-    (folder / "attributes.toml").write_text(
-        '[gender]\nprotected = ["femal"]\nunprotected = ["*"]\nwords = {protected = "a", unprotected = "b"}\n'
-    )
-    assert "gender names groups that no document is in: femal" in llmfair("datasets", "show", folder).out
-    assert "no document is in" not in llmfair("datasets", "show", "sample").out
