@@ -76,17 +76,19 @@ def chat(text: str, draw: int = 0) -> Chat:
     return Chat((Message("user", text),), Text(), draw)
 
 
-def chain(name: str, length: int) -> Program:
-    """Asks `length` chats one after the other, each holding the answer before."""
+def chain(name: str, length: int, search: float = 0.0, threaded: bool = False) -> Program:
+    """Asks `length` chats one after the other, each holding the answer before; `search`: seconds of work before each."""
 
     def steps() -> Steps[str]:
         said = name
         for _ in range(length):
+            if search:
+                time.sleep(search)
             (answer,) = yield [chat(f"{said}.")]
             said = answer.text
         return said
 
-    return Program(name, steps)
+    return Program(name, steps, threaded)
 
 
 def single(name: str, text: str) -> Program:

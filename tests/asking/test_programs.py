@@ -126,27 +126,13 @@ def test_an_interrupt_within_a_step_of_many_chats_sends_nothing_new(
 # Programs that work between their questions
 
 
-def searching(name: str, seconds: float = 0.04, rounds: int = 2, threaded: bool = True) -> Program:
-    """Searches, asks and goes on with the answer."""
-
-    def steps() -> Steps[str]:
-        said = name
-        for _ in range(rounds):
-            time.sleep(seconds)
-            (answer,) = yield [chat(f"{said}.")]
-            said = answer.text
-        return said
-
-    return Program(name, steps, threaded)
-
-
 def test_searches_of_many_chains_overlap(journal: Journal) -> None:
     tries = itertools.count()
 
     def rounds(chains: int, threaded: bool) -> float:
         """Seconds for two rounds of 40 ms of search and 20 ms of answering."""
         number = next(tries)  # so that nothing is known
-        programs = [searching(f"c{number}-{i}", threaded=threaded) for i in range(chains)]
+        programs = [chain(f"c{number}-{i}", 2, 0.04, threaded) for i in range(chains)]
         started = time.perf_counter()
         found = run(programs, Scripted(latency=0.02), journal)
         seconds = time.perf_counter() - started
@@ -160,7 +146,7 @@ def test_searches_of_many_chains_overlap(journal: Journal) -> None:
 
 
 def test_threads_end_with_the_run(journal: Journal) -> None:
-    run([searching(f"c{i}", 0.0) for i in range(20)], Scripted(), journal)
+    run([chain(f"c{i}", 2, threaded=True) for i in range(20)], Scripted(), journal)
     deadline = time.monotonic() + 10
     while any(thread.name == "llmfair-program" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
@@ -177,7 +163,7 @@ def test_a_failure_within_a_thread_ends_its_program_only(journal: Journal) -> No
         raise Rejected("no")
 
     progress = Progress()
-    programs = [Program("a", broken, True), Program("b", refused, True), searching("c", 0.01)]
+    programs = [Program("a", broken, True), Program("b", refused, True), chain("c", 2, 0.01, True)]
     found = run(programs, Scripted(), journal, progress=progress)
     assert found["a"] == Failure("a", "TypeError", "a bug") and found["b"] == Failure("b", "Rejected", "no")
     assert found["c"] == "C.."
@@ -196,7 +182,7 @@ def test_an_interrupt_that_a_program_raises_ends_the_run_and_not_the_loop(
     programs = [Program("p", steps, threaded), *(chain(f"c{i}", 50) for i in range(4))]
     with pytest.raises(raised, match="enough"):
         run(programs, Scripted(latency=0.05), journal)
-    assert list(dispatch([searching("q", 0.0)], Scripted(), journal, Sampling())) == [("q", "Q..")]
+    assert list(dispatch([chain("q", 2, threaded=True)], Scripted(), journal, Sampling())) == [("q", "Q..")]
 
 
 def test_an_interrupt_during_a_search_waits_for_it_and_asks_nothing(journal: Journal) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -24,17 +25,22 @@ def rows(path: Path) -> dict[tuple[str, str, str, str], dict[str, str]]:
     return {(row["query_id"], row["measure"], row["variant"], row["group"]): row for row in table(path)}
 
 
-def test_a_second_call_is_quick() -> None:
-    """3 s is the bar on two quiet cores."""
-
+@pytest.mark.parametrize(("report", "seconds"), [("0", 3.0), ("1", 6.0)], ids=["table", "report"])
+def test_the_first_contact_is_quick(report: str, seconds: float) -> None:
+    """3 s is the bar on two quiet cores, 6 s with the report."""
     folders = iter(["first", "second", "third"])
+    environment = {**os.environ, "LLMFAIR_REPORT": report}
 
     def audit() -> int:
-        running = process("listwise", "--no-progress", "--runs-dir", next(folders))
+        running = process("listwise", "--no-progress", "--runs-dir", next(folders), env=environment)
         running.communicate(timeout=100)
         return running.returncode
 
-    assert within(3.0, audit) == 0
+    assert within(seconds, audit) == 0
+    folder = only_run(Path("first"))
+    assert kept("manifest", folder)["status"] == "complete" and (folder / "report.html").exists() is (
+        report == "1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 
 from llmfair import pages
 from llmfair.rundir import RunDir
-from tests.cli.command import kept, llmfair, only_run, process, ran, refuses
+from tests.cli.command import llmfair, only_run, process, ran, refuses
 from tests.folders import balanced, write_folder
-from tests.pace import within
 from tests.report.reading import read
 from tests.report.runs import reports as reports
 
@@ -223,17 +222,3 @@ def test_an_unwritable_home_is_no_matter(tmp_path: Path) -> None:
     assert running.returncode == 0, err
     assert out.splitlines()[-1].endswith("report.html")
     assert not [line for line in err.splitlines() if "atplotlib" in line or "Warning" in line], err
-
-
-def test_the_first_contact_with_its_report_is_quick() -> None:
-    """6 s is the bar on two quiet cores, 3 s without the report."""
-
-    folders = iter(["first", "second", "third"])
-
-    def audit() -> int:
-        running = process("listwise", "--no-progress", "--runs-dir", next(folders))
-        running.communicate(timeout=60)
-        return running.returncode
-
-    assert within(6.0, audit) == 0
-    assert kept("manifest", only_run(Path("first")))["status"] == "complete"
