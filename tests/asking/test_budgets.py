@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import Incomplete
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
 from llmfair.steps import Steps
-from tests.asking.scripted import run
+from tests.asking.scripted import Scripted, run
 from tests.coroutines import asynchronous
 
 WORDS = "x" * 400  # 100 tokens at four characters each
@@ -76,21 +75,11 @@ async def test_a_server_that_counts_more_tokens_is_reserved_for() -> None:
     assert await budget.call(REQUEST) == pytest.approx(3 + 1)
 
 
-class Counting:
+class Counting(Scripted):
     """Answers after a moment, and counts as a provider does what it is owed."""
 
     identity = "counting"
-    capabilities = frozenset[str]()
-    max_workers = 64
-    reads_about = False
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        self.owed = 0.0
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
+    owed = 0.0
 
     async def complete(self, request: Request) -> Completion:
         await asyncio.sleep(0.002)

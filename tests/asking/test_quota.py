@@ -18,13 +18,13 @@ from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.records import Chat, Completion, Finish, Message, Request, Text
 from llmfair.steps import Steps
-from tests.asking.scripted import run
+from tests.asking.scripted import Scripted, run
 from tests.virtual import Clock, virtual_time
 
 CHAINS = 100
 
 
-class Metered:
+class Metered(Scripted):
     """Answers after `latency`; beyond `rate` a second in a bucket `depth` deep it refuses at once.
 
     `tells` when to come again; a share `chance` of what it took in fails all the same, half of it as 429.
@@ -32,21 +32,16 @@ class Metered:
 
     identity = "metered"
     capabilities = frozenset({"adaptive"})
-    max_workers = 64
-    reads_about = False
 
     def __init__(
         self, clock: Clock, rate: float, depth: float, latency: float, tells: bool = True, chance: float = 0.0
     ) -> None:
+        super().__init__()
         self.clock, self.rate, self.depth = clock, rate, depth
         self.latency, self.tells, self.chance = latency, tells, chance
         self.level, self.at = depth, clock.now
         self.random = random.Random(0)
         self.log: list[tuple[float, bool]] = []
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     async def complete(self, request: Request) -> Completion:
         now = self.clock.now
