@@ -98,9 +98,7 @@ LONG = ("--figures", "llmfair study windows")
     "line",
     [
         pytest.param(
-            line,
-            id=f"{page}: {line}",
-            marks=pytest.mark.slow if any(words in line for words in LONG) else (),
+            line, id=f"{page}: {line}", marks=pytest.mark.slow if any(words in line for words in LONG) else ()
         )
         for page, line in SHELL
     ],

@@ -63,13 +63,7 @@ def test_what_names_a_run_and_what_does_not() -> None:
         {"dataset": "elsewhere"},
     ):
         assert ListwiseSettings.make(**change).of_result() == base.of_result(), change
-    for change in (
-        {"seed": 1},
-        {"window": 10},
-        {"read": "rankgpt"},
-        {"temperature": 1.0},
-        {"words": 5},
-    ):
+    for change in ({"seed": 1}, {"window": 10}, {"read": "rankgpt"}, {"temperature": 1.0}, {"words": 5}):
         assert ListwiseSettings.make(**change).of_result() != base.of_result(), change
 
 

@@ -415,10 +415,7 @@ def test_answers_of_a_program_that_fails_were_not_replayed() -> None:
         results = run.all(
             program("a", [chat("one"), chat("busy")]), program("b", [chat("two"), chat("busy")]), fine
         )
-        assert [name for name in results if isinstance(results[name], Failure)] == [
-            "a",
-            "b",
-        ]
+        assert [name for name in results if isinstance(results[name], Failure)] == ["a", "b"]
         progress = run.progress
         assert (progress.calls, progress.answered, progress.replayed) == (5, 1, 0)
         run.ask(fine, program("c", [chat("two"), chat("three")]))

@@ -62,8 +62,7 @@ async def test_a_call_waits_for_what_those_in_flight_really_cost() -> None:
     assert await third == pytest.approx(2.0) and budget.calls == 3
     budget.settle(2.0, REQUEST, answer())
     with pytest.raises(
-        Incomplete,
-        match=r"budget of 5 has no room for another call: 3\.6 is spent, and the next may cost 2",
+        Incomplete, match=r"budget of 5 has no room for another call: 3\.6 is spent, and the next may cost 2"
     ):
         await budget.call(REQUEST)
 

@@ -17,17 +17,7 @@ from llmfair.asking.one_chat import Asker, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.errors import Rejected, UsageError
-from llmfair.records import (
-    Chat,
-    Completion,
-    Failure,
-    Finish,
-    Labels,
-    Permutation,
-    Request,
-    Sampling,
-    Text,
-)
+from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling, Text
 from llmfair.steps import Steps
 from tests.asking.scripted import Scripted, chain, chat, run, single, singles
 from tests.virtual import Clock

@@ -16,12 +16,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, MissingKey, Rejected, Unavailable
-from llmfair.records import (
-    Completion,
-    Failure,
-    Finish,
-    Sampling,
-)
+from llmfair.records import Completion, Failure, Finish, Sampling
 from tests.asking.scripted import Scripted, chain, interrupt, run, single, singles
 from tests.virtual import Clock
 

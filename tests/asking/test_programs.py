@@ -19,13 +19,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
 from llmfair.errors import Rejected
-from llmfair.records import (
-    Chat,
-    Completion,
-    Failure,
-    Request,
-    Sampling,
-)
+from llmfair.records import Chat, Completion, Failure, Request, Sampling
 from llmfair.steps import Steps
 from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single
 

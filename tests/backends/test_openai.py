@@ -21,17 +21,7 @@ from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import encode_body, error_of, finish_of, read_completion
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
-from llmfair.records import (
-    Chat,
-    Completion,
-    Finish,
-    Labels,
-    Message,
-    Permutation,
-    Request,
-    Sampling,
-    Text,
-)
+from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
 from tests.servers import Reply, Server, completion
 

@@ -105,10 +105,7 @@ async def talking(*replies: bytes, timeout: float = 5.0, **given: Any) -> Any:
 
 @asynchronous
 async def test_what_is_sent_and_what_comes_back() -> None:
-    async with (
-        serving(PLAIN, PLAIN) as script,
-        posting(f"http://127.0.0.1:{script.port}/v1/c?x=1") as poster,
-    ):
+    async with serving(PLAIN, PLAIN) as script, posting(f"http://127.0.0.1:{script.port}/v1/c?x=1") as poster:
         for body in (b"{}", "{„Ω“}".encode()):
             status, headers, reply = await poster.post(body)
             assert (status, headers["x-left"], reply) == (200, "5", b"ok")

@@ -335,11 +335,7 @@ def test_what_was_measured_against_what_is_on_the_page_with_the_command() -> Non
     Path("a b.run").write_text(RUN)
     asked = ("score", "my.run", "a b.run", *SCORE[2:], "--measures", "P@1,ExpRatio", "--level", "0.9")
     found = llmfair(*asked, "-o", "out", "--json").json
-    assert found["settings"] == {
-        "runs": ["my.run", "a b.run"],
-        "qrels": "qrels.txt",
-        "groups": "groups.tsv",
-    }
+    assert found["settings"] == {"runs": ["my.run", "a b.run"], "qrels": "qrels.txt", "groups": "groups.tsv"}
     assert found["versions"] == versions() and found["versions"]["llmfair"]
     assert llmfair(*shlex.split(found["command"])[1:], "--json").json == found
     ran("report", "out")

@@ -74,8 +74,7 @@ def test_divergences_of_two_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "expected"),
-    [("", 0.9285616), (",log=2", 0.8969362), (",log=2,discount=log2", 0.8453957)],
+    ("params", "expected"), [("", 0.9285616), (",log=2", 0.8969362), (",log=2,discount=log2", 0.8453957)]
 )
 def test_three_documents_against_a_quarter(tmp_path: Path, params: str, expected: float) -> None:
     path = stated(tmp_path, f=2, m=6)  # normalised
