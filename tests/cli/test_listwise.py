@@ -50,7 +50,7 @@ def test_ir_measures_agrees_on_the_files_we_write(orders: str, variant: str) -> 
     ran("listwise", "--orders", orders, "--passes", "1")
     folder = only_run()
     printed = subprocess.run(
-        [Path(sys.executable).parent / "ir_measures", "qrels.txt", "rankings/neutral.run", "P@20", "nDCG@20"],
+        [sys.executable, "-m", "ir_measures", "qrels.txt", "rankings/neutral.run", "P@20", "nDCG@20"],
         cwd=folder, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     ours = rows(folder / "metrics.csv")
