@@ -313,21 +313,23 @@ def test_what_a_completion_keeps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "text", "reasoning"),
+    ("message", "text", "finish", "reasoning"),
     [
-        (Reply(None, message={"reasoning": "[1], I think."}, usage={"prompt_tokens_details": None}), "", "[1], I think."),
-        (Reply(None, message={"reasoning_content": "[1], I think."}), "", "[1], I think."),
-        (Reply(None, message={"refusal": "I cannot."}), "I cannot.", ""),  # evidence, too
-        (Reply(body={"choices": [{"message": {"content": "[1]"}}]}), "[1]", ""),  # a server that reports nothing
+        ({"reasoning": "[1], I think."}, "", Finish.EMPTY, "[1], I think."),
+        ({"reasoning_content": "[1], I think."}, "", Finish.EMPTY, "[1], I think."),
+        ({"refusal": "I cannot."}, "I cannot.", Finish.REFUSED, None),
     ],
-)  # fmt: skip
-def test_reasoning_is_kept_and_never_read(reply: Reply, text: str, reasoning: str) -> None:
-    answer = answered(reply)
-    assert (answer.text, answer.reasoning or "") == (text, reasoning)
-    if not reply.body:
-        assert answer.finish is (Finish.REFUSED if text else Finish.EMPTY)
-    else:
-        assert replace(answer, seconds=0) == Completion("[1]", Finish.STOP)
+)
+def test_reasoning_is_kept_and_never_read_and_a_refusal_is_evidence(
+    message: dict[str, str], text: str, finish: Finish, reasoning: str | None
+) -> None:
+    answer = answered(Reply(None, message=message, usage={"prompt_tokens_details": None}))
+    assert (answer.text, answer.finish, answer.reasoning or None) == (text, finish, reasoning)
+
+
+def test_a_server_that_reports_nothing() -> None:
+    answer = answered(Reply(body={"choices": [{"message": {"content": "[1]"}}]}))
+    assert replace(answer, seconds=0) == Completion("[1]", Finish.STOP)
 
 
 ODD: list[tuple[str, Any]] = [

@@ -51,12 +51,16 @@ def ran(*arguments: str | Path) -> Outcome:
     return well(llmfair(*arguments))
 
 
-def refuses(says: str, *arguments: str | Path, code: int = 2) -> Outcome:
-    """A command that ends with one error, which says so, and no traceback."""
-    found = llmfair(*arguments)
+def refusal(found: Outcome, says: str, code: int = 2) -> Outcome:
+    """What ended with one error, which says so, and no traceback."""
     assert found.code == code and says in found.err, found
     assert f"\n{found.err}".count("\nError: ") == 1 and "Traceback" not in found.err, found.err
     return found
+
+
+def refuses(says: str, *arguments: str | Path, code: int = 2) -> Outcome:
+    """A command that is refused."""
+    return refusal(llmfair(*arguments), says, code)
 
 
 def process(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:

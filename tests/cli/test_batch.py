@@ -17,7 +17,7 @@ import pytest
 from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
-from tests.cli.command import Outcome, kept, llmfair, ran, refuses, well
+from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Respond, Server, rank
 
@@ -192,8 +192,7 @@ def test_max_calls_counts_lines() -> None:
 def test_a_batch_that_fails_says_why_and_is_submitted_again() -> None:
     error = {"code": "invalid_json_line", "line": 7, "message": "this line is no JSON", "param": None}
     with BatchServer(refuse=lambda lines: None if len(server.batches) > 1 else error) as server:
-        found = batch(server)
-        assert found.code == 1 and "at line 7: this line is no JSON" in found.err
+        refusal(batch(server), "at line 7: this line is no JSON", code=1)
         assert sent()[0]["status"] == "failed" and not list(Path("a/run").glob("batch-*"))
         assert batch(server).code == 0 and set(server.submitted.values()) == {1}
 

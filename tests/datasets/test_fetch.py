@@ -26,7 +26,7 @@ from llmfair.cli import console
 from llmfair.cli.transfers import transfers
 from llmfair.datasets import distill, download, fetch
 from llmfair.datasets.base import Source, cache_folder, load_dataset
-from tests.cli.command import Outcome, llmfair, process, well
+from tests.cli.command import Outcome, llmfair, process, refusal, well
 from tests.datasets.trec_sources import (
     FileServer,
     Sources,
@@ -200,8 +200,7 @@ def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
     titles.write_text("339\tAyn_Rand\n307 Abraham\n")
     other = tmp_path / "other.tsv"
     other.write_bytes(titles.read_bytes())
-    found = command("--titles", other)
-    assert found.code == 2 and "other.tsv:2: expected page_id, a tab, title" in found.err
+    refusal(command("--titles", other), "other.tsv:2: expected page_id, a tab, title")
 
 
 def test_text_words(serve: Serve) -> None:
@@ -274,8 +273,7 @@ def test_a_broken_connection_continues_where_it_broke(serve: Serve) -> None:
 def test_a_server_that_stays_away_is_said_and_nothing_is_lost(serve: Serve) -> None:
     sources = sources_2022()
     server = serve(sources, cuts=[10**9, 10**9, 100, 0, 0, 0, 0, 0])
-    found = command()
-    assert found.code == 1 and "the connection ended after 100 bytes" in found.err
+    found = refusal(command(), "the connection ended after 100 bytes", code=1)
     assert "the same command continues" in found.err
     assert part(DOCS).stat().st_size == 100
     assert command().code == 0
@@ -316,8 +314,7 @@ def test_a_full_disk_has_its_own_message_and_the_command_continues(serve: Serve)
     part(DOCS).unlink()
     written = folder() / "pages.jsonl.gz.tmp"
     written.symlink_to("/dev/full")
-    found = command()
-    assert found.code == 1 and "the disk is full" in found.err
+    refusal(command(), "the disk is full", code=1)
     written.unlink()
     requests = len(server.requests)
     assert command().code == 0 and len(server.requests) == requests, "the corpus was whole already"
