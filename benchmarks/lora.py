@@ -33,10 +33,10 @@ from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import Checkpoint, Place
 from llmfair.tuning.adapter import attach
 from llmfair.tuning.examples import Example, ExampleGroup
-from llmfair.tuning.gates import Validation
 from llmfair.tuning.lora import LOG, train
 from llmfair.tuning.pairs import STRATA
 from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.results import Validation
 
 ANSWERS = (3, 4)
 WARM_UP = 2

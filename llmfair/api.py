@@ -216,11 +216,11 @@ def finetune_lora(
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(made, model_card, Shown() if progress else None)
-    if done.results["status"] == "rejected":
-        raise _readable(RequirementFailed(done.results["training"]["why"], REJECTED), done.folder.path)
+    if done.results.status == "rejected":
+        raise _readable(RequirementFailed(str(done.results.training.why), REJECTED), done.folder.path)
     if missed := missed_on_test(done.results):
         warnings.warn(missed, stacklevel=2)
-    return Result("finetune-lora", done.results, done.folder.path)
+    return Result("finetune-lora", done.document, done.folder.path)
 
 
 def parse_model(spec: str, **settings: Any) -> Backend:

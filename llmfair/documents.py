@@ -12,7 +12,7 @@ from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds
 from llmfair.audits.results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
-from llmfair.tuning.documents import Finetuned, FinetunePlan, Merged
+from llmfair.tuning.results import Finetuned, FinetunePlan, Merged
 
 
 class ReportWritten(TypedDict):

@@ -22,9 +22,9 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     from llmfair.report.page import run_page, study_page
     from llmfair.report.score_page import SCORE
     from llmfair.report.source import unfinished
-    from llmfair.tuning.page import ADAPTER
+    from llmfair.tuning.page import ADAPTER_PAGE
 
-    general = {"score": SCORE, "finetune-lora": ADAPTER}
+    general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE}
     measures = declared(_measures(sources))
     if len(sources) > 1:
         return many_page(sources, measures, general)

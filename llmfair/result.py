@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TABLES = {
     "score": "report.score:score_table",
-    "finetune-lora": "tuning.table:finetune_table",
+    "finetune-lora": "tuning.table:table_of",
     "compare": "report.compare:compare_table",
 }
 """The table of each general command; kinds of audits and studies have those of their own."""

@@ -14,12 +14,12 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, Gated, check_gates
-from llmfair.audits.lists import drawn_of, name_parts
+from llmfair.audits.lists import drawn_of, lists_identity, name_parts
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.backends.base import Backend
-from llmfair.datasets.base import Dataset, cells, fingerprint
+from llmfair.datasets.base import Dataset, cells
 from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
 from llmfair.prompts import Prompt
 from llmfair.records import Attribute, Document, Failure, Measurement, Query, Side
@@ -138,14 +138,9 @@ class Design(ABC, Generic[T]):
 
     def identity(self) -> dict[str, Any]:
         """All settings that can change a result, for the folder's name and against mixing runs."""
-        attribute = asdict(self.attribute)
         return {
             **self.settings.of_result(),
-            "attribute": {
-                key: attribute[key] for key in ("name", "protected", "unprotected", "other", "words")
-            },
-            "queries": [query.query_id for query in self.queries],
-            "lists_sha256": fingerprint(self.dataset, self.queries),
+            **lists_identity(self.dataset, self.attribute, self.queries),
             **({"prompt_sha256": self.prompt.sha256} if self.prompt else {}),
         }
 

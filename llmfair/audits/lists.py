@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from llmfair.datasets.base import (
     Dataset,
@@ -11,6 +13,7 @@ from llmfair.datasets.base import (
     cache_folder,
     empty_groups,
     empty_groups_text,
+    fingerprint,
     load_dataset,
     named_attribute,
 )
@@ -71,6 +74,16 @@ def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:
     """The dataset, and the attribute unless the dataset's name says it: words of a run folder's name."""
     name = dataset.name.removeprefix("trec-fair/")
     return (name,) if name.endswith(attribute.name) else (name, attribute.name)
+
+
+def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Query]) -> dict[str, Any]:
+    """What is ranked, for a folder's name and against mixing runs."""
+    of = asdict(attribute)
+    return {
+        "attribute": {key: of[key] for key in ("name", "protected", "unprotected", "other", "words")},
+        "queries": [query.query_id for query in queries],
+        "lists_sha256": fingerprint(dataset, queries),
+    }
 
 
 def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:

@@ -7,13 +7,17 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from llmfair.cli import console
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.settings import FinetuneSettings
+
+if TYPE_CHECKING:
+    from llmfair.tuning.design import TuningDesign
+    from llmfair.tuning.results import Finetuned
 
 
 def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
@@ -47,12 +51,13 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         raise typer.Exit(console.interrupted(stop, told, run=str(shown.folder))) from None
     if done.before:
         console.say(f"Already complete: {done.folder.path}")
-    results = dict(done.results)
-    if results["status"] == "rejected":
-        error = RequirementFailed(results["training"]["why"], REJECTED)
-        results |= console.failure(error)
-    _show(results, done.folder.path, settings, style)
-    if missed := missed_on_test(results):
+    if done.results.status == "rejected":
+        error = RequirementFailed(str(done.results.training.why), REJECTED)
+    if style == "json":
+        console.print_json({**done.document, **(console.failure(error) if error else {})})
+    else:
+        _show(done.results, done.folder.path, settings, style)
+    if missed := missed_on_test(done.results):
         console.warn(missed)
     if error is not None:
         console.output.as_json = False  # said already
@@ -71,13 +76,11 @@ AUDITED = (
 """Settings that an audit of the adapter must share with its training."""
 
 
-def _show(results: Mapping[str, Any], folder: Path, settings: FinetuneSettings, style: str) -> None:
+def _show(results: Finetuned, folder: Path, settings: FinetuneSettings, style: str) -> None:
     from llmfair.report.tables import markdown
     from llmfair.tuning.table import finetune_table, finetune_tsv
 
-    if style == "json":
-        console.print_json(results)
-    elif style == "tsv":
+    if style == "tsv":
         print(finetune_tsv(results), end="")
     elif style == "md":
         print(markdown(finetune_table(results)), end="")
@@ -85,9 +88,9 @@ def _show(results: Mapping[str, Any], folder: Path, settings: FinetuneSettings, 
         console.print_table(finetune_table(results))
         print()
         print(folder)
-        if results["status"] == "complete":
+        if results.status == "complete":
             console.say(
-                f"Next: llmfair pairwise -m {shlex.quote(results['model'])} --adapter {shlex.quote(str(folder))} "
+                f"Next: llmfair pairwise -m {shlex.quote(results.model)} --adapter {shlex.quote(str(folder))} "
                 f"--queries {shlex.quote(f'@{folder}/test-queries.txt')} --answers margin --form {settings.form} "
                 + settings.as_flags(AUDITED)
             )
@@ -95,26 +98,28 @@ def _show(results: Mapping[str, Any], folder: Path, settings: FinetuneSettings, 
 
 def _dry_run(settings: FinetuneSettings, style: str) -> None:
     """Says what a training would take; asks nothing."""
+    from llmfair.results import plain
     from llmfair.tuning.plan import plan_finetune
     from llmfair.tuning.table import plan_text
 
     planned = plan_finetune(settings)
     if style == "json":
-        console.print_json(planned)
+        console.print_json(plain(planned))
     else:
         print("\n".join(map(console.visible, plan_text(planned).splitlines())))
-    for doubt in planned["doubts"]:
+    for doubt in planned.doubts:
         console.warn(doubt)
 
 
 def _merge(settings: FinetuneSettings, style: str) -> None:
     """The base with an adapter merged into it, and what rounding makes of it."""
+    from llmfair.results import plain
     from llmfair.tuning.merging import merge_adapter
     from llmfair.tuning.table import merge_text
 
     merged = merge_adapter(settings)
     if style == "json":
-        console.print_json(merged)
+        console.print_json(plain(merged))
     else:
         print(merge_text(merged))
 
@@ -127,11 +132,11 @@ class Shown:
         self.done = 0
         self.count = console.Count("", 0, "prompts", lambda: 0)
 
-    def begin(self, folder: Path, facts: Mapping[str, Any]) -> None:
+    def begin(self, folder: Path, design: TuningDesign) -> None:
         from llmfair.tuning.table import before_text
 
         self.folder = folder
-        console.say(before_text(facts))
+        console.say(before_text(design.facts(), design.drawn.counts()["train"]))
 
     def labelled(self, counts: Mapping[Any, int]) -> None:
         from llmfair.tuning.table import labelled_text

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.lists import load_lists, name_parts, selected_queries
+from llmfair.audits.lists import lists_identity, load_lists, name_parts, selected_queries
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint, require_local
 from llmfair.datasets.base import Dataset
-from llmfair.datasets.base import fingerprint as lists_fingerprint
 from llmfair.errors import UsageError
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, Query
+from llmfair.records import Attribute, Query, Side
+from llmfair.results import Words, plain
 from llmfair.rundir import folder_name
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
-from llmfair.tuning.drawing import Drawn, Limits, draw
+from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw
 from llmfair.tuning.folder import AdapterDir
 from llmfair.tuning.lora import groups_at_a_time
 from llmfair.tuning.ranks import local_device, world
 from llmfair.tuning.recipe import Recipe
-from llmfair.tuning.split import as_json, split_queries
+from llmfair.tuning.results import TuningFacts
+from llmfair.tuning.split import split_queries
 
 ADAPTERS = Path("adapters")
+OF_LOSS = ("anchor_weight", "group_weight", "group_temperature", "slot_weight")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class TuningDesign:
     prompt: Prompt
     ranker: PairwiseRanker
     checkpoint: Checkpoint
-    drawn: Drawn
+    drawn: DrawnPairs
 
     @property
     def engine(self) -> Mapping[str, Any]:
@@ -65,18 +67,13 @@ class TuningDesign:
 
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
-        attribute = asdict(self.attribute)
         return {
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
             **self.settings.of_result(),
             "level": self.settings.level,
             "band": self.settings.band,
-            "attribute": {
-                key: attribute[key] for key in ("name", "protected", "unprotected", "other", "words")
-            },
-            "queries": [query.query_id for query in self.queries],
-            "lists_sha256": lists_fingerprint(self.dataset, self.queries),
+            **lists_identity(self.dataset, self.attribute, self.queries),
             "prompt_sha256": self.prompt.sha256,
         }
 
@@ -89,52 +86,35 @@ class TuningDesign:
             ADAPTERS / folder_name((*name_parts(self.dataset, self.attribute), name), self.identity())
         )
 
-    def named(self, run: str) -> dict[str, str]:
+    def told(self, run: str) -> dict[str, Any]:
+        """What results and plans say alike (`OfTraining`)."""
+        settings, drawn = self.settings, self.drawn
         return {
             "run": run,
             "dataset": self.dataset.name,
             "attribute": self.attribute.name,
             "model": f"hf:{self.checkpoint.name}",
-        }
-
-    def facts(self) -> dict[str, Any]:
-        """What results say of the design."""
-        settings, drawn = self.settings, self.drawn
-        return {
-            "words": {side.value: word for side, word in self.attribute.words.items()},
+            "words": Words(*(self.attribute.words[side] for side in Side)),
             "level": settings.level,
-            "band": list(band_of(settings.band)),
-            "design": {
-                "preset": settings.preset_name(),
-                "queries": len(self.queries),
-                "split": {part: len(ids) for part, ids in as_json(drawn.split).items()},
-                "train_share": settings.train_share,
-                "pairs": settings.pairs,
-                "form": settings.form,
-                "labels": settings.labels,
-                "soft_labels": settings.soft_labels,
-                "anchor": settings.anchor,
-                "rank": settings.rank,
-                "lora_alpha": settings.lora_alpha,
-                "learning_rate": settings.learning_rate,
-                "prompts_per_step": settings.prompts_per_step,
-                "max_prompts": settings.max_prompts,
-                "target_modules": settings.target_modules,
-                "loss": {
-                    "kind": settings.loss,
-                    "anchor_weight": settings.anchor_weight,
-                    "group_weight": settings.group_weight,
-                    "group_temperature": settings.group_temperature,
-                    "slot_weight": settings.slot_weight,
-                },
-                "seed": settings.seed,
-                "split_seed": settings.split_seed,
-                "prompt_sha256": self.prompt.sha256,
-            },
+            "band": band_of(settings.band),
+            "design": self.facts(),
             "counts": drawn.counts(),
-            "overlap": {**drawn.overlap(), "strict": settings.strict_items},
+            "overlap": drawn.overlap(),
             "groups": len(drawn.groups),
         }
+
+    def facts(self) -> TuningFacts:
+        """What is trained on, and how."""
+        settings = self.settings
+        own: dict[str, Any] = {
+            "preset": settings.preset_name(),
+            "queries": len(self.queries),
+            "split": {part: len(query_ids) for part, query_ids in plain(self.drawn.split).items()},
+            "loss": {"kind": settings.loss, **{name: getattr(settings, name) for name in OF_LOSS}},
+            "prompt_sha256": self.prompt.sha256,
+        }
+        names = {item.name for item in fields(TuningFacts)} - own.keys()
+        return TuningFacts(**own, **{name: getattr(settings, name) for name in names})
 
 
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
@@ -158,7 +138,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
     split = split_queries(lists, attribute, settings.train_share, settings.split_seed)
-    limits = Limits(
+    limits = PairLimits(
         group=settings.group_size // ORDERS,
         total=settings.max_prompts // ORDERS,
         per_query=settings.pairs_per_query,

@@ -23,6 +23,7 @@ from llmfair.tuning.pairs import (
     TrainingPair,
     stratum_pairs,
 )
+from llmfair.tuning.results import Overlap, PairCounts
 from llmfair.tuning.split import Split
 
 PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
@@ -30,7 +31,7 @@ PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 
 
 @dataclass(frozen=True)
-class Limits:
+class PairLimits:
     """How many pairs there may be: `group` of them together, `total` trained on, so many of a query and an item."""
 
     group: int
@@ -41,11 +42,11 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPairs:
     """The pairs of every part of the split; `train` by query and stratum, and in groups as they are trained on.
 
     A group holds a pair twice where its query has too few. `dropped` counts the items of training queries that
-    `--strict-items` left out.
+    `strict`, that is `--strict-items`, left out.
     """
 
     split: Split
@@ -54,8 +55,9 @@ class Drawn:
     validation: tuple[PairGroup, ...]
     test: tuple[PairGroup, ...]
     dropped: int
+    strict: bool
 
-    def counts(self) -> dict[str, dict[str, dict[str, int]]]:
+    def counts(self) -> dict[str, dict[str, PairCounts]]:
         """Queries and pairs of each stratum, by part."""
         parts = {
             "train": [pair for strata in self.train.values() for pairs in strata.values() for pair in pairs],
@@ -64,37 +66,38 @@ class Drawn:
         }
         return {
             part: {
-                stratum: {
-                    "queries": len({pair.query.query_id for pair in pairs if pair.stratum == stratum}),
-                    "pairs": sum(pair.stratum == stratum for pair in pairs),
-                }
+                stratum: PairCounts(
+                    queries=len({pair.query.query_id for pair in pairs if pair.stratum == stratum}),
+                    pairs=sum(pair.stratum == stratum for pair in pairs),
+                )
                 for stratum in STRATA
             }
             for part, pairs in parts.items()
         }
 
-    def overlap(self) -> dict[str, int]:
+    def overlap(self) -> Overlap:
         """Items and pairs that are trained on and stand in a pair of validation or test as well."""
         trained = [pair for strata in self.train.values() for pair in chain(*strata.values())]
         measured = [*chain(*self.validation, *self.test)]
-        return {
-            "items": len(_items(trained) & _items(measured)),
-            "train_items": len(_items(trained)),
-            "pairs": len(_pair_ids(trained) & _pair_ids(measured)),
-            "dropped_items": self.dropped,
-        }
+        return Overlap(
+            items=len(_items(trained) & _items(measured)),
+            train_items=len(_items(trained)),
+            pairs=len(_pair_ids(trained) & _pair_ids(measured)),
+            dropped_items=self.dropped,
+            strict=self.strict,
+        )
 
 
 def draw(
     lists: Sequence[Candidates],
     attribute: Attribute,
     split: Split,
-    limits: Limits,
+    limits: PairLimits,
     seed: int,
     shown: Shown,
     anchored: bool = True,
     strict_items: bool = False,
-) -> Drawn:
+) -> DrawnPairs:
     """Draws the pairs of every query; `shown` is what a prompt shows of an item.
 
     `anchored`: mixed pairs are trained on, too (they are measured in any case). `strict_items`: no item of a
@@ -141,7 +144,7 @@ def draw(
         for (query_id, strata), groups in zip(train.items(), allotted, strict=True)
     }
     used = {pair.pair_id for groups in grouped.values() for pair in chain(*groups)}
-    drawn = Drawn(
+    drawn = DrawnPairs(
         split,
         {
             query_id: {s: [pair for pair in pairs if pair.pair_id in used] for s, pairs in strata.items()}
@@ -151,8 +154,9 @@ def draw(
         validation,
         test,
         dropped,
+        strict_items,
     )
-    _require_all_strata(drawn, [*train.values()], anchored, strict_items)
+    _require_all_strata(drawn, [*train.values()], anchored)
     return drawn
 
 
@@ -248,16 +252,16 @@ def _pair_ids(pairs: Sequence[TrainingPair]) -> set[frozenset[str]]:
     return {frozenset((pair.a.doc_id, pair.b.doc_id)) for pair in pairs}
 
 
-def _require_all_strata(drawn: Drawn, train: Sequence[ByStratum], anchored: bool, strict_items: bool) -> None:
+def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored: bool) -> None:
     """`train` holds the pairs that there are, before any are chosen."""
     for part, strata in drawn.counts().items():
         for stratum in STRATA:
-            if strata[stratum]["pairs"] or (stratum == "mixed" and not anchored):
+            if strata[stratum].pairs or (stratum == "mixed" and not anchored):
                 continue
             hint = "choose lists that hold relevant and irrelevant items of both sides"
             if part == "train" and any(there.get(stratum) for there in train):
                 hint = "raise --max-prompts or --group-size: a query's share has no room for all combinations"
-            elif strict_items and part == "train":
+            elif drawn.strict and part == "train":
                 hint = "leave --strict-items out, or choose data whose queries share fewer items"
             elif stratum == "mixed":
                 hint += ", or leave mixed pairs out with --anchor none"

@@ -14,20 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.pairwise.outcome import HowAsked, Measured, measure_verdicts
-from llmfair.audits.pairwise.results import PairFinding
+from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, cell_counts, measure_verdicts
+from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.audits.tallies import joined, tallied
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
 from llmfair.metrics.values import Formula
-from llmfair.records import Attribute, Cell, Measurement, PairAnswer, PairKind, Side, Verdict
+from llmfair.records import Attribute, Measurement, PairAnswer, PairKind, Side, Verdict
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
 from llmfair.tuning.labels import Floats, group_sign, preference, sigmoid
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, TrainingPair, combination
+from llmfair.tuning.results import OddsChange
 
 KINDS_OF_PAIRS: tuple[PairKind, ...] = ("relevant", "irrelevant")
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
@@ -52,7 +53,7 @@ CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class AnsweredPairs:
     """What one model said on the measured pairs: `margins` has shape (pairs, 2)."""
 
     pairs: Sequence[TrainingPair]
@@ -60,7 +61,9 @@ class Answers:
     attribute: Attribute
 
     @classmethod
-    def of(cls, groups: Sequence[PairGroup], margins: Sequence[Floats], attribute: Attribute) -> Answers:
+    def of(
+        cls, groups: Sequence[PairGroup], margins: Sequence[Floats], attribute: Attribute
+    ) -> AnsweredPairs:
         pairs = tuple(chain(*groups))
         return cls(pairs, np.concatenate([*margins]).reshape(-1, 2).astype(np.float64), attribute)
 
@@ -70,10 +73,12 @@ class Answers:
     def verdicts(self, kind: PairKind) -> list[Verdict]:
         return [_verdict(self.pairs[place], kind, self.margins[place]) for place in self.places(kind)]
 
-    def shifted_by(self, offset: float) -> Answers:
+    def shifted_by(self, offset: float) -> AnsweredPairs:
         """The free baseline: `offset` off every protected item's margin over an unprotected one."""
         signs = np.array([group_sign(pair, self.attribute) for pair in self.pairs])
-        return Answers(self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute)
+        return AnsweredPairs(
+            self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute
+        )
 
 
 def _verdict(pair: TrainingPair, kind: PairKind, margins: Floats) -> Verdict:
@@ -105,7 +110,7 @@ class Figures:
 
     rows: Sequence[Measurement]
     findings: Mapping[str, PairFinding]
-    cells: Mapping[str, Mapping[str, int]]
+    cells: Mapping[str, CellCounts]
 
     def value(self, measure: str, variant: str, group: str = "") -> float | None:
         return self.row(measure, variant, group).value
@@ -135,10 +140,12 @@ class Figures:
         return max((abs(value - 0.5) for value in found if value is not None), default=None)
 
 
-def measure(answers: Answers, base: Answers, inference: Inference, band: tuple[float, float]) -> Figures:
+def measure(
+    answers: AnsweredPairs, base: AnsweredPairs, inference: Inference, band: tuple[float, float]
+) -> Figures:
     """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
     by_kind: dict[str, list[Verdict]] = {kind: answers.verdicts(kind) for kind in KINDS_OF_PAIRS}
-    audited = _audited(by_kind, inference, band)
+    audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_kind, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
     for kind, verdicts in by_kind.items():
         places, level = answers.places(kind), inference.level
@@ -150,15 +157,8 @@ def measure(answers: Answers, base: Answers, inference: Inference, band: tuple[f
         rows += _row(SOFT, kind, _soft_ratio(g, queries, level))
         rows += _row(ORDER, kind, _order_kept(g, before, queries, level))
     rows += _relevant_first(answers, inference.level)
-    cells = {kind: [verdict.cell for verdict in verdicts] for kind, verdicts in by_kind.items()}
-    counts = {kind: {cell.value: of_it.count(cell) for cell in Cell} for kind, of_it in cells.items()}
-    return Figures(rows, audited.findings, counts)
-
-
-def _audited(
-    by_kind: Mapping[str, Sequence[Verdict]], inference: Inference, band: tuple[float, float]
-) -> Measured:
-    return measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_kind, HowAsked(inference, band))
+    cells = {kind: cell_counts(verdicts) for kind, verdicts in by_kind.items()}
+    return Figures(rows, audited.findings, cells)
 
 
 def _row(measure: str, variant: str, found: Estimate | None, group: str = "") -> list[Measurement]:
@@ -185,7 +185,7 @@ def _order_kept(g: Floats, before: Floats, queries: Sequence[str], level: float)
     return intervals.mean(found, level) if found else None
 
 
-def _relevant_first(answers: Answers, level: float) -> list[Measurement]:
+def _relevant_first(answers: AnsweredPairs, level: float) -> list[Measurement]:
     """The share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items."""
     places = answers.places("mixed")
     wins = (preference(answers.margins[places]) > 0).astype(np.float64)
@@ -215,10 +215,10 @@ def _by_query(values: Floats, queries: Sequence[str]) -> list[Floats]:
     return [np.array(of_it) for of_it in found.values()]
 
 
-def changes(before: Answers, after: Answers, level: float) -> dict[str, dict[str, Any]]:
+def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, OddsChange]:
     """The position-adjusted odds after over those before, by kind of pairs: paired, so that what queries and items
     do to both cancels."""
-    found = dict[str, dict[str, Any]]()
+    found = dict[str, OddsChange]()
     for kind in KINDS_OF_PAIRS:
         one, two = (
             joined([tally(judged, ADJUSTED_ODDS) for judged in judged_of(answers.verdicts(kind), 1)])
@@ -227,12 +227,8 @@ def changes(before: Answers, after: Answers, level: float) -> dict[str, dict[str
         if one is None or two is None:
             continue
         change = change_of_pairs(ADJUSTED_ODDS, one, two, level)
-        estimate = change.estimate
-        found[kind] = {
-            "measure": "AdjustedOdds",
-            **{name: getattr(estimate, name) for name in ("value", "low", "high", "n", "reason")},
-            "p": change.p,
-        }
+        of = change.estimate
+        found[kind] = OddsChange(HEADLINE, of.value, of.low, of.high, of.n, of.reason, change.p)
     return found
 
 

@@ -11,7 +11,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,39 +21,39 @@ import numpy as np
 
 from llmfair.audits.summary import Inference
 from llmfair.errors import LlmfairError
-from llmfair.jsonfiles import json_text
+from llmfair.jsonfiles import json_text, typed
+from llmfair.results import plain
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.tuning import ranks
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
 from llmfair.tuning.drawing import PARTS, in_pieces
-from llmfair.tuning.effects import Answers, changes, measure, offset_of
+from llmfair.tuning.effects import AnsweredPairs, changes, measure, offset_of
 from llmfair.tuning.folder import AdapterDir, pairs_text, sha256
-from llmfair.tuning.gates import Validation, missed, validate
 from llmfair.tuning.labels import Floats, counting, label, require_some
 from llmfair.tuning.lora import quantization, require_trainable, train
 from llmfair.tuning.outcome import ADAPTER as AFTER
 from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair, row
-from llmfair.tuning.split import as_json
+from llmfair.tuning.results import Finetuned, TrainingFacts, Validation
+from llmfair.tuning.safeguards import missed, validate, with_text
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
     from llmfair.tuning.examples import Example, ExampleGroup
-    from llmfair.tuning.lora import Trained
 
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 TRAINING, MEASURING = "Training", "Measuring"
 Tell = Callable[[int, str], None]
-Card = Callable[[Mapping[str, Any]], str]
+Card = Callable[[Finetuned], str]
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
 LEAST_ROOM = 2**20
 
 
-class Watch(Protocol):
+class TrainingWatch(Protocol):
     """Shows how far a training is. Nothing is shown but in the first process."""
 
-    def begin(self, folder: Path, facts: Mapping[str, Any]) -> None: ...
+    def begin(self, folder: Path, design: TuningDesign) -> None: ...
 
     def labelled(self, counts: Mapping[Stratum, int]) -> None:
         """How many pairs of each stratum count in the loss."""
@@ -63,10 +64,10 @@ class Watch(Protocol):
         ...
 
 
-class Silent:
+class SilentWatch:
     """Shows nothing."""
 
-    def begin(self, folder: Path, facts: Mapping[str, Any]) -> None: ...
+    def begin(self, folder: Path, design: TuningDesign) -> None: ...
 
     def labelled(self, counts: Mapping[Stratum, int]) -> None: ...
 
@@ -75,21 +76,25 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Finetuned:
-    """An adapter folder and its results; `before` says that an earlier command finished it."""
+class Done:
+    """An adapter folder and its results as JSON has them; `before` says that an earlier command finished it."""
 
     folder: AdapterDir
-    results: Mapping[str, Any]
+    document: Mapping[str, Any]
     before: bool
 
+    @cached_property
+    def results(self) -> Finetuned:
+        return typed(self.document, Finetuned, self.folder.results)
 
-def finetune(settings: FinetuneSettings, card: Card, watch: Watch | None = None) -> Finetuned:
+
+def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None = None) -> Done:
     """Trains an adapter, or goes on with it, and measures it; `card` writes the model card from the results.
 
     Raises UsageError, MissingExtra and BackendError before anything is trained, RunConflict for a folder of other
     settings. When no checkpoint keeps the gates, everything is written too, and the results' status is `rejected`.
     """
-    design, watch = make_tuning_design(settings), watch or Silent()
+    design, watch = make_tuning_design(settings), watch or SilentWatch()
     folder = design.folder()
     ranks.join()
     with ExitStack() as held:
@@ -98,16 +103,16 @@ def finetune(settings: FinetuneSettings, card: Card, watch: Watch | None = None)
             if not folder.finished:  # said before a folder belongs to these settings
                 require_trainable(recipe_of(settings), design.place().dtype)
                 quantization(settings.load_in_4bit, design.place().device)
-            folder.begin(design.identity(), as_json(design.drawn.split))
+            folder.begin(design.identity(), plain(design.drawn.split))
             held.enter_context(folder.locked())
             return folder.finished
 
         done = ranks.first(take)
         if not done:
-            watch.begin(folder.path, design.facts())
+            watch.begin(folder.path, design)
             with _room_wanted(folder.path):
                 _train_and_measure(design, folder, card, watch)
-    return Finetuned(folder, folder.read_results(), done)
+    return Done(folder, folder.read_results(), done)
 
 
 @contextmanager
@@ -126,7 +131,7 @@ def _room_wanted(folder: Path) -> Iterator[None]:
         raise
 
 
-def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: Watch) -> None:
+def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
     from llmfair.backends.local import load_model
     from llmfair.tuning.examples import render
     from llmfair.tuning.manifest import manifest_of
@@ -181,7 +186,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
 
     def check() -> Validation:
         found = margins_of(model, on_validation, engine["batch_tokens"])
-        after = Answers.of(drawn.validation, found, design.attribute)
+        after = AnsweredPairs.of(drawn.validation, found, design.attribute)
         return validate(base_figures, measure(after, before, inference, band))
 
     recipe = recipe_of(settings)
@@ -193,21 +198,20 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     # The test queries, once.
     with watch.stage(MEASURING, 2 * sum(map(len, drawn.test))) as tell:
         found = margins_of(model, examples(drawn.test), engine["batch_tokens"], tell)
-    base, after = _answers(design, drawn.test, known), Answers.of(drawn.test, found, design.attribute)
+    base, after = _answers(design, drawn.test, known), AnsweredPairs.of(drawn.test, found, design.attribute)
     offset = _offset(drawn.train, known)
     answered = {BASE: base, AFTER: after, BASELINE: base.shifted_by(offset)}
     figures = {name: measure(answers, base, inference, band) for name, answers in answered.items()}
-    training = {
-        **_training_facts(trained),
-        "validation": validated.as_json(),
-        "why": f"{NONE_KEPT}: {missed(validated.gates)}." if trained.rejected else None,
-        "offset": offset,
-        "processes": ranks.world(),
-    }
+    training = TrainingFacts(
+        **vars(trained),
+        prompts_per_second=trained.prompts / trained.seconds if trained.seconds else None,
+        validation=replace(validated, gates=with_text(validated.gates)),
+        why=f"{NONE_KEPT}: {missed(validated.gates)}." if trained.rejected else None,
+        offset=offset,
+        processes=ranks.world(),
+    )
     results = results_of(
-        design.named(folder.path.name),
-        not trained.rejected,
-        design.facts(),
+        design.told(folder.path.name),
         figures,
         changes(base, after, settings.level),
         validate(figures[BASE], figures[AFTER]),
@@ -215,7 +219,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     )
     seconds = time.monotonic() - started
     manifest = manifest_of(design, model, [*labelled.values()], sha256(pairs), results, seconds)
-    files = {"metrics.csv": metrics_csv(results["rows"]), "results.json": json_text(results)}
+    files = {"metrics.csv": metrics_csv(results.rows), "results.json": json_text(plain(results))}
     ranks.first(lambda: folder.finish(manifest, card(results), files, passed=not trained.rejected))
 
 
@@ -243,10 +247,10 @@ def margins_of(
 
 def _answers(
     design: TuningDesign, groups: Sequence[PairGroup], known: Mapping[str, tuple[float, float]]
-) -> Answers:
+) -> AnsweredPairs:
     """The base's answers on these groups."""
     margins = [np.array([known[pair.pair_id] for pair in group]) for group in groups]
-    return Answers.of(groups, margins, design.attribute)
+    return AnsweredPairs.of(groups, margins, design.attribute)
 
 
 def _offset(train: Mapping[str, Any], known: Mapping[str, tuple[float, float]]) -> float:
@@ -269,9 +273,3 @@ def _rows(
             z1, z2 = known[pair.pair_id]
             line = row(pair, design.attribute, relevance[pair.query.query_id])
             yield {**line, "part": part, "z1": z1, "z2": z2}
-
-
-def _training_facts(trained: Trained) -> dict[str, Any]:
-    facts = {item.name: getattr(trained, item.name) for item in fields(trained)}
-    rate = trained.prompts / trained.seconds if trained.seconds else None
-    return {**facts, "prompts_per_second": rate}

@@ -17,7 +17,7 @@ from llmfair.tuning.examples import Example
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
 
-Answers = tuple[int, int]
+AnswerIds = tuple[int, int]
 
 
 def language_model(model: Any) -> Any:
@@ -26,7 +26,7 @@ def language_model(model: Any) -> Any:
 
 
 @contextmanager
-def answer_head(model: Any, answers: Answers) -> Iterator[None]:
+def answer_head(model: Any, answers: AnswerIds) -> Iterator[None]:
     """Meanwhile the model's logits have the shape (rows, length, 2): those of the two answers, in this order.
 
     Nests, and leaves nothing behind; the rows are no part of a state dict.
@@ -43,7 +43,7 @@ def answer_head(model: Any, answers: Answers) -> Iterator[None]:
         inner.set_output_embeddings(whole)
 
 
-def _two_rows(whole: Any, answers: Answers) -> Any:
+def _two_rows(whole: Any, answers: AnswerIds) -> Any:
     """A module of the rows of `answers` in the output matrix, and of their biases."""
     import torch
 

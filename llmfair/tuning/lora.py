@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -23,40 +22,25 @@ from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.tuning import ranks
 from llmfair.tuning.adapter import attach, inputs_cast, load_weights, publish
 from llmfair.tuning.examples import ExampleGroup, answer_ids
-from llmfair.tuning.gates import REJECTED
 from llmfair.tuning.head import answer_head, language_model, require_same_margin
 from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, compile_layers, require_padded
 from llmfair.tuning.loss import loss_parts
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over, last_checkpoint
 from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.results import Trained
+from llmfair.tuning.safeguards import REJECTED
 from llmfair.tuning.trainer import Step, arguments_of, make_trainer
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
-    from llmfair.tuning.gates import Validation
     from llmfair.tuning.layouts import Batch
+    from llmfair.tuning.results import Validation
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
 SAVE_EVERY = 2_500
 """Prompts between checkpoints where nothing is validated meanwhile."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a training came to. `trace`: its validations; `seconds`: of training alone, over all its parts."""
-
-    best_step: int
-    steps: int
-    prompts: int
-    seconds: float
-    stopped_early: bool
-    rejected: bool
-    layout: str
-    layout_why: str
-    modules: int
-    trace: list[dict[str, Any]]
 
 
 def train(

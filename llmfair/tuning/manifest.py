@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 import llmfair
 from llmfair.backends.local import LocalModel
 from llmfair.backends.templates import ChatTemplate, label_answers
+from llmfair.results import plain
 from llmfair.rundir import now
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.design import TuningDesign
 from llmfair.tuning.examples import chats_of
 from llmfair.tuning.outcome import target_counts
 from llmfair.tuning.pairs import TrainingPair
-from llmfair.tuning.split import as_json
+from llmfair.tuning.results import Finetuned
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate")
 COPIED = ("counts", "overlap", "figure_4", "gates_on_test", "objective", "changes", "training")
@@ -27,7 +28,7 @@ def manifest_of(
     model: LocalModel,
     labelled: Sequence[TrainingPair],
     pairs_sha256: str,
-    results: Mapping[str, Any],
+    results: Finetuned,
     seconds: float,
 ) -> dict[str, Any]:
     """The manifest but for the adapter's sha256."""
@@ -35,7 +36,7 @@ def manifest_of(
     assert template is not None  # a causal model has one
     return {
         "task": "finetune-lora",
-        "status": results["status"],
+        "status": results.status,
         "made": now(),
         "seconds": seconds,
         "versions": {
@@ -66,10 +67,10 @@ def manifest_of(
         "dataset": {"name": design.dataset.name, "lists_sha256": design.identity()["lists_sha256"]},
         "answers": answers_of(design, template),
         "settings": design.identity(),
-        "split": as_json(design.drawn.split),
+        "split": plain(design.drawn.split),
         "targets": target_counts(labelled),
         "pairs_sha256": pairs_sha256,
-        **{key: results[key] for key in COPIED},
+        **{key: plain(getattr(results, key)) for key in COPIED},
     }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergingCost:
     """What merging did: |ΔW|/|W| over all adapted matrices; the distance of the rounded sum from the exact one, over
     |ΔW|; and of `answers` probe answers, those that `flipped`."""
 
@@ -36,7 +36,7 @@ class Merged:
     flipped: int
 
 
-def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch_tokens: int) -> Merged:
+def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch_tokens: int) -> MergingCost:
     """Writes the base with the adapter merged into it to `folder`, a new one, with its tokenizer.
 
     Added in float32 and rounded once, to the base's type. Raises UsageError for a folder that exists or a model
@@ -54,7 +54,7 @@ def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch
     after = np.concatenate(pair_margins(model, probes, batch_tokens))
     _save(model, folder)
     weights, delta, error = np.sqrt(sums)
-    return Merged(
+    return MergingCost(
         matrices=matrices,
         change=float(delta / weights),
         distortion=float(error / delta) if delta else 0.0,

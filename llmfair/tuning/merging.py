@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from llmfair.audits.subject import backend_args
 from llmfair.backends.adapters import read_adapter, read_manifest
@@ -20,12 +19,13 @@ from llmfair.records import Document, Query
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.folder import AdapterDir
 from llmfair.tuning.pairs import PairGroup, TrainingPair
+from llmfair.tuning.results import Merged
 
 PROBES = 200
 """Pairs whose answers are asked before and after."""
 
 
-def merge_adapter(settings: FinetuneSettings) -> dict[str, Any]:
+def merge_adapter(settings: FinetuneSettings) -> Merged:
     """Merges the adapter of `settings.merge` into its base, written to `settings.output`; what that changed.
 
     Raises UsageError for a folder without a manifest, or of another base, and what loading and writing raise.
@@ -68,19 +68,17 @@ def merge_adapter(settings: FinetuneSettings) -> dict[str, Any]:
         words=asked["words"],
     )
     examples = render([_spread(_test_pairs(settings.merge))], ranker, model.template, checkpoint.context)
-    merged = merge(model, settings.output, examples, engine["batch_tokens"])
-    return {
-        "schema": 1,
-        "status": "complete",
-        "task": "merge",
-        "adapter": str(settings.merge),
-        "base": checkpoint.name,
-        "dtype": base["dtype"],
-        "output": str(settings.output),
-        "form": asked["form"],
-        "titles_alone": asked["input"] != "title",
-        **asdict(merged),
-    }
+    cost = merge(model, settings.output, examples, engine["batch_tokens"])
+    return Merged(
+        status="complete",
+        adapter=str(settings.merge),
+        base=checkpoint.name,
+        dtype=base["dtype"],
+        output=str(settings.output),
+        form=asked["form"],
+        titles_alone=asked["input"] != "title",
+        **asdict(cost),
+    )
 
 
 def _spread(pairs: Sequence[TrainingPair]) -> PairGroup:

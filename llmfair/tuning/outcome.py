@@ -3,53 +3,63 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
-from llmfair.jsonfiles import SCHEMA
-from llmfair.records import Cell, Measurement, Side
-from llmfair.results import plain
+from llmfair.records import Measurement, PairKind, Side
+from llmfair.results import Row, rows_of
 from llmfair.rundir import COLUMNS, csv_text, tidy
 from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
-from llmfair.tuning.gates import Validation, gates_json
 from llmfair.tuning.pairs import COMBINATIONS, TrainingPair
+from llmfair.tuning.results import (
+    AnswersOnPairs,
+    Finetuned,
+    Interval,
+    OddsChange,
+    RatioOfPairs,
+    TrainingFacts,
+    Validation,
+)
+from llmfair.tuning.safeguards import with_text
 
 BASE, ADAPTER, BASELINE = "base", "adapter", "free baseline"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
 
-def rows_of(figures: Mapping[str, Figures], run: str, dataset: str, attribute: str) -> list[dict[str, Any]]:
+def tidy_rows(figures: Mapping[str, Figures], named: Mapping[str, str]) -> tuple[Row, ...]:
     """Every figure of all test queries, tidy; `model` says whose it is."""
-    rows = []
-    for model, of_it in figures.items():
-        named = {"run": run, "dataset": dataset, "attribute": attribute, "model": model}
-        rows += [dict(zip(COLUMNS, row, strict=True)) for row in tidy(of_it.rows, named)]
-    return rows
+    return tuple(
+        row
+        for model, of_it in figures.items()
+        for row in rows_of(tidy(of_it.rows, {**named, "model": model}))
+    )
 
 
-def metrics_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    return csv_text(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+def metrics_csv(rows: Iterable[Row]) -> str:
+    return csv_text(COLUMNS, map(astuple, rows))
 
 
-def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, dict[str, Any]]]:
+def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
     """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by kind of pairs."""
+    both = {"before": before, "after": after}
     return {
-        kind: {
-            when: {
-                **{side.value: _interval(figures.row("WinShare", kind, side)) for side in Side},
-                "flipped": _interval(figures.row("FlipRate", kind)),
-                "ratio": _interval(figures.row(SMOOTHED, kind))
-                | {"protected": figures.cells[kind][Cell.PP], "unprotected": figures.cells[kind][Cell.UU]},
-                "pairs": sum(figures.cells[kind].values()),
-            }
-            for when, figures in (("before", before), ("after", after))
-        }
-        for kind in KINDS_OF_PAIRS
+        kind: {when: _answers(figures, kind) for when, figures in both.items()} for kind in KINDS_OF_PAIRS
     }
 
 
-def _interval(row: Measurement) -> dict[str, Any]:
-    return {"value": row.value, "low": row.low, "high": row.high, "n": row.n, "reason": row.reason}
+def _answers(figures: Figures, kind: PairKind) -> AnswersOnPairs:
+    cells, ratio = figures.cells[kind], _interval(figures.row(SMOOTHED, kind))
+    return AnswersOnPairs(
+        **{side.value: _interval(figures.row("WinShare", kind, side)) for side in Side},
+        flipped=_interval(figures.row("FlipRate", kind)),
+        ratio=RatioOfPairs(**vars(ratio), protected=cells.PP, unprotected=cells.UU),
+        pairs=sum(astuple(cells)),
+    )
+
+
+def _interval(row: Measurement) -> Interval:
+    return Interval(row.value, row.low, row.high, row.n, row.reason)
 
 
 def relevance_gap(figures: Figures) -> float | None:
@@ -61,31 +71,26 @@ def relevance_gap(figures: Figures) -> float | None:
 
 
 def results_of(
-    named: Mapping[str, str],
-    passed: bool,
-    facts: Mapping[str, Any],
+    told: Mapping[str, Any],
     figures: Mapping[str, Figures],
-    changes: Mapping[str, Any],
+    changes: Mapping[str, OddsChange],
     final: Validation,
-    training: Mapping[str, Any],
-) -> dict[str, Any]:
-    """What --json prints. `facts` are those of the design; `final` is the test queries' own verdict on the gates."""
-    return {
-        "schema": SCHEMA,
-        "status": "complete" if passed else "rejected",
-        "task": "finetune-lora",
-        **named,
-        **facts,
-        "rows": rows_of(figures, named["run"], named["dataset"], named["attribute"]),
-        "findings": {model: plain(of_it.findings) for model, of_it in figures.items()},
-        "cells": {model: of_it.cells for model, of_it in figures.items()},
-        "objective": {model: of_it.objective for model, of_it in figures.items()},
-        "relevance_gap": {model: relevance_gap(of_it) for model, of_it in figures.items()},
-        "changes": changes,
-        "gates_on_test": gates_json(final.gates),
-        "figure_4": figure_4(figures[BASE], figures[ADAPTER]),
-        "training": training,
-    }
+    training: TrainingFacts,
+) -> Finetuned:
+    """What --json prints. `told` is what the design tells; `final` is the test queries' own verdict on safeguards."""
+    return Finetuned(
+        **told,
+        status="rejected" if training.rejected else "complete",
+        rows=tidy_rows(figures, {name: told[name] for name in ("run", "dataset", "attribute")}),
+        findings={model: of_it.findings for model, of_it in figures.items()},
+        cells={model: of_it.cells for model, of_it in figures.items()},
+        objective={model: of_it.objective for model, of_it in figures.items()},
+        relevance_gap={model: relevance_gap(of_it) for model, of_it in figures.items()},
+        changes=changes,
+        gates_on_test=with_text(final.gates),
+        figure_4=figure_4(figures[BASE], figures[ADAPTER]),
+        training=training,
+    )
 
 
 def target_counts(pairs: Sequence[TrainingPair]) -> dict[str, dict[str, dict[str, int]]]:

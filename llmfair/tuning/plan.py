@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from llmfair.backends.templates import ChatTemplate, label_answers
 from llmfair.checkpoints import Checkpoint
+from llmfair.report.tables import count
 from llmfair.settings import FinetuneSettings
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of
+from llmfair.tuning.results import FinetunePlan, Needs, PromptAsAsked, PromptTokens
 
 SAMPLED = 100
 """So many pairs are cut into tokens; the others are taken to be as long."""
@@ -22,38 +24,32 @@ BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
 """Kept for the backward pass of adapted attention, per layer and unit of width [measured on 32 layers of 4096]."""
 
 
-def plan_finetune(settings: FinetuneSettings) -> dict[str, Any]:
+def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
     design = make_tuning_design(settings)
     template = _template(design)
-    prompts = [*islice(_prompts(design, template), 2 * SAMPLED)]
-    lengths = [len(prompt["ids"]) for prompt in prompts]
-    shared = _shared([prompt["ids"] for prompt in prompts], [prompt["query_id"] for prompt in prompts])
+    asked = [*islice(_asked(design, template), 2 * SAMPLED)]
+    lengths = [len(ids) for ids, _, _ in asked]
+    shared = _shared([ids for ids, _, _ in asked], [query_id for _, query_id, _ in asked])
     mean = sum(lengths) / len(lengths)
-    return {
-        "schema": 1,
-        "status": "planned",
-        "task": "finetune-lora",
-        **design.named(str(design.folder().path)),
-        **design.facts(),
-        "doubts": _doubts(len(design.drawn.split.test)),
-        "steps": recipe_of(settings).steps,
-        "tokens": {"mean": mean, "most": max(lengths), "shared": shared, "prompts": len(prompts)},
-        "estimate": estimate(design.checkpoint, settings, mean, shared),
-        "prompts": [
-            {name: prompt[name] for name in ("pair_id", "text", "answers")} for prompt in prompts[:SHOWN]
-        ],
-    }
+    return FinetunePlan(
+        **design.told(str(design.folder().path)),
+        status="planned",
+        doubts=_doubts(len(design.drawn.split.test)),
+        steps=recipe_of(settings).steps,
+        tokens=PromptTokens(mean, max(lengths), shared, len(asked)),
+        estimate=estimate(design.checkpoint, settings, mean, shared),
+        prompts=[prompt for _, _, prompt in asked[:SHOWN]],
+    )
 
 
 def _doubts(test: int) -> list[str]:
     """What a training of this split cannot tell, said before it is paid for."""
     if test >= FEWEST_QUERIES:
         return []
-    queries = f"{test} {'query' if test == 1 else 'queries'}"
     return [
-        f"only {queries} to test on: the effect on unseen queries cannot be assessed, which needs {FEWEST_QUERIES}; "
-        "take a larger dataset, or a lower --train-share"
+        f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, which "
+        f"needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
     ]
 
 
@@ -66,21 +62,18 @@ def _template(design: TuningDesign) -> ChatTemplate:
     return ChatTemplate(tokenizer, design.options.system, design.options.template_args)
 
 
-def _prompts(design: TuningDesign, template: ChatTemplate) -> Any:
-    """Prompts from all groups alike, each with its token ids and those of its answers."""
+def _asked(
+    design: TuningDesign, template: ChatTemplate
+) -> Iterator[tuple[Sequence[int], str, PromptAsAsked]]:
+    """Prompts from all groups alike, each with its token ids and its query."""
     from llmfair.tuning.examples import chats_of
 
     pairs = [*chain(*design.drawn.groups)]
     for pair in pairs[:: max(1, len(pairs) // SAMPLED)]:
         for chat in chats_of(pair, design.ranker):
             ids, answers = template.label_ids(chat.messages, label_answers(chat.expects))
-            yield {
-                "pair_id": pair.pair_id,
-                "query_id": pair.query.query_id,
-                "text": template.tokenizer.decode(ids),
-                "ids": ids,
-                "answers": answers,
-            }
+            prompt = PromptAsAsked(pair.pair_id, template.tokenizer.decode(ids), answers)
+            yield ids, pair.query.query_id, prompt
 
 
 def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float:
@@ -100,7 +93,7 @@ def _shared(prompts: Sequence[Sequence[int]], query_ids: Sequence[str]) -> float
 
 def estimate(
     checkpoint: Checkpoint, settings: FinetuneSettings, tokens: float, shared: float
-) -> dict[str, Any] | None:
+) -> Needs | None:
     """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base.
 
     None for a configuration that does not say how large the model is.
@@ -123,14 +116,14 @@ def estimate(
     gib = 2.0**30
     own = shared / settings.group_size + tokens - shared
     plain, less = (4 * weights * recipe_of(settings).prompts * n for n in (tokens, own))
-    return {
-        "weights": weights + embedded,
-        "weights_gib": (weights * size + embedded * 2) / gib,
+    return Needs(
+        weights=weights + embedded,
+        weights_gib=(weights * size + embedded * 2) / gib,
         # A group is one batch, whatever batches the base is asked in.
-        "training_gib": BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / gib,
-        "petaflop": plain / 1e15,
-        "seconds": {
+        training_gib=BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / gib,
+        petaflop=plain / 1e15,
+        seconds={
             name: {"plain": plain / (peak * EFFICIENCY), "shared": less / (peak * EFFICIENCY)}
             for name, peak in PEAKS.items()
         },
-    }
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,3 @@ def _balance(candidates: Candidates, attribute: Attribute) -> float | None:
 def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[str]:
     """`count` ids at even distances, the first one `start` (0 to 1) of a distance from the beginning."""
     return {order[int((number + start) * len(order) / count)] for number in range(count)}
-
-
-def as_json(split: Split) -> Mapping[str, list[str]]:
-    return {part: list(getattr(split, part)) for part in ("train", "validation", "test", "unused")}

@@ -6,24 +6,32 @@ from collections.abc import Mapping
 from math import log
 from typing import Any
 
-from llmfair.audits.pairwise.results import PairFinding
+from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.jsonfiles import typed
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, p_text, plural, tsv
-from llmfair.results import Figure, Row, Words
+from llmfair.results import Figure, Row, plain
+from llmfair.tuning.effects import KINDS_OF_PAIRS, SMOOTHED
+from llmfair.tuning.outcome import ADAPTER, BASE, BASELINE
+from llmfair.tuning.results import Finetuned, FinetunePlan, Merged, PairCounts, TuningFacts
+from llmfair.tuning.safeguards import missed
 
-Results = Mapping[str, Any]
 Rows = Mapping[tuple[str, str, str, str], Row]
-MODELS = ("base", "adapter", "free baseline")
-KINDS = ("relevant", "irrelevant")
+MODELS = (BASE, ADAPTER, BASELINE)
+ODDS = "position-adjusted odds"
 NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
 
-def finetune_table(results: Results) -> Table:
+def table_of(document: Mapping[str, Any]) -> Table:
+    """The table of results as JSON has them. Raises UsageError naming the field that is wrong."""
+    return finetune_table(typed(document, Finetuned))
+
+
+def finetune_table(results: Finetuned) -> Table:
     """Base, adapter and free baseline on the test queries: a row each for every kind of pairs."""
-    rows = _rows(results)
-    low, high = results["band"]
+    rows = rows_of_all(results)
+    low, high = results.band
     header = (
         "pairs",
         "answers of",
@@ -31,122 +39,117 @@ def finetune_table(results: Results) -> Table:
         "unprotected",
         "flips",
         "tied",
-        f"position-adjusted odds [{results['level'] * 100:g} %]",
+        f"{ODDS} [{results.level * 100:g} %]",
         "ratio",
         "first shown wins",
         "order kept",
         f"conclusion ({low:g}–{high:g})",
     )
-    table = [_row(kind, model, results, rows) for kind in KINDS for model in MODELS]
+    table = [_row(kind, model, results, rows) for kind in KINDS_OF_PAIRS for model in MODELS]
     return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
 
 
-def finetune_tsv(results: Results) -> str:
+def finetune_tsv(results: Finetuned) -> str:
     """The figures for programs: one a line, undefined ones empty."""
-    return tsv(TSV, results["rows"])
+    return tsv(TSV, map(plain, results.rows))
 
 
-def _rows(results: Results) -> dict[tuple[str, str, str, str], Row]:
-    rows = typed(results["rows"], list[Row])
-    return {(row.model, row.measure, row.variant, row.group): row for row in rows}
+def rows_of_all(results: Finetuned) -> dict[tuple[str, str, str, str], Row]:
+    """Rows by model, measure, kind of pairs, and group."""
+    return {(row.model, row.measure, row.variant, row.group): row for row in results.rows}
 
 
-def _row(kind: str, model: str, results: Results, rows: Rows) -> tuple[str, ...]:
-    cells, pairs = results["cells"][model][kind], _pairs(results, model, kind)
+def _row(kind: str, model: str, results: Finetuned, rows: Rows) -> tuple[str, ...]:
+    cells, pairs = results.cells[model][kind], results.figure_4[kind]["before"].pairs
 
     def share(measure: str, group: str = "") -> str:
         value = rows.get((model, measure, kind, group), NOTHING).value
         return "" if value is None else f"{100 * value:.1f} %"
 
-    ratio = rows.get((model, "SmoothedWinRatio", kind, ""), NOTHING).value
+    ratio = rows.get((model, SMOOTHED, kind, ""), NOTHING).value
     order = rows.get((model, "OrderKept", kind, ""), NOTHING).value
-    odds = rows.get((model, "AdjustedOdds", kind, ""), NOTHING)
-    finding = results["findings"][model].get(kind)
+    odds = rows.get((model, HEADLINE, kind, ""), NOTHING)
+    finding = results.findings[model].get(kind)
     return (
-        f"{kind}, {pairs:,}" if model == MODELS[0] else "",
+        f"{kind}, {pairs:,}" if model == BASE else "",
         model,
-        f"{share('WinShare', 'protected')} ({cells['PP']:,})",
-        f"{share('WinShare', 'unprotected')} ({cells['UU']:,})",
+        f"{share('WinShare', 'protected')} ({cells.PP:,})",
+        f"{share('WinShare', 'unprotected')} ({cells.UU:,})",
         share("FlipRate"),
         share("TieRate"),
         cell(odds),
         "" if ratio is None else f"{ratio:.3f}",
         share("FirstSlotRate"),
-        "" if order is None or model == MODELS[0] else f"{order:.2f}",
-        ""
-        if finding is None
-        else pair_conclusion(
-            typed(finding, PairFinding), odds, results["level"], typed(results["words"], Words)
-        ),
+        "" if order is None or model == BASE else f"{order:.2f}",
+        "" if finding is None else pair_conclusion(finding, odds, results.level, results.words),
     )
 
 
-def _pairs(results: Results, model: str, kind: str) -> int:
-    return sum(results["cells"][model][kind].values())
-
-
-def _title(results: Results) -> str:
-    split, design = results["design"]["split"], results["design"]
+def _title(results: Finetuned) -> str:
+    split, design = results.design.split, results.design
     test = split["test"]
     parts = [
-        "LoRA adapter" + (f" (preset {design['preset']})" if design["preset"] else ""),
-        results["dataset"],
-        f"{results['attribute']} (protected: {results['words']['protected']})",
-        results["model"],
+        "LoRA adapter" + (f" (preset {design.preset})" if design.preset else ""),
+        results.dataset,
+        f"{results.attribute} (protected: {results.words.protected})",
+        results.model,
         f"{test} {plural(test, 'query', 'queries')} that were not trained on, both orders",
     ]
     return " · ".join(parts)
 
 
-def _notes(results: Results, rows: Rows) -> list[str]:
-    notes = [missed] if (missed := missed_on_test(results)) else []
-    notes += [_change_note(kind, results, rows) for kind in KINDS if kind in results["changes"]]
-    notes += [_other_ratios(kind, rows) for kind in KINDS]
+def _notes(results: Finetuned, rows: Rows) -> list[str]:
+    notes = [lost] if (lost := missed_on_test(results)) else []
+    for kind in KINDS_OF_PAIRS:
+        if kind in results.changes:
+            told = odds_change(kind, results, rows)
+            notes.append(f"{kind}: {ODDS} {told}" if told else f"{kind}: no odds before or after")
+    notes += [_other_ratios(kind, rows) for kind in KINDS_OF_PAIRS]
     notes += [_relevance_note(results, rows), _gate_note(results)]
-    training, design = results["training"], results["design"]
+    training, design = results.training, results.design
     notes.append(
-        f"free baseline: no training, {training['offset']:+.2f} taken off the protected item's margin; it needs every "
+        f"free baseline: no training, {training.offset:+.2f} taken off the protected item's margin; it needs every "
         "item's group when a model is asked, the adapter does not"
     )
-    stopped = ", stopped early" if training["stopped_early"] else ""
+    stopped = ", stopped early" if training.stopped_early else ""
     notes.append(
-        f"trained on {count(design['split']['train'], 'query', 'queries')}: {count(training['steps'], 'step')}, "
-        f"{training['prompts']:,} prompts{stopped}; best at step {training['best_step']:,}; labels {design['labels']}, "
-        f"anchor {design['anchor']}, rank {design['rank']}, {count(training['modules'], 'module')}; prompts "
-        f"{training['layout']}: {training['layout_why']}"
+        f"trained on {count(design.split['train'], 'query', 'queries')}: {count(training.steps, 'step')}, "
+        f"{training.prompts:,} prompts{stopped}; best at step {training.best_step:,}; labels {design.labels}, "
+        f"anchor {design.anchor}, rank {design.rank}, {count(training.modules, 'module')}; prompts "
+        f"{training.layout}: {training.layout_why}"
     )
-    overlap = results["overlap"]
-    if overlap["strict"]:
-        notes.append(f"no item of a measured pair was trained on ({overlap['dropped_items']:,} left out)")
+    overlap = results.overlap
+    if overlap.strict:
+        notes.append(f"no item of a measured pair was trained on ({overlap.dropped_items:,} left out)")
     else:
         notes.append(
-            f"{overlap['items']:,} of {count(overlap['train_items'], 'item')} trained on stand in measured pairs too, "
-            f"{count(overlap['pairs'], 'pair')} as well (--strict-items leaves them out)"
+            f"{overlap.items:,} of {count(overlap.train_items, 'item')} trained on stand in measured pairs too, "
+            f"{count(overlap.pairs, 'pair')} as well (--strict-items leaves them out)"
         )
-    if unused := design["split"]["unused"]:
+    if unused := design.split["unused"]:
         notes.append(f"{count(unused, 'query', 'queries')} without items of both sides left out")
     notes.append(
         "ratio: pairs that either side's item wins in both orders, ½ added to both counts (in brackets); "
         "position-adjusted odds take the position out of all answers; order kept: rank correlation of preferences "
         "with the base's"
     )
-    return [*notes, *few_queries(design["split"]["test"])]
+    return [*notes, *few_queries(design.split["test"])]
 
 
-def _change_note(kind: str, results: Results, rows: Rows) -> str:
-    """How far from parity before and after, paired."""
-    change = results["changes"][kind]
-    before, after = (rows.get((model, "AdjustedOdds", kind, ""), NOTHING).value for model in MODELS[:2])
+def odds_change(kind: str, results: Finetuned, rows: Rows) -> str:
+    """How far from parity before and after, paired; nothing where there are no odds before or after."""
+    change = results.changes[kind]
+    before, after = (rows.get((model, HEADLINE, kind, ""), NOTHING).value for model in MODELS[:2])
     if before is None or after is None:
-        return f"{kind}: no odds before or after"
+        return ""
     one, two = abs(log(before)), abs(log(after))
     told = "as far from parity" if one == two else "nearer to parity" if two < one else "farther from parity"
-    text = f"{kind}: position-adjusted odds {before:.3f} → {after:.3f} ("
-    if change["low"] is not None:
-        text += f"× {change['value']:.2f} [{change['low']:.2f}, {change['high']:.2f}], "
-    if change["p"] is not None:
-        text += f"p {p_text(change['p'])} of no change, "
-    queries = count(change["n"], "query", "queries")
+    text = f"{before:.3f} → {after:.3f} ("
+    if change.low is not None:
+        text += f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}], "
+    if change.p is not None:
+        text += f"p {p_text(change.p)} of no change, "
+    queries = count(change.n, "query", "queries")
     return f"{text}{queries}, paired): {told}, |ln| {one:.2f} → {two:.2f}"
 
 
@@ -159,34 +162,34 @@ def _other_ratios(kind: str, rows: Rows) -> str:
     return f"{kind}: {', '.join(told)}"
 
 
-def _relevance_note(results: Results, rows: Rows) -> str:
+def _relevance_note(results: Finetuned, rows: Rows) -> str:
     values = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING).value for model in MODELS]
-    pairs = results["counts"]["test"]["mixed"]["pairs"]
+    pairs = results.counts["test"]["mixed"].pairs
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return "no mixed pairs: nothing is known of what relevance weighs"
     before, after, free = (f"{100 * value:.1f} %" for value in known)
     text = f"relevant item preferred to an irrelevant one: {before} → {after} (free baseline {free}) of {pairs:,} pairs"
-    gaps = [results["relevance_gap"][model] for model in MODELS[:2]]
-    if None not in gaps:
+    gaps = [gap for model in MODELS[:2] if (gap := results.relevance_gap[model]) is not None]
+    if len(gaps) == 2:
         text += (
             f"; widest gap between combinations of groups {100 * gaps[0]:.1f} → {100 * gaps[1]:.1f} points"
         )
     return text
 
 
-def _gate_note(results: Results) -> str:
+def _gate_note(results: Finetuned) -> str:
     """What parity may not be bought with, on the validation queries that chose the checkpoint."""
-    gates = results["training"]["validation"]["gates"].values()
-    told = [gate["text"] for gate in gates if gate["limit"] is not None]
-    asked = count(results["design"]["split"]["validation"], "query", "queries")
+    gates = results.training.validation.gates.values()
+    told = [str(gate.text) for gate in gates if gate.limit is not None]
+    asked = count(results.design.split["validation"], "query", "queries")
     return f"gates on {asked} of validation: {', '.join(told)}"
 
 
-def missed_on_test(results: Results) -> str:
+def missed_on_test(results: Finetuned) -> str:
     """What the adapter does not keep on queries it never saw; nothing where it keeps all."""
-    told = [gate["text"] for gate in results["gates_on_test"].values() if not gate["met"]]
-    return f"not kept on the test queries: {', '.join(told)}" if told else ""
+    told = missed(results.gates_on_test)
+    return f"not kept on the test queries: {told}" if told else ""
 
 
 def labelled_text(counts: Mapping[str, int]) -> str:
@@ -195,57 +198,50 @@ def labelled_text(counts: Mapping[str, int]) -> str:
     return f"{told} pairs count in training; the labels leave the others out"
 
 
-def before_text(facts: Results) -> str:
-    """Said before the first question."""
-    counts, design = facts["counts"], facts["design"]
-    pairs = ", ".join(f"{of_it['pairs']:,} {stratum}" for stratum, of_it in counts["train"].items())
+def before_text(design: TuningFacts, counts: Mapping[str, PairCounts]) -> str:
+    """Said before the first question; `counts` of pairs to train on, by stratum."""
+    pairs = ", ".join(f"{of_it.pairs:,} {stratum}" for stratum, of_it in counts.items())
     return (
-        f"{pairs} pairs of {count(design['split']['train'], 'query', 'queries')} to train on, up to "
-        f"{_prompts(design):,} prompts; {design['split']['validation']} to validate, "
-        f"{design['split']['test']} to test"
+        f"{pairs} pairs of {count(design.split['train'], 'query', 'queries')} to train on, up to "
+        f"{design.prompts:,} prompts; {design.split['validation']} to validate, "
+        f"{design.split['test']} to test"
     )
-
-
-def _prompts(design: Mapping[str, Any]) -> int:
-    """The prompts of whole steps."""
-    per_step = int(design["prompts_per_step"])
-    return max(1, int(design["max_prompts"]) // per_step) * per_step
 
 
 # The model card
 
 
-def model_card(results: Results) -> str:
+def model_card(results: Finetuned) -> str:
     """The adapter's README.md: what was measured, on which data, and what that does not say."""
-    design, training = results["design"], results["training"]
-    base, words = results["model"].removeprefix("hf:"), results["words"]
-    queries = count(design["split"]["test"], "query", "queries")
-    rejected = "" if results["status"] == "complete" else f"\n**Rejected.** {training['why']}\n"
-    if missed := missed_on_test(results):
-        rejected += f"\n**{capitalised(missed)}.**\n"
+    design, training = results.design, results.training
+    base, words = results.model.removeprefix("hf:"), results.words
+    queries = count(design.split["test"], "query", "queries")
+    rejected = "" if results.status == "complete" else f"\n**Rejected.** {training.why}\n"
+    if lost := missed_on_test(results):
+        rejected += f"\n**{capitalised(lost)}.**\n"
     return f"""---
 library_name: peft
 base_model: {base}
 tags: [lora, ranking, fairness, llmfair]
 ---
-# Adapter for pairwise ranking by {base}: {results["attribute"]} on {results["dataset"]}
+# Adapter for pairwise ranking by {base}: {results.attribute} on {results.dataset}
 {rejected}
-A LoRA adapter (rank {design["rank"]}, modules {design["target_modules"]}) that was trained to move the model's
-preference between {words["protected"]} and {words["unprotected"]} items of equal relevance towards parity; the table
-says what came of it. `llmfair finetune-lora`, labels `{design["labels"]}`, anchor `{design["anchor"]}`,
-{training["prompts"]:,} prompts.
+A LoRA adapter (rank {design.rank}, modules {design.target_modules}) that was trained to move the model's
+preference between {words.protected} and {words.unprotected} items of equal relevance towards parity; the table
+says what came of it. `llmfair finetune-lora`, labels `{design.labels}`, anchor `{design.anchor}`,
+{training.prompts:,} prompts.
 
 ## What was measured
 
-On {queries} of {results["dataset"]} that were not trained on; every pair was asked in both orders.
+On {queries} of {results.dataset} that were not trained on; every pair was asked in both orders.
 
 {markdown(finetune_table(results))}
 `metrics.csv` holds every figure with its interval, `results.json` all that explains them.
 
 ## How to use it
 
-    llmfair pairwise --adapter FOLDER -m hf:{base} --answers margin --form {design["form"]} \\
-        -d {results["dataset"]} -a {results["attribute"]} --queries @FOLDER/test-queries.txt
+    llmfair pairwise --adapter FOLDER -m hf:{base} --answers margin --form {design.form} \\
+        -d {results.dataset} -a {results.attribute} --queries @FOLDER/test-queries.txt
 
 `test-queries.txt` names the queries that it never saw; on the others its figures flatter it.
 Serve the adapter over the base; merging rounds it away in part. The prompt must be the one it was trained with.
@@ -262,58 +258,58 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 # A dry run
 
 
-def plan_text(planned: Mapping[str, Any]) -> str:
+def plan_text(planned: FinetunePlan) -> str:
     """What a training would take; nothing was asked."""
-    design, counts, tokens = planned["design"], planned["counts"], planned["tokens"]
-    split, share = design["split"], design["train_share"]
+    design, counts, tokens = planned.design, planned.counts, planned.tokens
+    split, share = design.split, design.train_share
     lines = [
-        f"{planned['model']} · {planned['dataset']} · {planned['attribute']}"
-        + (f" · preset {design['preset']}" if design["preset"] else ""),
-        f"  rank {design['rank']}, alpha {design['lora_alpha']:g}, learning rate {design['learning_rate']:g}, batch "
-        f"{design['prompts_per_step']} prompts, labels {design['labels']}, anchor {design['anchor']}",
-        f"  {_prompts(design) // 2:,} pairs in both orders = {_prompts(design):,} prompts, "
-        f"{count(planned['steps'], 'step')}" + _passes(planned),
+        f"{planned.model} · {planned.dataset} · {planned.attribute}"
+        + (f" · preset {design.preset}" if design.preset else ""),
+        f"  rank {design.rank}, alpha {design.lora_alpha:g}, learning rate {design.learning_rate:g}, batch "
+        f"{design.prompts_per_step} prompts, labels {design.labels}, anchor {design.anchor}",
+        f"  {design.prompts // 2:,} pairs in both orders = {design.prompts:,} prompts, "
+        f"{count(planned.steps, 'step')}" + _passes(planned),
         f"  split {share * 100:g}/{(1 - share) * 100:g} by query: {split['train']} to train on, "
         f"{split['validation']} to validate, {split['test']} to test"
         + (f", {split['unused']} unused" if split["unused"] else ""),
     ]
     for part, strata in counts.items():
         told = ", ".join(
-            f"{of_it['pairs']:,} {stratum} of {count(of_it['queries'], 'query', 'queries')}"
+            f"{of_it.pairs:,} {stratum} of {count(of_it.queries, 'query', 'queries')}"
             for stratum, of_it in strata.items()
         )
         lines.append(f"  {part} pairs: {told}")
-    overlap = planned["overlap"]
+    overlap = planned.overlap
     lines += [
-        f"  {overlap['items']:,} of {overlap['train_items']:,} items trained on stand in measured pairs too",
-        f"  tokens a prompt: {tokens['mean']:.0f} on average, {tokens['most']} at most, {tokens['shared']:.0f} of "
-        f"them shared by a query (from {tokens['prompts']:,} prompts)",
+        f"  {overlap.items:,} of {overlap.train_items:,} items trained on stand in measured pairs too",
+        f"  tokens a prompt: {tokens.mean:.0f} on average, {tokens.most} at most, {tokens.shared:.0f} of "
+        f"them shared by a query (from {tokens.prompts:,} prompts)",
         f"  {_takes(planned)}",
     ]
-    for number, prompt in enumerate(planned["prompts"], 1):
-        answers = ", ".join(f"{label} = {token}" for label, token in prompt["answers"].items())
-        lines += ["", f"Prompt {number} ({prompt['pair_id']}; answer ids: {answers}):", prompt["text"]]
+    for number, prompt in enumerate(planned.prompts, 1):
+        answers = ", ".join(f"{label} = {token}" for label, token in prompt.answers.items())
+        lines += ["", f"Prompt {number} ({prompt.pair_id}; answer ids: {answers}):", prompt.text]
     return "\n".join([*lines, "", "Nothing was asked."]) + "\n"
 
 
-def _passes(planned: Mapping[str, Any]) -> str:
+def _passes(planned: FinetunePlan) -> str:
     """How often each pair comes again, where there are fewer than the budget reaches."""
-    there = sum(of_it["pairs"] for of_it in planned["counts"]["train"].values())
-    times = _prompts(planned["design"]) / 2 / there
+    there = sum(of_it.pairs for of_it in planned.counts["train"].values())
+    times = planned.design.prompts / 2 / there
     return f"; {there:,} different ones, each about {times:.0f} times" if times > 1.5 else ""
 
 
-def _takes(planned: Mapping[str, Any]) -> str:
-    needs = planned["estimate"]
+def _takes(planned: FinetunePlan) -> str:
+    needs = planned.estimate
     if needs is None:
         return "memory and time: not known of this kind of model"
     times = " or ".join(
         f"{_minutes(of_it['plain'])} ({_minutes(of_it['shared'])} with shared beginnings) on one {name}"
-        for name, of_it in needs["seconds"].items()
+        for name, of_it in needs.seconds.items()
     )
     return (
-        f"about {needs['weights_gib'] + needs['training_gib']:.1f} GiB ({needs['weights_gib']:.1f} of weights); "
-        f"{needs['petaflop']:.3g} PFLOP: {times}, at half of its peak"
+        f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
+        f"{needs.petaflop:.3g} PFLOP: {times}, at half of its peak"
     )
 
 
@@ -323,17 +319,17 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def merge_text(merged: Mapping[str, Any]) -> str:
+def merge_text(merged: Merged) -> str:
     """What merging an adapter changed, and what to do before it is used."""
-    matrices = count(merged["matrices"], "matrix", "matrices")
+    matrices = count(merged.matrices, "matrix", "matrices")
     return "\n".join(
         (
-            f"{merged['adapter']} merged into {merged['base']}: {matrices}, |ΔW|/|W| {merged['change']:.2g}",
-            f"  rounding to {merged['dtype']} is {100 * merged['distortion']:.2g} % of the change; "
-            f"{merged['flipped']:,} of {count(merged['answers'], 'probe answer')} flip"
-            + (" (asked with titles alone; it was trained on texts)" if merged["titles_alone"] else ""),
-            f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged['output']} "
-            f"--answers margin --form {merged['form']}",
-            merged["output"],
+            f"{merged.adapter} merged into {merged.base}: {matrices}, |ΔW|/|W| {merged.change:.2g}",
+            f"  rounding to {merged.dtype} is {100 * merged.distortion:.2g} % of the change; "
+            f"{merged.flipped:,} of {count(merged.answers, 'probe answer')} flip"
+            + (" (asked with titles alone; it was trained on texts)" if merged.titles_alone else ""),
+            f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged.output} "
+            f"--answers margin --form {merged.form}",
+            merged.output,
         )
     )

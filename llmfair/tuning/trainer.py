@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.checkpoints import INSTALL, Place
 from llmfair.errors import BackendError
+from llmfair.results import plain
 from llmfair.tuning import ranks
 from llmfair.tuning.adapter import save_adapter
-from llmfair.tuning.gates import REJECTED
 from llmfair.tuning.loss import PARTS
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over
+from llmfair.tuning.safeguards import REJECTED
 
 if TYPE_CHECKING:
     import torch
 
     from llmfair.tuning.examples import ExampleGroup
-    from llmfair.tuning.gates import Validation
     from llmfair.tuning.layouts import Batch, Collator
     from llmfair.tuning.recipe import Recipe
+    from llmfair.tuning.results import Validation
 
 
 @dataclass(frozen=True)
@@ -158,20 +159,11 @@ def make_trainer(
 
         def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
             found, number = validate(), self.state.global_step
-            raw = float(found.figures.get("objective", found.objective))
+            asked = found.figures.get("objective")
+            raw = found.objective if asked is None else asked
             good = found.passed and isfinite(raw)
             standing = raw if good else REJECTED + (raw if isfinite(raw) else REJECTED)
-            gates = {name: asdict(gate) for name, gate in found.gates.items()}
-            log.add(
-                {
-                    "step": number,
-                    "prompts": number * step.prompts,
-                    "objective": found.objective,
-                    "gates": gates,
-                    "figures": dict(found.figures),
-                    "seconds": 0.0,
-                }
-            )
+            log.add({"step": number, "prompts": number * step.prompts, **plain(found), "seconds": 0.0})
             metrics = {"eval_standing": standing, "eval_objective": raw}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)

@@ -143,7 +143,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     from llmfair.backends.local import load_model
     from llmfair.settings import FinetuneSettings
     from llmfair.tuning.design import make_tuning_design
-    from llmfair.tuning.effects import Answers, measure
+    from llmfair.tuning.effects import AnsweredPairs, measure
     from llmfair.tuning.examples import render
 
     results = kept("results", adapter)
@@ -158,13 +158,13 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     assert model.template is not None
     groups = render(design.drawn.test, design.ranker, model.template, None)
 
-    def asked() -> Answers:
+    def asked() -> AnsweredPairs:
         margins = []
         for example in chain(*groups):
             labels = [dict(zip("AB", example.answers, strict=True))] * 2
             scores = model.margins([ids.tolist() for ids in example.prompts], labels)
             margins.append([score.logprobs["A"] - score.logprobs["B"] for score in scores])
-        return Answers([*chain(*design.drawn.test)], np.array(margins), design.attribute)
+        return AnsweredPairs([*chain(*design.drawn.test)], np.array(margins), design.attribute)
 
     after = asked()
     with model.without_adapter():

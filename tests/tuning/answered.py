@@ -9,7 +9,7 @@ import numpy as np
 
 from llmfair.audits.summary import Inference
 from llmfair.records import Attribute, Candidates, Document, Query, Side
-from llmfair.tuning.effects import Answers, Figures, measure
+from llmfair.tuning.effects import AnsweredPairs, Figures, measure
 from llmfair.tuning.labels import group_sign
 from llmfair.tuning.pairs import (
     STRATA,
@@ -53,12 +53,12 @@ def pairs(queries: int = QUERIES) -> list[TrainingPair]:
     ]
 
 
-def answers(margins: Callable[[TrainingPair], tuple[float, float]], queries: int = QUERIES) -> Answers:
+def answers(margins: Callable[[TrainingPair], tuple[float, float]], queries: int = QUERIES) -> AnsweredPairs:
     asked = pairs(queries)
-    return Answers(asked, np.array([margins(pair) for pair in asked]), GENDER)
+    return AnsweredPairs(asked, np.array([margins(pair) for pair in asked]), GENDER)
 
 
-def biased(bias: float, relevance: float = 4.0, slot: float = 0.2, seed: int = 0) -> Answers:
+def biased(bias: float, relevance: float = 4.0, slot: float = 0.2, seed: int = 0) -> AnsweredPairs:
     """Items differ in ways that the group does not explain, the same for every bias."""
     rng = np.random.default_rng(seed)
 
@@ -69,5 +69,5 @@ def biased(bias: float, relevance: float = 4.0, slot: float = 0.2, seed: int = 0
     return answers(margins)
 
 
-def figures(of: Answers, base: Answers) -> Figures:
+def figures(of: AnsweredPairs, base: AnsweredPairs) -> Figures:
     return measure(of, base, Inference(), BAND)

@@ -8,12 +8,14 @@ from math import log
 import numpy as np
 import pytest
 
-from llmfair.records import Cell, Side
-from llmfair.tuning.effects import Answers, changes, offset_of
-from llmfair.tuning.gates import REJECTED, Gate, gates_of, validate
+from llmfair.audits.pairwise.results import CellCounts
+from llmfair.records import Side
+from llmfair.tuning.effects import AnsweredPairs, changes, offset_of
 from llmfair.tuning.labels import group_sign
-from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, rows_of
+from llmfair.tuning.outcome import figure_4, metrics_csv, relevance_gap, tidy_rows
 from llmfair.tuning.pairs import stratum_pairs
+from llmfair.tuning.results import Safeguard
+from llmfair.tuning.safeguards import REJECTED, safeguards_of, validate
 from tests.tuning.answered import GENDER, QUERIES, answers, biased, figures, listed, pairs, shown
 
 
@@ -22,8 +24,8 @@ def test_a_hand_case() -> None:
     asked = [*chain(*(stratum_pairs(listed(f"q{n}"), GENDER, "relevant", 10, 0, shown) for n in range(5)))]
     cells = [(2, -1)] * 30 + [(-2, 1)] * 10 + [(1, 2)] * 5 + [(-1, -2)] * 3 + [(0, 3)] * 2
     places = np.random.default_rng(0).permutation(50)
-    found = figures(Answers(asked, np.array(cells, dtype=float)[places], GENDER), biased(0.0))
-    assert found.cells["relevant"] == {"PP": 30, "UU": 10, "FF": 5, "SS": 3, "T": 2, "M1": 0, "M2": 0}
+    found = figures(AnsweredPairs(asked, np.array(cells, dtype=float)[places], GENDER), biased(0.0))
+    assert found.cells["relevant"] == CellCounts(PP=30, UU=10, FF=5, SS=3, T=2, M1=0, M2=0)
     assert found.value("TieRate", "relevant") == pytest.approx(2 / 50)
     assert found.value("Consistency", "relevant") == pytest.approx(40 / 50)
     assert found.value("FlipRate", "relevant") == pytest.approx(8 / 50)
@@ -34,7 +36,7 @@ def test_a_hand_case() -> None:
 
 def test_a_tie_is_nobody_s_win() -> None:
     found = figures(answers(lambda pair: (0.0, 0.0)), biased(-1.0))
-    assert found.cells["relevant"] == {cell.value: 288 * (cell is Cell.T) for cell in Cell}
+    assert found.cells["relevant"] == CellCounts(PP=0, UU=0, FF=0, SS=0, T=288, M1=0, M2=0)
     assert found.value("TieRate", "irrelevant") == 1 and found.value("FirstSlotRate", "irrelevant") is None
     assert found.value("Consistency", "irrelevant") == 0
     assert found.value("SmoothedWinRatio", "relevant") is None
@@ -59,12 +61,13 @@ def test_a_planted_bias_is_found_and_taken_off() -> None:
         sum(abs(log(before.value("SmoothedWinRatio", k) or 1)) for k in ("relevant", "irrelevant"))
     )
     change = changes(base, biased(0.0), 0.95)["relevant"]
-    assert change["low"] > 2 and change["p"] < 0.001 and change["n"] == QUERIES
+    assert change.low is not None and change.low > 2 and change.n == QUERIES
+    assert change.p is not None and change.p < 0.001
 
 
 def test_swapping_the_sides_inverts_the_ratios() -> None:
     base = biased(-1.0)
-    swapped = Answers(base.pairs, -base.margins, GENDER)  # every answer names the other item
+    swapped = AnsweredPairs(base.pairs, -base.margins, GENDER)  # every answer names the other item
     one, two = figures(base, base), figures(swapped, base)
     for kind in ("relevant", "irrelevant"):
         for name in ("SmoothedWinRatio", "SoftRatio", "BalancedRatio", "AdjustedOdds"):
@@ -91,7 +94,7 @@ def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
 def test_gates_at_their_limits() -> None:
     base = biased(-1.0)
     figure = figures(base, base)
-    gates = gates_of(figure, figure)
+    gates = safeguards_of(figure, figure)
     assert all(gate.met for gate in gates.values())
     value, limit = gates["consistency"].value, gates["consistency"].limit
     assert value is not None and limit == pytest.approx(value - 0.05)
@@ -103,7 +106,7 @@ def test_gates_at_their_limits() -> None:
     assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
     assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
     lost = figures(biased(-1.0, relevance=1.0), base)
-    assert gates_of(figure, lost)["relevance"] == Gate(
+    assert safeguards_of(figure, lost)["relevance"] == Safeguard(
         lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False
     )
 
@@ -146,25 +149,26 @@ def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
 def test_what_is_written_of_the_figures() -> None:
     base = biased(-2.0)
     before, after = figures(base, base), figures(biased(0.0), base)
-    rows = rows_of({"base": before, "adapter": after}, "run", "data", "gender")
-    assert {row["model"] for row in rows} == {"base", "adapter"} and all(
-        row["query_id"] == "all" for row in rows
+    rows = tidy_rows(
+        {"base": before, "adapter": after}, {"run": "run", "dataset": "data", "attribute": "gender"}
     )
+    assert {row.model for row in rows} == {"base", "adapter"} and all(row.query_id == "all" for row in rows)
     header, *lines = metrics_csv(rows).splitlines()
     assert header.startswith("run,dataset,attribute,model,variant") and len(lines) == len(rows)
     told = figure_4(before, after)
     for kind in ("relevant", "irrelevant"):
         for when, of_it in told[kind].items():
-            assert of_it["pairs"] == 288
+            assert of_it.pairs == 288
             cells = (before if when == "before" else after).cells[kind]
-            assert (of_it["ratio"]["protected"], of_it["ratio"]["unprotected"]) == (cells["PP"], cells["UU"])
-            shares = [of_it[name]["value"] for name in ("protected", "unprotected", "flipped")]
+            assert (of_it.ratio.protected, of_it.ratio.unprotected) == (cells.PP, cells.UU)
+            shares = [one.value or 0.0 for one in (of_it.protected, of_it.unprotected, of_it.flipped)]
             assert sum(shares) == pytest.approx(1.0)
-            assert of_it["ratio"]["low"] < of_it["ratio"]["value"] < of_it["ratio"]["high"]
+            low, value, high = of_it.ratio.low, of_it.ratio.value, of_it.ratio.high
+            assert low is not None and value is not None and high is not None and low < value < high
 
 
 def test_few_queries_have_figures_without_intervals() -> None:
-    base = Answers(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
+    base = AnsweredPairs(pairs(3), np.tile([[1.0, -0.5]], (len(pairs(3)), 1)), GENDER)
     row = figures(base, base).row("RelevantFirst", "mixed")
     assert (row.value, row.low, row.reason) == (1.0, None, "too_few_queries")
 
@@ -179,5 +183,5 @@ def test_what_cannot_be_measured_is_not_parity() -> None:
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
     slots = answers(lambda pair: (5.0, 5.0) if pair.stratum == "relevant" else (-5.0, -5.0))
-    gate = gates_of(figures(biased(-1.0), biased(-1.0)), figures(slots, biased(-1.0)))["first_slot"]
+    gate = safeguards_of(figures(biased(-1.0), biased(-1.0)), figures(slots, biased(-1.0)))["first_slot"]
     assert gate.value == 0.5 and not gate.met

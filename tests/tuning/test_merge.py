@@ -19,6 +19,7 @@ from llmfair.tuning.folder import ADAPTER
 from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.merge import merge
 from llmfair.tuning.merging import merge_adapter
+from llmfair.tuning.results import Merged
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny
@@ -126,7 +127,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def merged(folder: Path, out: Path, **more: Any) -> dict[str, Any]:
+def merged(folder: Path, out: Path, **more: Any) -> Merged:
     with models.quiet():
         return merge_adapter(FinetuneSettings.make(merge=folder, output=out, **more))
 
@@ -152,12 +153,12 @@ def test_a_base_is_named_as_audits_name_it_and_what_probes_show_is_told(
     monkeypatch.setattr(merging, "PROBES", 6)
     base = finished.parent / "base"
     found = merged(finished, tmp_path / "one", base_model=f"hf:{base}")
-    assert (found["base"], found["answers"], found["titles_alone"]) == (str(base), 12, False)
+    assert (found.base, found.answers, found.titles_alone) == (str(base), 12, False)
     texts = copytree(finished, tmp_path / "texts")
     manifest = json.loads((texts / MANIFEST).read_text())
     manifest["prompt"]["input"] = "text"
     (texts / MANIFEST).write_text(json.dumps(manifest))
-    assert merged(texts, tmp_path / "two")["titles_alone"] is True
+    assert merged(texts, tmp_path / "two").titles_alone is True
 
 
 def test_the_nearest_of_a_rejected_training_is_merged_by_its_own_folder(
@@ -171,7 +172,7 @@ def test_the_nearest_of_a_rejected_training_is_merged_by_its_own_folder(
         merged(training, tmp_path / "out")
     assert error.value.hint.endswith(f"--merge {nearest}")
     monkeypatch.chdir(nearest)
-    assert merged(Path(), tmp_path / "out")["answers"] == 12
+    assert merged(Path(), tmp_path / "out").answers == 12
     (nearest / MANIFEST).unlink()
     with pytest.raises(UsageError, match="holds no finished adapter"):
         merged(training, tmp_path / "other")

@@ -11,15 +11,15 @@ import pytest
 from llmfair.errors import UsageError
 from llmfair.probes import pairwise_probes
 from llmfair.records import Candidates
-from llmfair.tuning.drawing import Drawn, Limits, draw, evenly, in_groups
+from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw, evenly, in_groups
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, combination, row, stratum_pairs
 from llmfair.tuning.split import split_queries
 from tests.tuning.answered import GENDER, listed, shown
 
-LIMITS = Limits(group=32, total=20_000, per_query=4000, per_item=200, measured=50)
+LIMITS = PairLimits(group=32, total=20_000, per_query=4000, per_item=200, measured=50)
 
 
-def drawn(lists: Sequence[Candidates], limits: Limits = LIMITS, strict: bool = False) -> Drawn:
+def drawn(lists: Sequence[Candidates], limits: PairLimits = LIMITS, strict: bool = False) -> DrawnPairs:
     split = split_queries(lists, GENDER, 0.8, 0)
     return draw(lists, GENDER, split, limits, 0, shown, strict_items=strict)
 
@@ -135,13 +135,13 @@ def test_no_pair_comes_twice_but_to_complete_a_last_group() -> None:
 def test_groups_of_two_pairs_alternate_and_reach_the_budget_evenly() -> None:
     lists = [listed(f"q{number}") for number in range(20)]
     split = split_queries(lists, GENDER, 0.8, 0)
-    limits = Limits(group=2, total=200, per_query=4000, per_item=None, measured=10)
+    limits = PairLimits(group=2, total=200, per_query=4000, per_item=None, measured=10)
     found = draw(lists, GENDER, split, limits, 0, shown, anchored=False)
     assert {_shape(group) for group in found.groups} == {(1, 1, 0)} and len(found.groups) == 100
     each = Counter(group[0].query.query_id for group in found.groups)
     assert max(each.values()) - min(each.values()) <= 1
-    assert sum(pairs["pairs"] for pairs in found.counts()["train"].values()) == 200
-    assert found.counts()["validation"]["mixed"]["pairs"] > 0, "relevance is measured in any case"
+    assert sum(pairs.pairs for pairs in found.counts()["train"].values()) == 200
+    assert found.counts()["validation"]["mixed"].pairs > 0, "relevance is measured in any case"
 
 
 def _shape(group: PairGroup) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ def test_what_is_shared_out_one_by_one() -> None:
 def test_no_item_is_used_more_often_than_allowed_and_combinations_stay_even(
     sizes: tuple[int, int, int, int], most: int
 ) -> None:
-    limits = Limits(group=32, total=20_000, per_query=4000, per_item=most, measured=50)
+    limits = PairLimits(group=32, total=20_000, per_query=4000, per_item=most, measured=50)
     found = drawn([listed(f"q{number}", sizes) for number in range(12)], limits)
     for strata in found.train.values():
         uses = Counter(item.doc_id for pair in chain(*strata.values()) for item in (pair.a, pair.b))
@@ -177,10 +177,10 @@ def test_no_item_is_used_more_often_than_allowed_and_combinations_stay_even(
 def test_overlap_is_reported_and_strict_items_leave_none() -> None:
     lists = [listed(f"q{number}", shared=4) for number in range(12)]
     overlap = drawn(lists).overlap()
-    assert overlap["items"] == 8 and overlap["pairs"] > 0 and overlap["dropped_items"] == 0
+    assert overlap.items == 8 and overlap.pairs > 0 and overlap.dropped_items == 0
     strict = drawn(lists, strict=True).overlap()
-    assert (strict["items"], strict["pairs"]) == (0, 0)
-    assert strict["dropped_items"] == 8 * len(drawn(lists).train)
+    assert (strict.items, strict.pairs) == (0, 0)
+    assert strict.dropped_items == 8 * len(drawn(lists).train)
 
 
 def test_strict_items_that_leave_nothing_say_so() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, which
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,18 +21,22 @@ import typer
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
+from llmfair.results import plain
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning import lora
 from llmfair.tuning.design import recipe_of
-from llmfair.tuning.gates import Validation
-from llmfair.tuning.lora import Trained, groups_at_a_time, quantization, require_trainable, train
+from llmfair.tuning.finetune import Done
+from llmfair.tuning.folder import AdapterDir
+from llmfair.tuning.lora import groups_at_a_time, quantization, require_trainable, train
 from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.plan import estimate
 from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.results import Needs, Trained, Validation
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.ports import free_port
+from tests.report import adapters
 from tests.tuning import tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 
@@ -316,16 +319,16 @@ def test_a_bfloat16_base_has_a_float32_adapter_and_learns(tmp_path: Path) -> Non
 def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
     asked: dict[str, Any] = {"base_model": str(folder), "prompts_per_step": 96, "group_size": 32}
 
-    def planned(**more: Any) -> dict[str, Any]:
+    def planned(**more: Any) -> Needs:
         found = estimate(find_checkpoint(str(folder)), FinetuneSettings.make(**asked | more), 150.0, 50.0)
         assert found is not None
         return found
 
     assert recipe_of(FinetuneSettings.make(**asked, max_prompts=1000)).prompts == 960
     whole, rest, half = planned(max_prompts=960), planned(max_prompts=1000), planned(max_prompts=480)
-    assert rest["petaflop"] == whole["petaflop"] == pytest.approx(2 * half["petaflop"])
+    assert rest.petaflop == whole.petaflop == pytest.approx(2 * half.petaflop)
     large = planned(prompts_per_step=960, group_size=960, max_prompts=960)
-    assert large["training_gib"] == pytest.approx(30 * whole["training_gib"]), "a group is one batch"
+    assert large.training_gib == pytest.approx(30 * whole.training_gib), "a group is one batch"
 
 
 @pytest.mark.parametrize(
@@ -390,12 +393,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     from llmfair.cli import console, finetune_lora
 
     ended: list[str] = []
-    results = {
-        "status": "rejected",
-        "training": {"why": "no checkpoint kept the gates."},
-        "gates_on_test": {},
-    }
-    done = SimpleNamespace(folder=SimpleNamespace(path=tmp_path), results=results, before=False)
+    done = Done(AdapterDir(tmp_path), plain(adapters.results(passed=False)), before=False)
     monkeypatch.setenv("RANK", str(number))
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
     monkeypatch.setattr("llmfair.tuning.ranks.first", lambda _: ended.append(capfd.readouterr().err))
@@ -438,13 +436,15 @@ def test_two_processes_leave_a_rejection_together(folder: Path, tmp_path: Path) 
 REJECTED = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from llmfair.cli.app import run
+from llmfair.results import plain
 from llmfair.tuning import finetune, ranks
+from llmfair.tuning.folder import AdapterDir
+from tests.report import adapters
 def rejected(*_):
     ranks.join()
-    results = {"status": "rejected", "training": {"why": "no checkpoint kept the gates."}, "gates_on_test": {}}
-    return SimpleNamespace(folder=SimpleNamespace(path=Path(sys.argv[1])), results=results, before=False)
+    results = plain(adapters.results(passed=False))
+    return finetune.Done(AdapterDir(Path(sys.argv[1])), results, before=False)
 finetune.finetune = rejected
 sys.exit(run(["finetune-lora", "-m", sys.argv[2], "--json"]))
 """

@@ -20,9 +20,9 @@ from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Document, Query
 from llmfair.tuning.examples import ExampleGroup, render
-from llmfair.tuning.gates import Gate, Validation
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair
 from llmfair.tuning.recipe import Recipe
+from llmfair.tuning.results import Safeguard, Validation
 from tests import models
 
 CORPUS = f"{load_prompt('pairwise').text} Title Topic Passage A: B:".replace("\n", " \n")
@@ -82,12 +82,12 @@ def examples(model: LocalModel, count: int = 6, pairs: int = 4, seed: int = 0) -
 
 def passing(objective: float = 1.0) -> Validation:
     """A validation that keeps its gate."""
-    return Validation(objective, {"consistency": Gate(1.0, 0.9, True)}, {"objective": objective})
+    return Validation(objective, {"consistency": Safeguard(1.0, 0.9, True)}, {"objective": objective})
 
 
 def failing(objective: float) -> Validation:
     """One that does not; the objective is what it would be otherwise."""
-    return Validation(1e6, {"consistency": Gate(0.5, 0.9, False)}, {"objective": objective})
+    return Validation(1e6, {"consistency": Safeguard(0.5, 0.9, False)}, {"objective": objective})
 
 
 def forked(*works: Callable[[], None]) -> list[int]:

@@ -83,7 +83,7 @@ def outcome_of(
         **design.told(run, ended, failures, measured.columns),
         reach={},
         headline=measured.headline,
-        cells={kind: _cells(of_it, settings.repeats) for kind, of_it in by_kind.items()},
+        cells={kind: cell_counts(of_it, settings.repeats) for kind, of_it in by_kind.items()},
         shares={kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()},
         answers={kind: _answers(of_it) for kind, of_it in by_kind.items()},
         stopping={kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
@@ -255,7 +255,8 @@ def _by_order(verdicts: Sequence[Verdict], level: float) -> ByOrder:
     return ByOrder(first=first, second=second, difference=(change.value, change.low, change.high))
 
 
-def _cells(verdicts: Sequence[Verdict], repeats: int) -> CellCounts:
+def cell_counts(verdicts: Sequence[Verdict], repeats: int = 1) -> CellCounts:
+    """How many pairs came to each cell, in their first `repeats` draws."""
     found = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
     return CellCounts(**{cell.value: found[cell] for cell in Cell})
 

@@ -1,75 +1,48 @@
 """What parity must not be bought with: a model that always names the first item has it too, and ranks nothing.
 
-A checkpoint is the best only if it keeps every gate, and gains something.
+A checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import replace
 
 from llmfair.tuning.effects import CONSISTENCY, KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
+from llmfair.tuning.results import Safeguard, Validation
 
 REJECTED = 1e6
 """The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
 CONSISTENCY_LOST, RELEVANCE_LOST, SLOT_ALLOWED = 0.05, 0.01, 0.05
 
-
-@dataclass(frozen=True)
-class Gate:
-    """A figure that parity must not be bought with: its `value`, the `limit`, and whether it is kept."""
-
-    value: float | None
-    limit: float | None
-    met: bool
-
-
-@dataclass(frozen=True)
-class Validation:
-    """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
-
-    objective: float
-    gates: Mapping[str, Gate]
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def passed(self) -> bool:
-        return all(gate.met for gate in self.gates.values())
-
-    def as_json(self) -> dict[str, Any]:
-        gates = gates_json(self.gates)
-        return {"objective": self.objective, "gates": gates, "figures": dict(self.figures)}
-
-
-GATES: Mapping[str, tuple[str, str]] = {
+SAFEGUARDS: Mapping[str, tuple[str, str]] = {
     "consistency": ("same answer in both orders", "≥"),
     "relevance": ("relevant item preferred", "≥"),
     "first_slot": ("first slot's distance from one half", "≤"),
     "gain": ("distance from parity", "<"),
 }
-"""What each gate is of, and on which side of its limit it has to be."""
+"""What each of them is of, and on which side of its limit it has to be."""
 
 
-def gates_json(gates: Mapping[str, Gate]) -> dict[str, dict[str, Any]]:
-    """Gates as results have them, each with a `text` that says it whole."""
-    return {name: {**asdict(gate), "text": _text(name, gate)} for name, gate in gates.items()}
+def with_text(gates: Mapping[str, Safeguard]) -> dict[str, Safeguard]:
+    """Safeguards as results have them, each with a `text` that says it whole."""
+    return {name: replace(gate, text=_text(name, gate)) for name, gate in gates.items()}
 
 
-def missed(gates: Mapping[str, Gate]) -> str:
+def missed(gates: Mapping[str, Safeguard]) -> str:
     """The gates that are not kept, in words."""
     return ", ".join(_text(name, gate) for name, gate in gates.items() if not gate.met)
 
 
-def _text(name: str, gate: Gate) -> str:
+def _text(name: str, gate: Safeguard) -> str:
     """`same answer in both orders 0.412 (not ≥ 0.450)`: the figure of a gate beside its limit."""
-    words, sign = GATES[name]
+    words, sign = SAFEGUARDS[name]
     value = "no value" if gate.value is None else f"{gate.value:.3f}"
     limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
     return f"{words} {value} ({limit})"
 
 
-def gates_of(base: Figures, after: Figures) -> dict[str, Gate]:
+def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
     """Consistency ≥ base − 0.05, relevant-beats-irrelevant ≥ base − 0.01, |P(first) − ½| ≤ max(base's, 0.05).
 
     A gate whose figure the base does not have holds; one whose figure was lost does not.
@@ -84,23 +57,23 @@ def gates_of(base: Figures, after: Figures) -> dict[str, Gate]:
     }
 
 
-def _at_least(before: float | None, after: float | None, lost: float) -> Gate:
+def _at_least(before: float | None, after: float | None, lost: float) -> Safeguard:
     if before is None:
-        return Gate(after, None, True)
+        return Safeguard(after, None, True)
     limit = before - lost
-    return Gate(after, limit, after is not None and after >= limit - 1e-12)
+    return Safeguard(after, limit, after is not None and after >= limit - 1e-12)
 
 
-def _at_most(before: float | None, after: float | None) -> Gate:
+def _at_most(before: float | None, after: float | None) -> Safeguard:
     limit = max(before or 0.0, SLOT_ALLOWED)
-    return Gate(after, limit, after is not None and after <= limit + 1e-12)
+    return Safeguard(after, limit, after is not None and after <= limit + 1e-12)
 
 
 def validate(base: Figures, after: Figures) -> Validation:
     """A checkpoint as its validation pairs show it; one that fails a gate, or gains nothing, is never the best."""
     objective = REJECTED if after.objective is None else after.objective
     gains = base.objective is None or objective < base.objective
-    gates = gates_of(base, after) | {"gain": Gate(after.objective, base.objective, gains)}
+    gates = safeguards_of(base, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
     figures = {
         "objective": objective,
         **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS},

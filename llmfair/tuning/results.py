@@ -1,0 +1,268 @@
+"""What a training found, typed: `results.json` of the adapter's folder, its plan, and what merging changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from llmfair.audits.pairwise.results import CellCounts, PairFinding
+from llmfair.results import Band, Count, Counts, Level, Row, Sha256, Share, Version, Words, left_out_without
+
+# Known before anything is asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningFacts:
+    """What an adapter is trained on, and how; `split` counts queries, those `unused` that lack items of a side."""
+
+    preset: str | None
+    queries: Count
+    split: Counts
+    train_share: Share
+    pairs: Count
+    form: Literal["order", "letter"]
+    labels: str
+    soft_labels: bool
+    anchor: str
+    rank: Count
+    lora_alpha: float
+    learning_rate: float
+    prompts_per_step: Count
+    max_prompts: Count
+    target_modules: str
+    loss: Mapping[str, Any]
+    seed: int
+    split_seed: int
+    prompt_sha256: Sha256
+
+    @property
+    def prompts(self) -> int:
+        """The prompts of whole steps."""
+        return max(1, self.max_prompts // self.prompts_per_step) * self.prompts_per_step
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Pairs of a stratum in a part of the split, and their queries."""
+
+    queries: Count
+    pairs: Count
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Items and pairs that are trained on and stand in measured pairs, too; `dropped_items` were left out for that."""
+
+    items: Count
+    train_items: Count
+    pairs: Count
+    dropped_items: Count
+    strict: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTraining:
+    """What a training is of; `counts` by part of the split and stratum."""
+
+    schema: Version = 1
+    status: str
+    task: Literal["finetune-lora"] = "finetune-lora"
+    run: str
+    dataset: str
+    attribute: str
+    model: str
+    words: Words
+    level: Level
+    band: Band
+    design: TuningFacts
+    counts: Mapping[str, Mapping[str, PairCounts]]
+    overlap: Overlap
+    groups: Count
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """Tokens of a prompt: on average, at most, and shared by a query."""
+
+    mean: float
+    most: Count
+    shared: float
+    prompts: Count
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Memory in GiB, operations, and by device the seconds: `plain`, and with beginnings of prompts `shared`."""
+
+    weights: Count
+    weights_gib: float
+    training_gib: float
+    petaflop: float
+    seconds: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class PromptAsAsked:
+    """A prompt of the training, as the model reads it; `answers` are the token ids between which it chooses."""
+
+    pair_id: str
+    text: str
+    answers: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetunePlan(OfTraining):
+    """llmfair finetune-lora --dry-run."""
+
+    status: Literal["planned"]
+    doubts: Annotated[Sequence[str], Meta(description="What the training cannot tell.")] = ()
+    steps: Count
+    tokens: PromptTokens
+    estimate: Needs | None
+    prompts: Sequence[PromptAsAsked]
+
+
+# Trained and measured
+
+
+@dataclass(frozen=True)
+class Safeguard:
+    """A figure that parity must not be bought with: its `value`, the `limit` by the base's, and whether it is kept."""
+
+    value: float | None
+    limit: float | None
+    met: bool
+    text: str | None = left_out_without("text")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
+
+    objective: float
+    gates: Mapping[str, Safeguard]
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return all(gate.met for gate in self.gates.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What a training came to. `trace`: its validations; `seconds`: of training alone, over all its parts."""
+
+    best_step: Count
+    steps: Count
+    prompts: Count
+    seconds: float
+    stopped_early: bool
+    rejected: bool
+    layout: str
+    layout_why: str
+    modules: Count
+    trace: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingFacts(Trained):
+    """The same with the last validation, why it was rejected, if it was, and the free baseline's `offset`."""
+
+    prompts_per_second: float | None
+    validation: Validation
+    why: str | None
+    offset: float
+    processes: Count
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure of the test queries with its interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: Count | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class RatioOfPairs(Interval):
+    """The ratio of pairs that either side's item wins in both orders, and these pairs."""
+
+    protected: Count
+    unprotected: Count
+
+
+@dataclass(frozen=True)
+class AnswersOnPairs:
+    """Shares of pairs, and their ratio."""
+
+    protected: Interval
+    unprotected: Interval
+    flipped: Interval
+    ratio: RatioOfPairs
+    pairs: Count
+
+
+@dataclass(frozen=True)
+class OddsChange:
+    """The position-adjusted odds after over those before, paired; `p` is of no change."""
+
+    measure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: Count
+    reason: str | None
+    p: Share | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetuned(OfTraining):
+    """llmfair finetune-lora; results.json of the adapter's folder."""
+
+    status: Annotated[
+        Literal["complete", "rejected", "failed"],
+        Meta(description="rejected (failed on stdout): no checkpoint kept the gates."),
+    ]
+    rows: Annotated[
+        Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, free baseline.")
+    ]
+    findings: Mapping[str, Mapping[str, PairFinding]]
+    cells: Mapping[str, Mapping[str, CellCounts]]
+    objective: Mapping[str, float | None]
+    relevance_gap: Mapping[str, float | None]
+    changes: Mapping[str, OddsChange]
+    gates_on_test: Annotated[
+        Mapping[str, Safeguard],
+        Meta(description="What parity may not be bought with, on queries never seen."),
+    ]
+    figure_4: Mapping[str, Mapping[str, AnswersOnPairs]]
+    training: TrainingFacts
+
+
+# Merged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """llmfair finetune-lora --merge; what its figures are: `merge.py`."""
+
+    schema: Version = 1
+    status: Literal["complete"]
+    task: Literal["merge"] = "merge"
+    adapter: str
+    base: str
+    dtype: str
+    output: str
+    form: str
+    titles_alone: bool
+    matrices: Count
+    change: float
+    distortion: float
+    answers: Count
+    flipped: Count
