@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from llmfair import registry
-from llmfair.backends.fake import MODELS
+from llmfair.backends.fake import MODELS, answerers, defaults
 from tests import models
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
@@ -200,7 +200,8 @@ def test_it_opens_with_the_two_set_up_commands() -> None:
 
 def test_it_says_how_to_plant_a_bias() -> None:
     page = PAGES["own-model.md"]
-    for name, default in MODELS["biased"].items():
+    always, further = defaults("biased", answerers())
+    for name, default in {**always, **further}.items():
         assert re.search(rf"`{name}` [^`]*\b{abs(default):g}\b", page), name
     for model in MODELS:
         assert f"fake:{model}" in page and f"fake:{model}" in llmfair("doctor").out

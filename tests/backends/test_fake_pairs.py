@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from llmfair.asking.journal import request_key
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
-from llmfair.backends.fake import Fake, damage_pair, fake
+from llmfair.backends.fake import Fake, fake
 from llmfair.backends.openai import OpenAI
+from llmfair.backends.simulated.pairs import Pairs
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
-from llmfair.rankers.choices import LABELS, read_choice
+from llmfair.rankers.choices import read_choice
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import (
     Candidates,
@@ -228,9 +228,8 @@ def test_both_forms_are_answered_in_their_own_words() -> None:
 
 @pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
 def test_no_damaged_answer_names_a_winner(ranker: PairwiseRanker) -> None:
-    rng = np.random.default_rng(0)
-    labels = ("[1]", "[2]") if ranker is RANKER else LABELS["letter"]
-    choices = [read_choice(Completion(*damage_pair(labels, rng)), ranker.form) for _ in range(200)]
+    damaged = Pairs().damaged(ranker.chats(probe_of())[0], "")
+    choices = [read_choice(Completion(text, finish), ranker.form) for text, finish in damaged]
     assert all(choice.unreadable for choice in choices)
     problems = {str(choice.problem) for choice in choices}
     assert problems >= {"duplicate", "contradictory", "no_order", "truncated", "empty", "refused"}

@@ -159,6 +159,27 @@ def test_run_again_look_score_compare_and_report() -> None:
     assert "MeanRatio" in llmfair("report", "one", "--format", "md")
 
 
+def test_simulated_models_answer_with_the_effects_that_are_planted(tmp_path: Path) -> None:
+    refused = json.loads(llmfair("numbers", "-m", "fake:biased", "--json", code=2))
+    assert refused["error"]["message"] == "fake:biased answers ranking questions only."
+    points = tmp_path / "site" / "numbers-1.0.dist-info" / "entry_points.txt"
+    points.write_text(f"{POINTS}[llmfair.simulated]\nnumbers = tests.outside.rated:Rated\n")
+    ratios, identities = [], []
+    for place, model in enumerate(
+        ("fake:biased", "fake:biased,points=-2", "fake:random", "fake:random,malformed=0")
+    ):
+        found = json.loads(llmfair("numbers", "-m", model, "-o", f"{place}", "--json"))
+        ratios.append(found["rows"][0]["value"])
+        identities.append(json.loads(Path(f"{place}/manifest.json").read_text())["settings"]["identity"])
+    assert 0.55 < ratios[1] < 0.7 < 0.75 < ratios[0] < 0.88 < 0.95 < ratios[2] < 1.05
+    assert ["points" in identity for identity in identities] == [False, True, False, False]
+    assert json.loads(Path("2/results.json").read_text())["answers"]["plain"]["unreadable"] > 0
+    assert json.loads(Path("3/results.json").read_text())["answers"]["plain"]["unreadable"] == 0
+    unknown = json.loads(llmfair("numbers", "-m", "fake:biased,point=1", "--json", code=2))["error"]
+    assert "no parameter 'point'. Did you mean 'points'?" in unknown["message"]
+    assert unknown["hint"].endswith("rate_429, points, pairwise, position, query_sd, lapse")
+
+
 def test_gates() -> None:
     failed = numbers("-o", "one", "--require", "MeanRatio:plain>=1", "--require", "MeanRatio<=1", code=4)
     assert [entry["holds"] for entry in failed["requirements"]] == [False, True, True]

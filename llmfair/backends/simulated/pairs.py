@@ -1,0 +1,80 @@
+"""Which of two items comes first: by planted odds, with a planted position bias (`backends.md` 7).
+
+The oracle and the random model have no preference for a side: they rank a pair as a list of two.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Planted
+from llmfair.backends.simulated.lists import in_order, ranked
+from llmfair.records import Chat, Finish, Labels
+from llmfair.registry import register
+
+_QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs
+
+
+@register("simulated", "pairwise")
+class Pairs(Answerer):
+    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "biased": {
+            "pairwise": -0.3,  # log odds that the protected item of a pair wins
+            "position": 0.5,  # added to them where that item is shown first, taken off where second
+            "query_sd": 0.3,  # standard deviation of what each query adds of its own
+            "lapse": 0.0,  # share of coin flips
+        }
+    }
+    shares, scales = ("lapse",), ("query_sd",)
+    with_margins = ("biased",)
+
+    def answer(self, chat: Chat, planted: Planted, rng: np.random.Generator) -> str:
+        if planted.model in self.parameters:
+            order = _chosen(chat.about, planted, rng)
+        else:
+            order = ranked(chat.about, planted.parameters, rng)
+        return chat.expects.labels[order[0]] if isinstance(chat.expects, Labels) else in_order(order)
+
+    def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
+        """Answers that name no winner."""
+        one, other = chat.expects.labels if isinstance(chat.expects, Labels) else ("[1]", "[2]")
+        return (
+            (f"{one} > {one}", Finish.STOP),  # duplicate
+            (f"{one} > [0]", Finish.STOP),  # out of range
+            (f"{one} > {other}, or perhaps {other} > {one}", Finish.STOP),  # contradictory
+            ("I am not able to rank these passages.", Finish.STOP),
+            (f"Passage {one[:1]}", Finish.LENGTH),
+            *BROKEN,
+            ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
+        )
+
+    def margins(self, chat: Chat, planted: Planted) -> Mapping[str, float]:
+        """What answers are drawn from, without the draw."""
+        labels = chat.expects.labels if isinstance(chat.expects, Labels) else ("1", "2")
+        chance = _chance(chat.about, planted)
+        first = chance if chat.about["sides"][0] == "protected" else 1 - chance
+        pairs = zip(labels, (first, 1 - first), strict=True)
+        return {label: math.log(share) for label, share in pairs if share > 0}
+
+
+def _chosen(about: Mapping[str, Any], planted: Planted, rng: np.random.Generator) -> list[int]:
+    """The two slots of a pair, the winner's first; calls are independent given the query (`pairwise.md` 12)."""
+    protected_leads = about["sides"][0] == "protected"
+    protected_wins = bool(rng.random() < _chance(about, planted))
+    return [0, 1] if protected_wins == protected_leads else [1, 0]
+
+
+def _chance(about: Mapping[str, Any], planted: Planted) -> float:
+    """How likely the protected item of a pair wins."""
+    parameters, protected_leads = planted.parameters, about["sides"][0] == "protected"
+    log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
+    if parameters["query_sd"]:
+        query = [planted.seed, zlib.crc32(about["query_id"].encode()), _QUERY_STREAM]
+        log_odds += parameters["query_sd"] * np.random.default_rng(query).normal()
+    # The logistic function by tanh, which overflows for no log odds.
+    return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
