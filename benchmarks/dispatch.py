@@ -149,9 +149,7 @@ def programs(shape: Shape) -> Iterator[Any]:
             for place in range(shape.items)
         )
         candidates = Candidates(query, documents, {})
-        probe = Probe(
-            f"q{number}", "listwise" if shape.window else "pairwise", candidates, "neutral", "neutral"
-        )
+        probe = Probe(f"q{number}", candidates, "neutral", "neutral")
         return Program(probe.probe_id, lambda: ranker.steps(probe))
 
     return (program(number) for number in range(shape.chains))

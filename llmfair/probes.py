@@ -50,7 +50,6 @@ def listwise_probes(
             for repeat in range(repeats):
                 yield Probe(
                     probe_id=f"{query_id}/{arm.name}/o{order}/r{repeat}",
-                    kind="listwise",
                     candidates=listed,
                     arm=arm.name,
                     variant=arm.variant,
@@ -172,7 +171,6 @@ def pairwise_probes(
     probes = tuple(
         Probe(
             probe_id=f"{candidates.query.query_id}/{kind}/p{number}/d{draw}",
-            kind="pairwise",
             candidates=replace(candidates, documents=(documents[protected], documents[unprotected])),
             arm=kind,
             variant="neutral",

@@ -245,7 +245,6 @@ class Probe:
     """
 
     probe_id: str
-    kind: str
     candidates: Candidates
     arm: str
     variant: str

@@ -187,7 +187,7 @@ def test_a_probe_is_a_pair_of_either_side() -> None:
             Side.PROTECTED,
             Side.UNPROTECTED,
         ]
-        assert (probe.kind, probe.arm, probe.variant, probe.draw) == ("pairwise", "irrelevant", "neutral", 0)
+        assert (probe.arm, probe.variant, probe.draw) == ("irrelevant", "neutral", 0)
         assert probe.candidates.query == MIXED.query and probe.candidates.relevance == MIXED.relevance
     assert found.probes[2].probe_id == "q7/irrelevant/p2/d0"
 

@@ -86,7 +86,7 @@ def _example(
 def chats_of(pair: TrainingPair, ranker: PairwiseRanker) -> tuple[Chat, Chat]:
     """The two questions about a pair: `a` shown first, then second."""
     candidates = Candidates(pair.query, (pair.a, pair.b), {})
-    return ranker.chats(Probe(pair.pair_id, "pairwise", candidates, pair.stratum, "neutral"))
+    return ranker.chats(Probe(pair.pair_id, candidates, pair.stratum, "neutral"))
 
 
 def answer_ids(groups: Iterable[ExampleGroup]) -> tuple[int, int]:

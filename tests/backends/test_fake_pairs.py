@@ -59,7 +59,7 @@ def probe_of(query_id: str = "q", number: int = 0, draw: int = 0, grades: tuple[
     documents = (Document("p", "Ada"), Document("u", "Charles"))
     relevance = dict(zip("pu", grades, strict=True))
     candidates = Candidates(Query(query_id, "computing"), documents, relevance)
-    return Probe("p", "pairwise", candidates, "relevant", "neutral", order=number, draw=draw)
+    return Probe("p", candidates, "relevant", "neutral", order=number, draw=draw)
 
 
 async def answers(backend: Backend, chats: Sequence[Chat]) -> list[Completion]:

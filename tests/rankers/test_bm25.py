@@ -27,9 +27,7 @@ def ranker() -> ScoringRanker:
 
 
 def ranked(text: str, documents: tuple[Document, ...] = DOCUMENTS) -> Ranked:
-    probe = Probe(
-        "q/neutral/o0/r0", "listwise", Candidates(Query("q", text), documents, {}), "neutral", "neutral"
-    )
+    probe = Probe("q/neutral/o0/r0", Candidates(Query("q", text), documents, {}), "neutral", "neutral")
     return drive(ranker().steps(probe), asks_nothing)
 
 

@@ -45,7 +45,7 @@ def document(title: str, group: str = "", doc_id: str = "") -> Document:
 
 def probe_of(documents: list[Document], variant: str = "neutral", draw: int = 0, **relevance: int) -> Probe:
     candidates = Candidates(Query("q1", "physics"), tuple(documents), relevance)
-    return Probe("p", "listwise", candidates, variant, variant, draw=draw)
+    return Probe("p", candidates, variant, variant, draw=draw)
 
 
 def numbered(n: int) -> Probe:

@@ -49,7 +49,7 @@ def probe_of(
     relevance: dict[str, int] | None = None,
 ) -> Probe:
     candidates = Candidates(Query("q1", "computing"), (protected, unprotected), relevance or {})
-    return Probe("p", "pairwise", candidates, "relevant", "neutral", order=3, draw=draw)
+    return Probe("p", candidates, "relevant", "neutral", order=3, draw=draw)
 
 
 def said(*texts: str) -> list[Completion]:

@@ -49,9 +49,7 @@ def audited(folder: Path, form: Any) -> tuple[list[Any], list[Completion]]:
     requests: list[Request] = []
     for group in tiny.pair_groups(2):
         for pair in group:
-            probe = Probe(
-                pair.pair_id, "pairwise", Candidates(pair.query, (pair.a, pair.b), {}), "relevant", "neutral"
-            )
+            probe = Probe(pair.pair_id, Candidates(pair.query, (pair.a, pair.b), {}), "relevant", "neutral")
             for chat in tiny.ranker(form).chats(probe):
                 sampling = chat_sampling(chat, Sampling(margins=True))
                 requests.append(Request(chat, sampling, f"{len(requests)}", pair.pair_id))
