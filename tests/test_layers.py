@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "steps": {"records"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits.kind", "results", "rundir", "trec", "stats", "metrics.base"},
+    "report": {"audits.kind", "audits.study", "results", "rundir", "trec", "stats", "metrics.base"},
     "results": {"rundir"},
     "documents": {"audits", "results", "tuning"},
     "pages": {"audits", "report", "tuning"},

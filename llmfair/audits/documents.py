@@ -1,4 +1,4 @@
-"""What a comparison, and the plan of a study, print with `--json`."""
+"""What a comparison, and a plan of a kind that tells no more, print with `--json`."""
 
 from __future__ import annotations
 

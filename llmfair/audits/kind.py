@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair import registry
+from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, Calibrated, Planned
 
@@ -172,7 +173,7 @@ class Kind(ABC):
     lopsided: bool = False
     """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
     studies: Sequence[Study] = ()
-    """Studies over several of its audits whose results are reported; each has a command of its own in `cli/`."""
+    """Commands over several of its audits: `llmfair study NAME`."""
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -292,42 +293,6 @@ class Kind(ABC):
         return {}
 
 
-class Study(ABC):
-    """A command over several audits of one kind, with results and a page of its own; `words` are its method's."""
-
-    name: str
-    title: str
-
-    @property
-    @abstractmethod
-    def words(self) -> Sequence[str]:
-        """How it is made, a paragraph each."""
-
-    @abstractmethod
-    def results(self) -> type:
-        """The class of its results: `dataset`, `attribute`, `words` and `model` once there are `rows`."""
-
-    @abstractmethod
-    def planned(self) -> Any:
-        """The type of what its dry run prints with --json."""
-
-    @abstractmethod
-    def table(self, found: Any) -> Table:
-        """The table of its results."""
-
-    @abstractmethod
-    def plots(self, found: Any, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
-        """Its figures."""
-
-    @abstractmethod
-    def missing(self, found: Any) -> list[str]:
-        """What it lacks, a sentence each."""
-
-    @abstractmethod
-    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """The columns and lines of its CSV file, from its results as JSON has them."""
-
-
 def check_kind(name: str, offered: object) -> None:
     """Raises ValueError for what another package offers as a kind of this name and could not be used."""
     if not isinstance(offered, Kind):
@@ -341,6 +306,8 @@ def check_kind(name: str, offered: object) -> None:
         raise ValueError(f"llmfair {name} is another command")
     if "" not in offered.helps:
         raise ValueError('its helps say nothing of its command (by "")')
+    if not all(isinstance(one, Study) and one.name.isidentifier() for one in offered.studies):
+        raise ValueError("its studies have to be values, too, each with a name of one word")
 
 
 def kind_of(name: str) -> Kind:
@@ -363,9 +330,14 @@ def kinds() -> list[Kind]:
     return [kind_of(name) for name in registry.names("audit")]
 
 
-def study_of(name: str) -> Study | None:
-    """The study of this name, whatever its kind; None where there is none."""
-    return next((study for kind in kinds() for study in kind.studies if study.name == name), None)
+def studies() -> dict[str, tuple[Kind, Study]]:
+    """All studies with their kinds, by name."""
+    return {study.name: (kind, study) for kind in kinds() for study in kind.studies}
+
+
+def study_of(task: str) -> Study | None:
+    """The study that results of this task are of; None where they are of none."""
+    return next((study for _, study in studies().values() if study.task == task), None)
 
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:

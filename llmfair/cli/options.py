@@ -11,8 +11,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from llmfair.audits.kind import Help, kinds
-from llmfair.audits.listwise.settings import StudySettings
+from llmfair.audits.kind import Help, kinds, studies
 from llmfair.cli import console
 from llmfair.cli.complete import OFFERED
 from llmfair.config import find_config, read_config
@@ -218,7 +217,7 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
         "score": (ScoreSettings,),
         "plan": tuple(kind.planned for kind in audits),
         "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
-        "study": (StudySettings,),
+        "study": tuple(study.settings for _, study in studies().values()),
         "finetune-lora": (FinetuneSettings,),
     }
 

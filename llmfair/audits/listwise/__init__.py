@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.study import WindowsStudy
+from llmfair.audits.listwise.windows import WindowsStudy
 from llmfair.registry import register
 from llmfair.settings import planted_of
 

@@ -116,23 +116,3 @@ class ListwiseCalibration(TypedDict):
     intervals: str
     curve: Curve
     smallest: SmallestRatio
-
-
-class PlannedSetting(TypedDict):
-    """One setting of a study, not asked yet."""
-
-    setting: str
-    task: Literal["listwise"]
-    calls: Count
-    folder: str
-    answered: Count
-    reach: Mapping[str, Reach]
-
-
-class StudyPlan(TypedDict):
-    """llmfair study windows --dry-run."""
-
-    schema: Version
-    task: Literal["study windows"]
-    calls: Count
-    settings: Annotated[list[PlannedSetting], Meta(min_length=1)]
