@@ -54,21 +54,9 @@ HELP: Mapping[str, str] = {
 """What commands about an audit say of themselves, unless its kind says it better."""
 
 
-COMMANDS = frozenset(
-    [
-        "cache",
-        "calibrate",
-        "compare",
-        "datasets",
-        "doctor",
-        "plan",
-        "prompts",
-        "report",
-        "runs",
-        "score",
-        "study",
-    ]
-)
+COMMANDS = {
+    "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "runs", "score", "study",
+}  # fmt: skip
 """Commands that are no audits: no kind can have their names."""
 
 
