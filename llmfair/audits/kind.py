@@ -130,9 +130,6 @@ class Kind(ABC):
     def calibration_table(self, found: Mapping[str, Any]) -> Table:
         raise NotImplementedError
 
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
-        raise NotImplementedError
-
     # What was found
 
     def results(self) -> type[Results]:

@@ -23,6 +23,7 @@ def _of(kind: Kind) -> Callable[..., None]:
     """Simulated audits of one kind."""
 
     def run(settings: Calibrated, style: str, *, ctx: typer.Context) -> None:
+        from llmfair.report.calibration import calibration_tsv
         from llmfair.report.tables import markdown
 
         with _bar(kind.calibration(settings)) as advance:
@@ -30,7 +31,7 @@ def _of(kind: Kind) -> Callable[..., None]:
         if style == "json":
             console.print_json(found)
         elif style == "tsv":
-            print(kind.calibration_tsv(found), end="")
+            print(calibration_tsv(found), end="")
         elif style == "md":
             print(markdown(kind.calibration_table(found)), end="")
         else:

@@ -118,11 +118,6 @@ class Listwise(Kind):
 
         return calibrate_table(found)
 
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
-        from llmfair.audits.listwise.calibrate_table import calibrate_tsv
-
-        return calibrate_tsv(found)
-
     def results(self) -> type[ListwiseResults]:
         from llmfair.audits.listwise.results import ListwiseResults
 

@@ -116,11 +116,6 @@ class Pairwise(Kind):
 
         return calibrate_pairs_table(found)
 
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
-        from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_tsv
-
-        return calibrate_pairs_tsv(found)
-
     def results(self) -> type[PairwiseResults]:
         from llmfair.audits.pairwise.results import PairwiseResults
 
