@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
+
+from llmfair.stats.planted import rank_exposures
 
 Shape = tuple[int, int, int]
 """A list as (n, protected, unprotected); n counts documents without side too."""
@@ -80,7 +81,7 @@ def query_sd(shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> f
     if not lists:
         raise ValueError("no list has documents of both sides")
     variances = np.array([_order_variance(*shape) / orders + spread**2 for shape in lists])
-    weights = np.array([_exposures(n).mean() for n, _, _ in lists])
+    weights = np.array([rank_exposures(n).mean() for n, _, _ in lists])
     return float(np.sqrt(np.mean((weights / weights.mean()) ** 2 * variances)))
 
 
@@ -158,7 +159,7 @@ def smallest_pair_ratio(
 
 def position_cv2(n: int) -> float:
     """CV² = var(v)/mean(v)² of the exposures of a list of n (population variance): how unequal its positions are."""
-    weights = _exposures(n)
+    weights = rank_exposures(n)
     return float(weights.var() / weights.mean() ** 2)
 
 
@@ -173,14 +174,6 @@ def _two_sided(shape: Shape) -> bool:
     if min(protected, unprotected) < 0 or protected + unprotected > n:
         raise ValueError(f"no list of {n} has {protected} protected and {unprotected} unprotected documents")
     return protected > 0 and unprotected > 0
-
-
-def _exposures(n: int) -> NDArray[np.float64]:
-    """v_a for a = 1..n; shape (n,)."""
-    if n < 1:
-        raise ValueError(f"a list of {n} documents")
-    weights: NDArray[np.float64] = 1 / np.log1p(np.arange(1, n + 1))
-    return weights
 
 
 def _delta_needed(queries: int, target: float, level: float = 0.95) -> float:

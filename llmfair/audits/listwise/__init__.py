@@ -15,7 +15,7 @@ from llmfair.settings import planted_of
 if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
-    from llmfair.audits.listwise.audit import ListwiseAudit
+    from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
     from llmfair.audits.results import ScoredRun
     from llmfair.audits.runs import Announce, Remeasured

@@ -18,7 +18,7 @@ from llmfair.settings import planted_of
 if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
-    from llmfair.audits.pairwise.audit import PairwiseAudit
+    from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
     from llmfair.audits.runs import Announce, Remeasured
     from llmfair.audits.subject import Subject
