@@ -15,7 +15,7 @@ from math import ceil, exp, log
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.planted import kind_exposures, random_lists, rank_planted
+from llmfair.stats.planted import kind_exposures, random_lists, rank_exposures, rank_planted
 from llmfair.stats.reach import Plan
 
 Floats = NDArray[np.float64]
