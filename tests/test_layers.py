@@ -56,10 +56,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
-    "report/page.py": {"audits.results"},
-    "report/source.py": {"audits.results"},
-    "report/score_page.py": {"audits.results"},
-    "report/score.py": {"audits.results"},
+    "report/page.py": {"audits.score_results"},
+    "report/source.py": {"audits.score_results"},
+    "report/score_page.py": {"audits.score_results"},
+    "report/score.py": {"audits.score_results"},
     "report/compare.py": {"audits.exhibits"},
 }
 LAZY = {

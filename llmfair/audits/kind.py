@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.design import Design
-    from llmfair.audits.results import ScoredRun
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
@@ -228,7 +228,7 @@ class Kind(ABC):
 
         By default its observations, of which nothing is concluded.
         """
-        from llmfair.audits.runs import measured_again
+        from llmfair.audits.remeasured import measured_again
 
         return measured_again(self.name, self.reads(), self.observations(run), run, settings)
 
@@ -338,7 +338,7 @@ def study_of(name: str) -> Study | None:
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
-    from llmfair.audits.results import ScoreResults
+    from llmfair.audits.score_results import ScoreResults
     from llmfair.results import typed
 
     task = document["task"]

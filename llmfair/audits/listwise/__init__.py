@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
-    from llmfair.audits.results import ScoredRun
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Judged, Measure
     from llmfair.records import Chat

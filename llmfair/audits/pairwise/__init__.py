@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure
     from llmfair.metrics.pairs import JudgedPairs

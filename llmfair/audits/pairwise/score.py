@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
-from llmfair.audits.runs import RANKS_NOTHING, Announce, Remeasured, incomplete, measures_of, named
-from llmfair.audits.summary import Inference, undefined_counts
+from llmfair.audits.remeasured import Announce, Remeasured, facts_of, measures_of
+from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.records import Verdict
-from llmfair.results import plain
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.sequential import Decision
@@ -40,22 +39,9 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         decided or None,
     )
     measured = measure_verdicts(measures, by_kind, how)
-    facts = {
-        **named(run, results),
-        "task": "pairwise",
-        "words": results["words"],
-        "measures": shown,
-        "variants": {
-            kind: {
-                "queries": len({verdict.query_id for verdict in verdicts}),
-                "pairs": len(verdicts),
-                **RANKS_NOTHING,
-            }
-            for kind, verdicts in by_kind.items()
-        },
-        "undefined": undefined_counts(measured.columns),
-        "findings": plain(measured.findings),
-        "family": {"size": measured.family, "contrasted": None},
-        **incomplete(manifest, results),
+    variants = {
+        kind: {"queries": len({verdict.query_id for verdict in verdicts}), "pairs": len(verdicts)}
+        for kind, verdicts in by_kind.items()
     }
+    facts = facts_of(run, shown, variants, measured.columns, measured.findings, measured.family)
     return Remeasured(facts, measured.rows, list(by_kind))

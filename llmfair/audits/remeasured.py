@@ -10,10 +10,10 @@ from typing import Any
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Observation, measure_all
+from llmfair.metrics.base import Column, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement
-from llmfair.results import Reach
+from llmfair.results import Finding, Reach, plain
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 
@@ -51,7 +51,7 @@ def measured_again(
 
     Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
     """
-    manifest, results = run.read_manifest(), run.read_results()
+    results = run.read_results()
     if settings.attribute not in (None, results["attribute"]):
         raise UsageError(
             f"{run.path} was asked by {results['attribute']}, not by {settings.attribute}.",
@@ -60,21 +60,35 @@ def measured_again(
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results["design"]["seed"])
-    facts = {
+    variants = {
+        name: {"queries": len({one.query_id for one in observed})} for name, observed in observations.items()
+    }
+    return Remeasured(
+        facts_of(run, shown, variants, columns), summarise(columns, inference), list(observations)
+    )
+
+
+def facts_of(
+    run: RunDir,
+    shown: Sequence[str],
+    variants: Mapping[str, Mapping[str, Any]],
+    columns: Sequence[Column],
+    findings: Mapping[str, Finding] | None = None,
+    family: int = 0,
+) -> dict[str, Any]:
+    """What results.json says of a run folder in which no documents were ranked."""
+    manifest, results = run.read_manifest(), run.read_results()
+    return {
         **named(run, results),
-        "task": task,
+        "task": results["task"],
         "words": results["words"],
         "measures": shown,
-        "variants": {
-            name: {"queries": len({one.query_id for one in observed}), **RANKS_NOTHING}
-            for name, observed in observations.items()
-        },
+        "variants": {name: {**facts, **RANKS_NOTHING} for name, facts in variants.items()},
         "undefined": undefined_counts(columns),
-        "findings": {},
-        "family": {"size": 0, "contrasted": None},
+        "findings": plain(findings or {}),
+        "family": {"size": family, "contrasted": None},
         **incomplete(manifest, results),
     }
-    return Remeasured(facts, summarise(columns, inference), list(observations))
 
 
 def measures_of(
