@@ -8,30 +8,8 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.documents import Calibration, Planned, Planted
+from llmfair.audits.listwise.plan import ListwiseFindable
 from llmfair.results import Count, Reach, Share, Version
-
-
-class Effect(TypedDict):
-    """An exposure ratio, and the pair odds behind it."""
-
-    ratio: float
-    odds: float | None
-    useful_odds: float | None
-
-
-class ListwiseFindable(TypedDict):
-    """What a design finds with the power asked for."""
-
-    queries: Count
-    target: float
-    tau: float
-    reason: str | None
-    sd: float | None
-    error: float | None
-    effect: Effect | None
-    power: Share | None
-    queries_needed: Count | None
-    smallest: list[Effect]
 
 
 class ListwisePlan(Planned):

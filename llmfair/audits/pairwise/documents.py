@@ -7,26 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.documents import Calibration, Planned, Planted
+from llmfair.audits.pairwise.plan import PairwiseFindable
 from llmfair.results import Count, Counts, Share
-
-
-class PairwiseFindable(TypedDict):
-    """What a design finds of one kind of pairs."""
-
-    queries: Count
-    pairs: float
-    ratio: float
-    level: float
-    target: float
-    icc: float
-    consistent: float
-    reason: str | None
-    error: float | None
-    power: Share | None
-    pairs_needed: Count | None
-    queries_needed: Count | None
-    smallest: float | None
-    items_recur: bool
 
 
 class PairwisePlan(Planned):
