@@ -102,9 +102,9 @@ class Kind(ABC):
 
     def plan_text(self, planned: Mapping[str, Any]) -> str:
         """What a dry run says, and a plan without table."""
-        from llmfair.report.planned import plan_lines
+        from llmfair.report.planned import plan_text
 
-        return "\n".join([*plan_lines(planned), "Nothing was asked.", ""])
+        return plan_text(planned)
 
     numbered: str = "Which question."
     """What `--number` of `llmfair prompts render NAME` counts."""

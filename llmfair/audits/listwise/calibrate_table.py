@@ -14,7 +14,7 @@ from llmfair.report.calibration import (
     share,
     undefined_notes,
 )
-from llmfair.report.tables import Table, count, few_queries
+from llmfair.report.tables import Table, count, few_queries, span
 
 FAR = 0.1
 """From this deviation of the slope from 1 on, implied odds are said to misread what was planted."""
@@ -22,8 +22,8 @@ FAR = 0.1
 
 def calibrate_table(results: Mapping[str, Any]) -> Table:
     """One row a planted preference: what was recovered, how intervals and tests did, what was concluded."""
-    queries, (low, high) = results["design"]["queries"], results["design"]["candidates"]
-    size = f"{count(queries, 'query', 'queries')} × {low if low == high else f'{low}–{high}'}"
+    design = results["design"]
+    size = f"{count(design['queries'], 'query', 'queries')} × {span(*design['candidates'])}"
     columns = {
         "planted odds": planted,
         "recovered": lambda row: "out of reach" if row["odds"] is None else f"{row['odds']:.3f}",
