@@ -45,7 +45,7 @@ class PairwiseAudit(PairwiseDesign):
         return {kind: asdict(findable_of(self, kind, settings)) for kind in self.kinds}
 
     def unreadable(self, result: Verdict) -> int:
-        return sum(answer.problem not in (None, "tie") for answer in (result.first, result.second))
+        return sum(answer.unreadable for answer in (result.first, result.second))
 
     def outcome(self, run: str, results: Mapping[str, Verdict], failures: Sequence[Failure]) -> Outcome:
         stopped = {kind: self.stopping(kind) for kind in self.kinds if self.settings.sequential}
