@@ -19,7 +19,6 @@ from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish
 
 ReaderName = Literal["strict", "rankgpt"]
-READERS: tuple[ReaderName, ...] = ("strict", "rankgpt")
 
 
 class AnswerClass(StrEnum):
