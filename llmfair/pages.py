@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmfair.errors import UsageError
 
@@ -31,7 +31,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     (source,) = sources
     if source.results is None:
         raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    if source.is_audit:
+    if source.manifest is not None:
         return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
     exhibits = {"command": None, "measures": measures}
     if source.study is not None:
@@ -43,10 +43,12 @@ def _measures(sources: Sequence[Source]) -> list[str]:
     """Measures of all results, each once."""
     found: dict[str, None] = {}
     for source in sources:
-        results: Mapping[str, Any] = source.results or {}
-        named = results.get("measures", results.get("shown")) or [
-            row["measure"] for row in results.get("rows", ())
-        ]
+        if source.results is None:
+            continue
+        if source.results["task"] == "finetune-lora":
+            named = [row["measure"] for row in source.results["rows"]]
+        else:
+            named = source.found.shown if source.study else source.found.measures
         found |= dict.fromkeys(named)
     return list(found)
 

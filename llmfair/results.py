@@ -7,18 +7,16 @@ field that older files lack has a default.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from msgspec import Meta
 
-from llmfair.errors import UsageError
+from llmfair.jsonfiles import json_text
 from llmfair.records import Conclusion
-from llmfair.rundir import COLUMNS, json_text
+from llmfair.rundir import COLUMNS
 
 T = TypeVar("T")
 Version = Annotated[
@@ -36,7 +34,6 @@ ExitCode = Annotated[
     Literal[1, 2, 3, 4, 130, 143],
     Meta(description="1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 130 Ctrl-C, 143 SIGTERM."),
 ]
-HINT = "the command that began the run writes it again"
 
 
 def left_out_without(name: str) -> Any:
@@ -293,32 +290,3 @@ def _in_order(of: type) -> tuple[tuple[str, str | None], ...]:
 def write(results: Results) -> str:
     """The text of results.json."""
     return json_text(plain(results))
-
-
-def typed(document: Any, of: type[T], where: str | Path = "results") -> T:
-    """JSON as a value of this class. Raises UsageError naming the file and the field that is wrong or missing."""
-    from msgspec import ValidationError, convert
-
-    try:
-        return convert(document, of)
-    except ValidationError as error:
-        raise UsageError(f"{where}: {error}.", HINT) from None
-
-
-def read_lines(path: Path, of: type[T]) -> Iterator[T]:
-    """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
-    try:
-        for number, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
-            if line:
-                yield typed(json.loads(line), of, f"{path}:{number}")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
-
-
-def read(path: Path, of: type[T]) -> T:
-    """A JSON file as a value of this class. Raises UsageError naming the file and the field."""
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
-    return typed(document, of, path)

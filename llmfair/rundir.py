@@ -19,14 +19,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
+from llmfair.jsonfiles import json_text, read_json
+from llmfair.manifest import RUNS_HINT, Manifest, Named, read_manifest, read_named
 from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
 T = TypeVar("T")
-SCHEMA = 1
 JOURNAL = "journal.jsonl"
 REPORT = "report.html"
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
@@ -35,7 +36,6 @@ COLUMNS = (
     "run", "dataset", "attribute", "model", "variant", "query_id", "measure", "group", "value", "low", "high",
     "n", "p", "p_adjusted", "conclusion", "reason",
 )  # fmt: skip
-Status = Literal["running", "incomplete", "complete"]
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
@@ -68,37 +68,33 @@ class RunDir:
         """The journal of a stage after the first."""
         return self.path / f"{stage}.jsonl"
 
-    def journals(self, manifest: Mapping[str, Any]) -> list[Path]:
-        """All journals of a run, the first stage's first."""
-        return [self.journal, *map(self.journal_of, manifest.get("stages", ()))]
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
 
-    def read_manifest(self) -> dict[str, Any]:
-        """The manifest, or UsageError when this is no run folder."""
-        try:
-            found = json.loads(self.manifest.read_text("utf-8"))
-        except FileNotFoundError:
-            raise UsageError(
-                f"{self.path} is not a run folder: it has no manifest.json.", RUNS_HINT
-            ) from None
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{self.manifest}: cannot be read: {error}", RUNS_HINT) from None
-        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-            raise UsageError(f"{self.manifest}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
-        return found
+    def journals(self, manifest: Manifest) -> list[Path]:
+        """All journals of a run, the first stage's first."""
+        return [self.journal, *map(self.journal_of, manifest.stages)]
+
+    def read_manifest(self) -> Manifest:
+        """The manifest. Raises UsageError where there is none, and for a damaged one."""
+        if not self.manifest.exists():
+            raise UsageError(f"{self.path} is not a run folder: it has no manifest.json.", RUNS_HINT)
+        return read_manifest(self.manifest)
+
+    def invocations(self) -> list[dict[str, Any]]:
+        """The commands so far, as the manifest has them: a further one is noted behind them."""
+        return list(read_json(self.manifest)["invocations"]) if self.manifest.exists() else []
 
     def read_results(self) -> dict[str, Any]:
-        """`results.json`, or UsageError when the run has none yet or it cannot be read."""
-        path = self.path / "results.json"
-        try:
-            found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
+        """What `results.json` says, whatever wrote it. Raises UsageError where there is none that can be read."""
+        if not self.results.exists():
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"{path}: cannot be read: {error}", "the command that began the run writes it again"
-            ) from None
+            )
+        found = read_json(self.results)
+        if not isinstance(found, dict) or not isinstance(found.get("task"), str):
+            raise UsageError(f"{self.results}: holds no results.", RUNS_HINT)
         return found
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
@@ -145,7 +141,7 @@ class RunDir:
                     "choose another --output folder",
                 )
             return False
-        theirs = self.read_manifest()["settings"]
+        theirs = read_named(self.manifest, Named).settings
         ours = json.loads(json.dumps(settings, default=str))
         different = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
         if different:
@@ -181,23 +177,23 @@ class RunDir:
             raise
 
     def answers(self) -> int:
-        """How many answers the journal holds."""
-        if not self.journal.is_file():
-            return 0
-        with self.journal.open("rb") as file:
-            return sum(b'"key":' in line for line in file)
+        """How many answers the journals hold."""
+        try:
+            journals = self.journals(self.read_manifest())
+        except UsageError:
+            journals = [self.journal]
+        return sum(map(_answers, filter(Path.is_file, journals)))
 
     def summary(self) -> dict[str, Any]:
         """One line about the run: status, model, answers on disk, start; a damaged one says so."""
         try:
             manifest = self.read_manifest()
-            status = manifest["status"]
+        except UsageError:
+            status, model, started = "damaged", "", ""
+        else:
+            status, model, started = manifest.status, manifest.model, manifest.invocations[0].started
             if status == "running" and not self.is_locked():
                 status = "interrupted"
-            started = manifest["invocations"][0]["started"]
-            model = manifest.get("model", manifest["settings"]["identity"])
-        except (UsageError, LookupError, TypeError):
-            status, model, started = "damaged", "", ""
         return {
             "run": self.path.name, "status": status, "model": model, "answers": self.answers(), "started": started
         }  # fmt: skip
@@ -235,12 +231,9 @@ class RunDir:
             os.close(lock)
 
 
-RUNS_HINT = "llmfair runs list    shows the run folders"
-
-
-def json_text(content: Mapping[str, Any]) -> str:
-    """A JSON document; NaN and infinity are refused (ValueError), since no reader agrees on them."""
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+def _answers(journal: Path) -> int:
+    with journal.open("rb") as file:
+        return sum(b'"key":' in line for line in file)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -13,7 +13,7 @@ from tests.fresh import loaded_by
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
-BASICS = {"records", "steps", "errors", "registry", "jsonbytes"}
+BASICS = {"records", "steps", "errors", "registry", "jsonbytes", "jsonfiles", "manifest"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
@@ -21,6 +21,8 @@ AUDITS_MAY = {
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "jsonbytes": set(),
+    "jsonfiles": {"errors"},
+    "manifest": {"errors", "jsonfiles"},
     "records": {"jsonbytes"},
     "steps": {"records"},
     "errors": set(),
@@ -43,17 +45,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{
         room: set()
         for room in (
-            "metrics",
-            "stats",
-            "retrieval",
-            "prompts",
-            "settings",
-            "trec",
-            "config",
-            "control_tokens",
+            "metrics", "stats", "retrieval", "prompts", "settings", "trec", "config", "control_tokens",
         )
     },
-}
+}  # fmt: skip
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
     "report/page.py": {"audits.score_results"},
@@ -183,10 +178,6 @@ def test_the_offline_audit_imports_neither_openai_nor_torch_nor_what_draws(tmp_p
     loaded = loaded_by(f"from llmfair.cli.app import run\nassert run({command}) == 0")
     assert not loaded & {"openai", "torch", "pandas", "transformers", "vllm", "aiohttp", "ir_datasets"}
     assert not loaded & {"matplotlib", "jinja2"}, "only a report draws"
-
-
-def test_import_is_quick_and_light() -> None:
-    assert not loaded_by("import llmfair") & (LAZY | {"numpy", "typer", "rich"})
 
 
 def test_help_answers_within_the_bar() -> None:

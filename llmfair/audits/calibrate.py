@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from llmfair.audits.design import Design
+from llmfair.jsonfiles import SCHEMA
 from llmfair.results import Finding
-from llmfair.rundir import SCHEMA
 from llmfair.settings import Calibrated, band_of
 from llmfair.stats.conclusions import Conclusion
 

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from llmfair.errors import UsageError
+from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
+from llmfair.results import Figure
 from llmfair.rundir import RunDir
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.paired import Change, change_by_query
@@ -48,28 +50,27 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """A complete run, `name` as the comparison calls it."""
+    """A complete run, `name` as the comparison calls it; `results` of the class of its kind."""
 
     name: str
     run: RunDir
-    manifest: Mapping[str, Any]
-    results: Mapping[str, Any]
+    manifest: Manifest
+    results: Any
     aside: Collection[str] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What names the run."""
-        settings: Mapping[str, Any] = self.manifest["settings"]
-        return settings
+        return self.manifest.settings
 
     def setting(self, name: str) -> Any:
         """A setting that names the run, or else one of how its answers are counted; None where it has neither."""
-        return self.settings.get(name, self.results["design"].get(name))
+        return self.settings.get(name, getattr(self.results.design, name, None))
 
     @property
     def arms(self) -> list[str]:
         """The conditions, without those that only repeat another."""
-        return [arm for arm in self.results["design"]["arms"] if arm not in self.aside]
+        return [arm for arm in self.results.design.arms if arm not in self.aside]
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
@@ -84,10 +85,8 @@ class Compared:
 
     def figure(self, measure: str, variant: str) -> float | None:
         """The figure of all queries, as the run's own table has it."""
-        figures: dict[tuple[str, str, str], float | None] = {
-            (row["measure"], row["variant"], row["group"]): row["value"] for row in self.results["rows"]
-        }
-        return figures.get((measure, variant, ""))
+        row: Figure | None = self.results.by_variant().get((measure, variant))
+        return None if row is None else row.value
 
 
 def headlines_of(measures: Sequence[Measure]) -> set[Measure]:
@@ -139,10 +138,10 @@ def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despit
     """
     if not measure.definition.assessed_by:
         return row
-    found = [run.results["findings"].get(row.variant, {}) for run in (base, other)]
-    before, after = (finding.get("conclusion") for finding in found)
+    found = [run.results.findings.get(row.variant) for run in (base, other)]
+    before, after = (None if finding is None else str(finding.conclusion) for finding in found)
     row = replace(row, base_conclusion=before, other_conclusion=after)
-    reasons = [f["reason"] for f in found if f.get("conclusion") == Conclusion.NOT_ASSESSABLE]
+    reasons = [f.reason for f in found if f is not None and f.conclusion == Conclusion.NOT_ASSESSABLE]
     barred = [reason for reason in reasons if reason != despite]
     return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
 
@@ -163,14 +162,14 @@ def changes_by_query(
     if not arms:
         raise UsageError(f"{base.name} and {other.name} have no {condition} in common.", hint)
     both = {name for name, arm in base.values.keys() & other.values.keys() if arm in arms}
-    listed = ",".join(name for name in base.results["measures"] if name in both)
+    listed = ",".join(name for name in base.results.measures if name in both)
     known = parse_measures(listed) if listed else ()
     check_paired(chosen, known)
     # rank agreement is with the initial order, which is no figure of the ranker alone
     directed = [m for m in known if m.definition.better and not m.definition.agreement]
     measures = chosen or directed
     headlines = headlines_of(measures)
-    level, seed = base.results["level"], base.results["design"]["seed"]
+    level, seed = base.results.level, base.results.design.seed
     for measure in measures:
         for arm in arms:
             key, on_log_scale = (str(measure), arm), measure.definition.scale == "log"

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.changes import Compared
-from llmfair.audits.kind import Kind, kind_of, kinds
+from llmfair.audits.kind import Kind, found_of, kind_of, kinds
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import SCHEMA
+from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.names import parse_measures
-from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
+from llmfair.results import Results, plain
+from llmfair.rundir import RunDir
 from llmfair.stats.significance import holm
 
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
@@ -36,7 +39,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     if twice := [run for run in runs if folders.count(run.path.resolve()) > 1]:
         raise UsageError(f"{twice[-1].path} is named twice: a run does not differ from itself.", RUNS_HINT)
     base, *others = _named([_opened(run) for run in runs])
-    kind = kind_of(base.results["task"])
+    kind = kind_of(base.results.task)
     for other in others:
         _check(base, other, kind)
     chosen = parse_measures(measures, kind.reads()) if measures else None
@@ -48,9 +51,12 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     return {
         "schema": SCHEMA,
         "status": "complete",
-        **{key: base.results[key] for key in ("task", "dataset", "attribute", "words", "level", "band")},
-        "seed": base.results["design"]["seed"],
-        "queries": base.results["design"]["queries"],
+        **{
+            key: plain(getattr(base.results, key))
+            for key in ("task", "dataset", "attribute", "words", "level", "band")
+        },
+        "seed": base.results.design.seed,
+        "queries": base.results.design.queries,
         "runs": [_described(one, base, kind) for one in (base, *others)],
         "family": sum(p is not None for p in adjusted),
         "rows": [asdict(row) for row in rows],
@@ -63,12 +69,13 @@ def _opened(run: RunDir) -> Compared:
     known = {kind.name: kind for kind in kinds()}
     if results["task"] not in known:
         raise UsageError(f"{run.path} is a run of {results['task']}.", f"{' and '.join(known)} runs compare")
-    if results["status"] != "complete":
-        program, *words = manifest["invocations"][-1]["command"]
+    found: Results = found_of(results, run.results)
+    if found.status != "complete":
+        program, *words = manifest.invocations[-1].command
         typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
         began = f"llmfair {shlex.join(_unlimited(words))}   " if typed else "the call that began it"
         raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
-    return Compared("", run, manifest, results, known[results["task"]].aside)
+    return Compared("", run, manifest, found, known[found.task].aside)
 
 
 def _unlimited(words: Sequence[str]) -> Iterator[str]:
@@ -83,7 +90,7 @@ def _unlimited(words: Sequence[str]) -> Iterator[str]:
 
 def _named(runs: Sequence[Compared]) -> list[Compared]:
     """Called by their models where these differ, else by their folders."""
-    models = [str(one.results["model"]) for one in runs]
+    models = [one.results.model for one in runs]
     folders = [one.run.path.resolve().name for one in runs]
     paths = [str(one.run.path) for one in runs]
     names = next((names for names in (models, folders) if len({*names}) == len(runs)), paths)
@@ -107,16 +114,14 @@ def _told(key: str, run: Compared) -> str:
     if key == "attribute" and isinstance(value, dict):
         return f"{value['name']}, {'+'.join(value['protected'])} against {'+'.join(value['unprotected'])}"
     if key == "lists_sha256":
-        return f"{run.results['dataset']}, {run.results['design']['queries']} queries, {str(value)[:6]}"
+        return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
     return str(value)
 
 
 def _described(one: Compared, base: Compared, kind: Kind) -> dict[str, Any]:
     """A run, with the settings in which it differs from the base."""
     told = {*base.settings, *one.settings} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
-    settings = [
-        {**run.settings, "system": run.manifest.get("flags", {}).get("system")} for run in (base, one)
-    ]
+    settings = [{**run.settings, "system": run.manifest.flags.get("system")} for run in (base, one)]
     differs = {
         key: [of_run.get(key) for of_run in settings]
         for key in sorted({*told, "system"})
@@ -125,7 +130,7 @@ def _described(one: Compared, base: Compared, kind: Kind) -> dict[str, Any]:
     return {
         "name": one.name,
         "run": str(one.run.path),
-        "model": one.results["model"],
+        "model": one.results.model,
         "differs": differs,
         **kind.described(one, base),
     }

@@ -102,7 +102,7 @@ class Design(ABC, Generic[T]):
     @property
     @abstractmethod
     def calls(self) -> int:
-        """Requests planned, or the most there can be."""
+        """Requests planned in all stages, or the most there can be."""
 
     @property
     def longest(self) -> int:
@@ -112,6 +112,15 @@ class Design(ABC, Generic[T]):
     @abstractmethod
     def programs(self) -> Iterator[Program]:
         """What is dispatched, in this order; the same programs every time it is asked."""
+
+    def all_programs(self, results: Mapping[str, Any]) -> Iterator[Program]:
+        """The programs of all stages, as far as these results make them."""
+        yield from self.programs()
+        before = {one.probe_id: results[one.probe_id] for one in self.programs() if one.probe_id in results}
+        for stage in self.stages():
+            programs = list(stage.programs(before))
+            yield from programs
+            before |= {one.probe_id: results[one.probe_id] for one in programs if one.probe_id in results}
 
     def backend(self) -> Backend:
         """What answers the chats. Raises UsageError."""
@@ -210,7 +219,7 @@ class Design(ABC, Generic[T]):
 
     def _ended(self, results: Mapping[str, T]) -> dict[str, Ended]:
         """How many programs of each condition there are, and how many came to an end."""
-        asked = [(program.condition, program.probe_id) for program in self.programs()]
+        asked = [(program.condition, program.probe_id) for program in self.all_programs(results)]
         return {
             one.name: Ended(
                 sum(condition == one.name for condition, _ in asked),
@@ -222,8 +231,8 @@ class Design(ABC, Generic[T]):
     def _answers(self, results: Mapping[str, T]) -> dict[str, ProbeAnswers]:
         """How many programs of each condition came to an end, and how many of them could not be read."""
         found: dict[str, list[T]] = {one.name: [] for one in self.conditions}
-        for program in self.programs():
-            if program.probe_id in results:
+        for program in self.all_programs(results):
+            if program.condition in found and program.probe_id in results:
                 found[program.condition].append(results[program.probe_id])
         return {
             name: ProbeAnswers(probes=len(ended), unreadable=sum(self.unreadable(one) > 0 for one in ended))

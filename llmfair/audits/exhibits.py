@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from heapq import nsmallest
 from inspect import isfunction
+from itertools import chain
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from llmfair.asking.journal import read_rows
-from llmfair.audits.kind import kind_of
+from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import LlmfairError, UsageError
+from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.rankers.answers import AnswerClass
@@ -37,32 +40,26 @@ def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
 
     Titles and queries are empty of folders that older versions wrote: ids have to do.
     """
-    manifest, results = run.read_manifest(), run.read_results()
+    manifest, results = run.read_manifest(), results_of(run)
     settings = _settings(manifest)
     texts = read_texts(run.path)
     return {
         "command": None
-        if settings is None or manifest["model"].startswith(f"{GIVEN}:")  # no command names an object
-        else command_of(manifest["task"], settings, str(manifest["model"])),
-        "measures": declared(results["measures"]),
+        if settings is None or manifest.model.startswith(f"{GIVEN}:")  # no command names an object
+        else command_of(manifest.task, settings, manifest.model),
+        "measures": declared(results.measures),
         "titles": texts.titles,
         "queries": texts.queries,
         "evidence": drawn_answers(run, manifest, evidence),
     }
 
 
-def _settings(manifest: Mapping[str, Any]) -> AuditSettings | None:
+def _settings(manifest: Manifest) -> AuditSettings | None:
     """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
     try:
-        settings = kind_of(manifest["task"]).settings
-        flags: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in manifest["flags"].items()
-        }
-        made: AuditSettings = settings.make(**flags)
-    except (LlmfairError, KeyError, TypeError):
+        return kind_of(manifest.task).settings.make(**manifest.set())
+    except (LlmfairError, TypeError):
         return None
-    return made
 
 
 def command_of(task: str, settings: AuditSettings, label: str) -> str:
@@ -79,7 +76,7 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
     )
 
 
-def declared(names: list[str]) -> dict[str, dict[str, Any]]:
+def declared(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What measures declare of themselves, by name; those that nothing here defines are absent."""
     found = {}
     for name in names:
@@ -109,9 +106,9 @@ def _declaration(measure: Measure) -> dict[str, Any]:
     }
 
 
-def drawn_answers(run: RunDir, manifest: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[dict[str, Any]]:
     """Answers with their chats: unreadable ones first, then the others, each in an order of the run's seed."""
-    seed = int(manifest["settings"].get("seed", 0))
+    seed = int(manifest.settings.get("seed", 0))
 
     def place(answer: Mapping[str, Any]) -> tuple[bool, int, str]:
         return (
@@ -120,15 +117,13 @@ def drawn_answers(run: RunDir, manifest: Mapping[str, Any], count: int) -> list[
             answer["key"],
         )
 
-    return nsmallest(count, _answers(run, manifest["settings"]), key=place)
+    return nsmallest(count, _answers(run, manifest), key=place)
 
 
-def _answers(run: RunDir, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every answer of the journal once."""
-    if not run.journal.is_file():
-        return
-    seen, kind = set(), kind_of(settings["task"])
-    for row in read_rows(run.journal):
+def _answers(run: RunDir, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Every answer of the journals once."""
+    seen, kind, settings = set(), kind_of(manifest.task), manifest.settings
+    for row in chain.from_iterable(map(read_rows, filter(Path.is_file, run.journals(manifest)))):
         if "key" not in row or row["key"] in seen:
             continue
         seen.add(row["key"])

@@ -53,6 +53,24 @@ HELP: Mapping[str, str] = {
 """What commands about an audit say of themselves, unless its kind says it better."""
 
 
+COMMANDS = frozenset(
+    [
+        "cache",
+        "calibrate",
+        "compare",
+        "datasets",
+        "doctor",
+        "plan",
+        "prompts",
+        "report",
+        "runs",
+        "score",
+        "study",
+    ]
+)
+"""Commands that are no audits: no kind can have their names."""
+
+
 class Kind(ABC):
     """One kind of audit. What has a default below is done for every kind alike; a kind says otherwise where it must.
 
@@ -230,7 +248,7 @@ class Kind(ABC):
         """
         from llmfair.audits.remeasured import measured_again
 
-        return measured_again(self.name, self.reads(), self.observations(run), run, settings)
+        return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
     def score_files(
         self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
@@ -316,6 +334,8 @@ def check_kind(name: str, offered: object) -> None:
         raise ValueError(f"the kind calls itself '{offered.name}'")
     if not name.isidentifier():
         raise ValueError("its name has to be a word of letters, digits and _")
+    if name in COMMANDS:
+        raise ValueError(f"llmfair {name} is another command")
     if "" not in offered.helps:
         raise ValueError('its helps say nothing of its command (by "")')
 
@@ -324,6 +344,15 @@ def kind_of(name: str) -> Kind:
     """The kind of this name. Raises UsageError for an unknown one."""
     kind: Kind = registry.lookup("audit", name)
     return kind
+
+
+def kind_in(file: str | Path, task: str) -> Kind:
+    """The kind that a file of a run folder names. Raises UsageError naming the file."""
+    if task not in registry.names("audit"):
+        raise UsageError(
+            f"{file}: there is no audit '{task}' here.", "install the package that brings it beside llmfair"
+        )
+    return kind_of(task)
 
 
 def kinds() -> list[Kind]:
@@ -339,9 +368,14 @@ def study_of(name: str) -> Study | None:
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.audits.score_results import ScoreResults
-    from llmfair.results import typed
+    from llmfair.jsonfiles import typed
 
     task = document["task"]
     if task == "score":
         return typed(document, ScoreResults, where)
-    return typed(document, (study_of(task) or kind_of(task)).results(), where)
+    return typed(document, (study_of(task) or kind_in(where, task)).results(), where)
+
+
+def results_of(run: RunDir) -> Any:
+    """What a run found, as the class of its task. Raises UsageError naming the file and the field that is wrong."""
+    return found_of(run.read_results(), run.results)

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from llmfair.audits.kind import Kind
-from llmfair.audits.known import shared_calls
+from llmfair.audits.replay import shared_calls
 from llmfair.audits.run import folder_of
 from llmfair.audits.subject import limits_of, subjects, unready
 from llmfair.settings import AuditSettings, Planned

@@ -10,10 +10,11 @@ from typing import Any
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.errors import UsageError
+from llmfair.manifest import Manifest
 from llmfair.metrics.base import Column, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement
-from llmfair.results import Finding, Reach, plain
+from llmfair.results import Finding, Reach, Results, plain
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 
@@ -41,35 +42,34 @@ class Remeasured:
 
 
 def measured_again(
-    task: str,
+    run: RunDir,
+    results: Results,
     reads: type[Observation],
     observations: Mapping[str, Sequence[Observation]],
-    run: RunDir,
     settings: ScoreSettings,
 ) -> Remeasured:
     """The measures of --measures, or else of the run, of what it observed by condition. Nothing is concluded.
 
     Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
     """
-    results = run.read_results()
-    if settings.attribute not in (None, results["attribute"]):
+    if settings.attribute not in (None, results.attribute):
         raise UsageError(
-            f"{run.path} was asked by {results['attribute']}, not by {settings.attribute}.",
-            f"llmfair {task} -a {settings.attribute} asks about that",
+            f"{run.path} was asked by {results.attribute}, not by {settings.attribute}.",
+            f"llmfair {results.task} -a {settings.attribute} asks about that",
         )
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
-    inference = Inference(level=settings.level, ci=settings.ci, seed=results["design"]["seed"])
+    inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
     variants = {
         name: {"queries": len({one.query_id for one in observed})} for name, observed in observations.items()
     }
-    return Remeasured(
-        facts_of(run, shown, variants, columns), summarise(columns, inference), list(observations)
-    )
+    facts = facts_of(run, results, shown, variants, columns)
+    return Remeasured(facts, summarise(columns, inference), list(observations))
 
 
 def facts_of(
     run: RunDir,
+    results: Results,
     shown: Sequence[str],
     variants: Mapping[str, Mapping[str, Any]],
     columns: Sequence[Column],
@@ -77,43 +77,44 @@ def facts_of(
     family: int = 0,
 ) -> dict[str, Any]:
     """What results.json says of a run folder in which no documents were ranked."""
-    manifest, results = run.read_manifest(), run.read_results()
     return {
         **named(run, results),
-        "task": results["task"],
-        "words": results["words"],
+        "task": results.task,
+        "words": plain(results.words),
         "measures": shown,
         "variants": {name: {**facts, **RANKS_NOTHING} for name, facts in variants.items()},
         "undefined": undefined_counts(columns),
         "findings": plain(findings or {}),
         "family": {"size": family, "contrasted": None},
-        **incomplete(manifest, results),
+        **incomplete(run.read_manifest(), results),
     }
 
 
 def measures_of(
-    settings: ScoreSettings, results: Mapping[str, Any], reads: type[Observation]
+    settings: ScoreSettings, results: Results, reads: type[Observation]
 ) -> tuple[Sequence[Any], list[str]]:
     """What is measured of a run and, by name, what its table shows: its own measures or those asked for, and gates'."""
     gated = [parse_gate(text, reads).measure for text in settings.require]
     measures, shown = (
         parse_measures(",".join((settings.measures or ",".join(names), *gated)), reads)
-        for names in (results["measures"], results["shown"])
+        for names in (results.measures, results.shown)
     )
     return measures, [str(measure) for measure in shown]
 
 
-def named(run: RunDir, results: Mapping[str, Any]) -> dict[str, str]:
+def named(run: RunDir, results: Results) -> dict[str, str]:
     """The columns that name a run."""
     return {
         "run": run.path.resolve().name,
-        **{column: results[column] for column in ("dataset", "attribute", "model")},
+        "dataset": results.dataset,
+        "attribute": results.attribute,
+        "model": results.model,
     }
 
 
-def incomplete(manifest: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
+def incomplete(manifest: Manifest, results: Results) -> dict[str, Any]:
     """What is known of a run that is not through, or whose last command was not; nothing of a complete one."""
-    if manifest["status"] == results["status"] == "complete":
+    if manifest.status == results.status == "complete":
         return {}
-    known = {"status": manifest["status"], "chains": results["chains"], "failures": results["failures"]}
-    return {"incomplete": known}
+    known = {"status": manifest.status, "chains": results.chains, "failures": results.failures}
+    return {"incomplete": plain(known)}

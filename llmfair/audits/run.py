@@ -32,9 +32,10 @@ from llmfair.errors import (
     UsageError,
     warn,
 )
+from llmfair.jsonfiles import SCHEMA
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
-from llmfair.rundir import SCHEMA, RunDir, folder_name, now, set_aside
+from llmfair.rundir import RunDir, folder_name, now, set_aside
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -100,7 +101,8 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     if stages:
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
     with session(folder, identity, settings.fresh, facts) as (journal, manifest):
-        planned = {**design.planned(), "on_disk": len(journal)}
+        on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
+        planned = {**design.planned(), "on_disk": on_disk}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
             with watched:
@@ -164,11 +166,11 @@ def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
         error = failure
     folder = RunDir(begun[0])
     manifest, results = folder.read_manifest(), folder.read_results()
-    if manifest["doubts"]:
-        results["doubts"] = manifest["doubts"]
+    if manifest.doubts:
+        results["doubts"] = list(manifest.doubts)
     skipped = [
         f"{folder.journal}:{line}: not readable, skipped; its answer was asked again if needed"
-        for line in manifest.get("journal_lines_skipped", [])
+        for line in manifest.journal_lines_skipped
     ]
     return Written(folder, results, error, skipped)
 
@@ -238,12 +240,12 @@ def session(
     """
     made, known = folder.missing(), folder.prepare(identity)
     with folder.locked(), folder.given_up(made):
-        earlier = folder.read_manifest() if known else {}
+        earlier = folder.read_manifest() if known else None
         if fresh:
             set_aside(folder.journal)
             set_aside(folder.path / BATCHES)
         journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
-        refuse_fewer(journal, earlier.get("journal_answers", 0), fresh)
+        refuse_fewer(journal, earlier.journal_answers if earlier else 0, fresh)
         invocation = {"command": sys.argv, "started": now(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
@@ -252,11 +254,11 @@ def session(
             "versions": versions(),
             "journal_answers": len(journal),
             "journal_lines_skipped": journal.skipped,
-            "invocations": [*earlier.get("invocations", []), invocation],
+            "invocations": [*folder.invocations(), invocation],
             **facts,
         }
         if "stages" in facts:
-            manifest["stage_answers"] = dict(earlier.get("stage_answers", {}))
+            manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
         folder.write_json("manifest.json", manifest)
         try:
             yield journal, manifest

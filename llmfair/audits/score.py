@@ -18,14 +18,15 @@ from typing import Any
 
 from llmfair.audits.exhibits import REPRODUCES
 from llmfair.audits.gates import parse_gate
-from llmfair.audits.kind import kind_of, kinds
+from llmfair.audits.kind import kind_in, kinds
 from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.score_gates import named_in_reasons, requirements_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
 from llmfair.errors import RunConflict, UsageError
+from llmfair.jsonfiles import SCHEMA, json_text
 from llmfair.metrics.names import parse_measures
-from llmfair.rundir import COLUMNS, SCHEMA, RunDir, csv_text, json_text, tidy
+from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
 from llmfair.trec import write_whole
 
@@ -121,7 +122,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
         return
     for run in runs:
         folder = RunDir(run)
-        found = kind_of(folder.read_manifest()["settings"]["task"]).score(folder, settings, announce)
+        found = kind_in(folder.manifest, folder.read_manifest().task).score(folder, settings, announce)
         several = names[run.resolve().name] > 1
         yield replace(found, facts={**found.facts, "run": str(run)}) if several else found
 

@@ -9,7 +9,8 @@ from llmfair.audits.gates import Gated, check_gates, parse_gate, read_gates, req
 from llmfair.audits.kind import kind_of
 from llmfair.audits.remeasured import Remeasured
 from llmfair.errors import RequirementFailed
-from llmfair.results import Finding, Requirement, Row, plain, typed
+from llmfair.jsonfiles import typed
+from llmfair.results import Finding, Requirement, Row, plain
 from llmfair.settings import ScoreSettings
 
 

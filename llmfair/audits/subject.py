@@ -17,7 +17,7 @@ from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Attribute, Sampling
-from llmfair.settings import AuditSettings, seconds
+from llmfair.settings import Asking, AuditSettings, seconds
 
 if TYPE_CHECKING:
     from llmfair.backends.openai import OpenAI
@@ -64,9 +64,7 @@ class Subject:
             return capable(self.given, self.spec, settings)
         return backend_of(self.spec, settings, self.adapted)
 
-    def ranker(
-        self, dataset: Dataset, attribute: Attribute, settings: AuditSettings | None = None
-    ) -> ScoringRanker:
+    def ranker(self, dataset: Dataset, attribute: Attribute, settings: Asking | None = None) -> ScoringRanker:
         """The ranker that it is, over the dataset's documents. Raises UsageError for an unknown name."""
         name, _, checkpoint = self.spec.partition(":")
         options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
@@ -102,7 +100,7 @@ def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> 
             yield f"{adapter.name} was trained with {name} {there}, and is asked with {name} {here}"
 
 
-def subjects(settings: AuditSettings) -> list[Subject]:
+def subjects(settings: Asking) -> list[Subject]:
     """Whom the settings ask, one run each: every model, and with an adapter both its base and itself."""
     if settings.adapter is None or settings.adapter_only:
         return [Subject(model, settings.adapter) for model in settings.model]
@@ -151,7 +149,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
     return capable(backend, model, settings)
 
 
-def capable(backend: Backend, model: str, settings: AuditSettings) -> Backend:
+def capable(backend: Backend, model: str, settings: Asking) -> Backend:
     """The backend, if it can do all that the settings ask of it. Raises UsageError."""
     for capability, flag in settings.needs():
         if capability not in backend.capabilities:
@@ -159,7 +157,7 @@ def capable(backend: Backend, model: str, settings: AuditSettings) -> Backend:
     return backend
 
 
-def sampling_of(settings: AuditSettings) -> Sampling:
+def sampling_of(settings: Asking) -> Sampling:
     """The sampling that the settings ask for. Raises UsageError for a malformed `--extra` or `--template-arg`."""
     extra = {}
     for assignment in settings.extra:
@@ -213,7 +211,7 @@ def _json(text: str) -> Any:
     return value
 
 
-def limits_of(backend: Backend, settings: AuditSettings) -> Limits:
+def limits_of(backend: Backend, settings: Asking) -> Limits:
     return Limits(
         workers=settings.workers or backend.max_workers,
         retries=settings.retries,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import AGAIN, typed
 from llmfair.records import Document, Query
-from llmfair.results import HINT, typed
 
 TEXTS = "texts.jsonl"
 
@@ -52,14 +52,14 @@ def read_texts(folder: Path) -> Texts:
     try:
         lines = path.read_text("utf-8").split("\n")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
+        raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise UsageError(f"{path}:{number}: cannot be read: {error}", HINT) from None
+            raise UsageError(f"{path}:{number}: cannot be read: {error}", AGAIN) from None
         if isinstance(row, dict) and "query_id" in row:
             query = typed(row, _QueryLine, f"{path}:{number}")
             queries[query.query_id] = query.text

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.spending import Spending
     from llmfair.audits.subject import Subject
+    from llmfair.manifest import Manifest
     from llmfair.rundir import RunDir
 
 
@@ -217,19 +218,17 @@ def answers_of(run: Path, progress: Progress) -> int:
     return max(RunDir(run).answers(), progress.answered)
 
 
-def cost_text(
-    manifest: Mapping[str, Any], progress: Progress | None = None, spender: str = "this command"
-) -> str:
+def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
     """What a run has cost over all its commands, after what `spender` asked and cost now; "" without prices."""
     from llmfair.report.method import cost_of
     from llmfair.report.tables import count
 
     if not (cost := cost_of(manifest)):
         return ""
-    past = manifest["invocations"]
-    calls = sum(one["calls"] for one in past if one.get("cost") is not None)
+    past = manifest.invocations
+    calls = sum(one.calls or 0 for one in past if one.cost is not None)
     text = f"the run in all: {count(calls, 'call')}, cost {cost}"
-    if unknown := sum("calls" not in one for one in past):  # which left no word of what it asked
+    if unknown := sum(one.calls is None for one in past):  # which left no word of what it asked
         text += f", and {count(unknown, 'command')} killed or still running"
     if progress is None:
         return text

@@ -63,12 +63,13 @@ def show(
     run = find_run(name, runs_dir)
     if not (answers or failures or invalid or query):
         manifest = run.read_manifest()
-        results = {**run.read_results(), "doubts": manifest.get("doubts", [])}
+        results = {**run.read_results(), "doubts": list(manifest.doubts)}
         if as_json:
-            calls = sum(one.get("calls", 0) for one in manifest["invocations"])
-            console.print_json({**results, "calls": calls, "cost": manifest.get("cost")})
+            calls = sum(one.calls or 0 for one in manifest.invocations)
+            console.print_json({**results, "calls": calls, "cost": manifest.cost})
         else:
-            table = kind_of(results["task"]).table(found_of(results, run.path / "results.json"))
+            found = found_of(results, run.results)
+            table = kind_of(found.task).table(found)
             cost = cost_text(manifest)
             console.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return
@@ -84,7 +85,7 @@ def show(
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")
 def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
     """Is the journal readable, and do its answers give what is on disk?"""
-    from llmfair.audits.evidence import check_run
+    from llmfair.audits.replay import check_run
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)

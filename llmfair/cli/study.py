@@ -115,7 +115,7 @@ def _ask(settings: StudySettings, style: str) -> list[Tried]:
 
 
 def _warn_of_skipped(run: RunDir) -> None:
-    for line in run.read_manifest().get("journal_lines_skipped", []):
+    for line in run.read_manifest().journal_lines_skipped:
         console.warn(f"{run.journal}:{line}: not readable, skipped; its answer was asked again if needed")
 
 

@@ -80,9 +80,9 @@ def many_page(
 
 def _groups(sources: Sequence[Source]) -> list[Group]:
     audits = [
-        Audited(source.run.path, source.manifest["settings"], source.audit)
+        Audited(source.run.path, source.manifest.settings, source.audit)
         for source in sources
-        if source.is_audit
+        if source.manifest is not None and source.is_audit
     ]
     return groups_of(audits, {kind.name: kind.aside for kind in kinds()})
 
@@ -143,11 +143,11 @@ def _missing(sources: Sequence[Source], general: Mapping[str, General]) -> list[
     for source in sources:
         if source.results is None:
             said.append(unfinished(source))
-        elif source.is_audit:
+        elif source.manifest is not None:
             said += [
                 f"{source.name}: {line}"
                 for line in missing_of(
-                    source.manifest["status"], source.audit, kind_of(source.audit.task).titles
+                    source.manifest.status, source.audit, kind_of(source.audit.task).titles
                 )[:-1]
             ]
         elif source.study is not None:

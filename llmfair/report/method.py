@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.audits.kind import kind_of
+from llmfair.manifest import Manifest
 from llmfair.report.tables import capitalised, count
 
 LIMITS = (
@@ -43,13 +44,13 @@ class Method:
 
 def method_of(
     results: Mapping[str, Any],
-    manifest: Mapping[str, Any],
+    manifest: Manifest | None,
     exhibits: Mapping[str, Any],
     words: Sequence[str],
     facts: Sequence[tuple[str, str]] = (),
 ) -> Method:
     """The method of a run: `words` and `facts` of its own among those of every run."""
-    settings, design = manifest.get("settings", {}), results.get("design", {})
+    settings, design = {} if manifest is None else manifest.settings, results.get("design", {})
     limits = [*LIMITS]
     if settings.get("input") == "title":
         limits.append(TITLES_ONLY)
@@ -61,7 +62,7 @@ def method_of(
         facts=[
             (name, str(value)) for name, value in _facts(results, design, manifest, settings, facts) if value
         ],
-        prompt=manifest.get("prompt", {}).get("text", ""),
+        prompt=manifest.prompt.text if manifest and manifest.prompt else "",
         command=exhibits.get("command") or "",
         limits=limits,
         again="measures" if results["task"] == "score" else "asks",
@@ -77,15 +78,12 @@ def lopsided(found: Iterable[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def cost_of(manifest: Mapping[str, Any]) -> str:
+def cost_of(manifest: Manifest | None) -> str:
     """What all commands on a run have cost, and the calls of them that were made without prices."""
-    if manifest.get("cost") is None:
+    if manifest is None or manifest.cost is None:
         return ""
-    past = manifest["invocations"]
-    unpriced = sum(one.get("calls", 0) for one in past if one.get("cost") is None)
-    return f"{manifest['cost']:,.4f}" + f", and {count(unpriced, 'call')} made without prices" * bool(
-        unpriced
-    )
+    unpriced = sum(one.calls or 0 for one in manifest.invocations if one.cost is None)
+    return f"{manifest.cost:,.4f}" + f", and {count(unpriced, 'call')} made without prices" * bool(unpriced)
 
 
 def formulas_of(measures: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
@@ -104,11 +102,11 @@ def formulas_of(measures: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, st
 def _facts(
     results: Mapping[str, Any],
     design: Mapping[str, Any],
-    manifest: Mapping[str, Any],
+    manifest: Manifest | None,
     settings: Mapping[str, Any],
     own: Sequence[tuple[str, str]],
 ) -> list[tuple[str, Any]]:
-    words, versions = results.get("words", {}), manifest.get("versions", results.get("versions", {}))
+    words, versions = results.get("words", {}), manifest.versions if manifest else results.get("versions", {})
     sides = f"{words.get('protected')} (protected), {words.get('unprotected')}" if words else ""
     facts: list[tuple[str, Any]] = [
         ("run", results.get("run")),
@@ -116,10 +114,10 @@ def _facts(
         ("data set", results.get("dataset")),
         ("attribute", f"{results['attribute']}: {sides}" if results.get("attribute") else ""),
         ("model", results.get("model")),
-        ("reported as", ", ".join(manifest.get("models_reported", ()))),
+        ("reported as", ", ".join(manifest.models_reported) if manifest else ""),
         ("queries", design.get("queries", results.get("queries"))),
     ]
-    prompt = manifest.get("prompt", {})
+    prompt = manifest.prompt if manifest else None
     facts += [
         *own,
         ("cost", cost_of(manifest)),
@@ -127,7 +125,7 @@ def _facts(
         ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),
         ("interval level", f"{100 * results['level']:g} %" if "level" in results else ""),
         ("band of conclusions", "{:g} to {:g}".format(*results["band"]) if "band" in results else ""),
-        ("prompt", f"{prompt['file']}, SHA-256 {prompt['sha256']}" if prompt else ""),
+        ("prompt", f"{prompt.file}, SHA-256 {prompt.sha256}" if prompt else ""),
         ("lists, SHA-256", settings.get("lists_sha256")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.kind import Study, found_of, kind_of
+from llmfair.manifest import Manifest
 from llmfair.report.furthest import Furthest
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
@@ -53,7 +54,7 @@ class General:
 
 
 def run_page(
-    folder: Path, manifest: Mapping[str, Any], document: Mapping[str, Any], exhibits: Mapping[str, Any]
+    folder: Path, manifest: Manifest, document: Mapping[str, Any], exhibits: Mapping[str, Any]
 ) -> Page:
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
     results: Results = found_of(document, folder / "results.json")
@@ -65,7 +66,7 @@ def run_page(
         title=f"{results.model} on {results.dataset}, {results.attribute}",
         subtitle=section.table.title,
         words=asdict(results.words),
-        missing=missing_of(str(manifest.get("status")), results, kind.titles),
+        missing=missing_of(manifest.status, results, kind.titles),
         warnings=warnings_of([results.model], results.requirements, results.doubts),
         verdicts=section.verdicts,
         tables=[with_reach(section.table, results.reach)],
@@ -103,7 +104,7 @@ def plain_page(
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
-        evidence=(), method=method_of(document, {}, exhibits, section.words), rows=document["rows"],
+        evidence=(), method=method_of(document, None, exhibits, section.words), rows=document["rows"],
     )  # fmt: skip
 
 

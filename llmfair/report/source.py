@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from llmfair import registry
 from llmfair.audits.kind import Study, found_of, kinds, study_of
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import SCHEMA, read_json
+from llmfair.manifest import RUNS_HINT, Manifest
 from llmfair.results import Ended, Results
-from llmfair.rundir import RUNS_HINT, SCHEMA, RunDir
+from llmfair.rundir import RunDir
 
 TRAINING = "split.json"
 """What a training leaves from its first moment on (`tuning/folder.py`)."""
@@ -23,10 +25,10 @@ GENERAL = ("score", "finetune-lora")
 
 @dataclass(frozen=True)
 class Source:
-    """A folder with results: `manifest` is empty where no model was asked, `results` None where there are none yet."""
+    """A folder with results: `manifest` None where no model was asked, `results` None where there are none yet."""
 
     run: RunDir
-    manifest: Mapping[str, Any]
+    manifest: Manifest | None
     results: Mapping[str, Any] | None
 
     @property
@@ -46,7 +48,7 @@ class Source:
     def found(self) -> Any:
         """The results as the class of their task. Raises UsageError naming the file and the field that is wrong."""
         assert self.results is not None
-        return found_of(self.results, self.run.path / "results.json")
+        return found_of(self.results, self.run.results)
 
     @property
     def audit(self) -> Results:
@@ -59,32 +61,28 @@ def read_source(run: RunDir) -> Source:
     """A run folder, also a half-finished one; a folder of a study, of `score`, of an adapter. Raises UsageError."""
     study = run.path / "study.json"
     if study.is_file():
-        return Source(run, {}, _read(study))
+        return Source(run, None, _read(study))
     if not run.manifest.is_file():
         if not (run.path / "results.json").is_file():
             if (run.path / TRAINING).is_file():
-                return Source(run, {}, None)
+                return Source(run, None, None)
             raise UsageError(
                 f"{run.path} holds neither a run nor a study: no manifest.json, results.json or study.json.",
                 RUNS_HINT,
             )
-        return Source(run, {}, _known(run.path, run.read_results()))
+        found = Source(run, None, _known(run.results, run.read_results()))
+        if found.is_audit:
+            run.read_manifest()  # without which nobody knows what was asked
+        return found
     manifest = run.read_manifest()
     if not (run.path / "results.json").is_file():
         return Source(run, manifest, None)
-    results = _known(run.path, run.read_results())
-    return Source(run, manifest, {**results, "doubts": manifest.get("doubts", [])})
+    results = _known(run.results, run.read_results())
+    return Source(run, manifest, {**results, "doubts": list(manifest.doubts)})
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return _known(path, _json(path, "the study's command writes it anew"))
-
-
-def _json(path: Path, hint: str) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", hint) from None
+    return _known(path, read_json(path, "the study's command writes it anew"))
 
 
 def _known(path: Path, results: Any) -> dict[str, Any]:
@@ -107,10 +105,10 @@ def known_tasks() -> list[str]:
 
 def unfinished(source: Source) -> str:
     """What a run without results lacks, in a sentence."""
-    if not source.manifest:
+    if source.manifest is None:
         status = "running" if source.run.is_locked() else "interrupted"
         return f"{source.name} has no results yet ({status}; {_trained(source.run.path)})"
-    summary, planned = source.run.summary(), source.manifest.get("planned_calls")
+    summary, planned = source.run.summary(), source.manifest.planned_calls
     answers = f"{summary['answers']:,}" + (f" of {planned:,}" if planned else "") + " answers are on disk"
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
 
@@ -140,7 +138,7 @@ def missing_of(status: str, results: Reached, titles: Mapping[str, str]) -> list
 
 def _trained(folder: Path) -> str:
     """How far the training of an adapter folder is. Raises UsageError."""
-    settings = _json(folder / TRAINING, "the command that began the training writes it anew")["settings"]
+    settings = read_json(folder / TRAINING, "the command that began the training writes it anew")["settings"]
     if not (folder / "pairs.jsonl").is_file():
         return "the base has not answered all pairs, nothing is trained"
     done = max(_prompts(folder / "training.jsonl"), default=0)

@@ -6,7 +6,8 @@ spelled, documented and checked the same everywhere. Precedence: defaults < llmf
 
 from __future__ import annotations
 
-from llmfair.settings.asking import MOST_REPEATS, AuditSettings
+from llmfair.settings.asking import MOST_REPEATS, Asking
+from llmfair.settings.audit import AuditSettings
 from llmfair.settings.base import (
     CommandSettings,
     ListSettings,
@@ -24,6 +25,7 @@ from llmfair.settings.tuning import FinetuneSettings
 __all__ = [
     "MOST_REPEATS",
     "SCORE_FORMS",
+    "Asking",
     "AuditSettings",
     "Calibrated",
     "CommandSettings",

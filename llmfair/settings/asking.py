@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import ListSettings, MeasureSettings, at_least, seconds, setting
+from llmfair.settings.base import Settings, at_least, seconds, setting
 
 MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings(ListSettings, MeasureSettings):
-    """What all audits share."""
+class Asking(Settings):
+    """Which model answers, how, and for how much."""
 
     model: tuple[str, ...] = setting(
         ("fake:biased",),
@@ -114,29 +114,6 @@ class AuditSettings(ListSettings, MeasureSettings):
     )
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
 
-    permutations: int = setting(
-        9999, "Shuffles of the test over lists; 0: its closed form alone.", "Statistics", result=False
-    )
-    max_invalid: float = setting(
-        0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
-    )
-
-    output: Path | None = setting(
-        None,
-        "Run folder (default: below --runs-dir, named by the settings).",
-        "Output",
-        flags=("-o",),
-        result=False,
-    )
-    runs_dir: Path = setting(
-        Path("runs"), "Where run folders go that --output does not name.", "Output", result=False
-    )
-    report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
-    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
-    fresh: bool = setting(
-        False, "Set the run's answers aside; with --no-cache all is asked again.", "Output", result=False
-    )
-
     @property
     def margins(self) -> bool:
         """Whether log-probabilities of labels are read instead of text."""
@@ -155,7 +132,7 @@ class AuditSettings(ListSettings, MeasureSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"max_tokens": 1, "workers": 1, "max_calls": 1, "permutations": 0})
+        at_least(self, {"max_tokens": 1, "workers": 1, "max_calls": 1})
         at_least(self, {"retries": 0, "temperature": 0})
         at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
         if (self.price_in is None) != (self.price_out is None):
@@ -166,8 +143,6 @@ class AuditSettings(ListSettings, MeasureSettings):
             raise UsageError(
                 "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
             )
-        if not 0 <= self.max_invalid <= 1:
-            raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
         if not 0 < self.timeout < math.inf:
             raise UsageError(
                 f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"

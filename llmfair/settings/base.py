@@ -25,29 +25,8 @@ def setting(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandSettings:
-    """What every command with settings shares."""
-
-    dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
-    attribute: str | None = setting(
-        None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
-    )
-    mixed: Literal["drop", "protected", "unprotected"] = setting(
-        "drop", "The side of items that have groups on both sides; drop: none.", "Data"
-    )
-    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
-    band: str = setting(
-        "0.8..1.25",
-        "Pair odds near parity: conclusions say whether the interval lies within.",
-        "Statistics",
-        result=False,
-    )
-    output: Path | None = setting(
-        None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
-    )
-    format: Literal["table", "tsv", "json", "md"] = setting(
-        "table", "What stdout gets.", "Output", result=False
-    )
+class Settings:
+    """Settings of one concern; a command's are composed of such."""
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -84,16 +63,6 @@ class CommandSettings:
 
     def check(self) -> None:
         """Raises UsageError for a value out of range."""
-        if not 0 < self.level < 1:
-            raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")
-        if self.output is not None and not self.output.name:
-            raise UsageError("--output names no folder.", "for example --output my-run")
-        low, high = band_of(self.band)
-        if not WIDEST_BAND[0] <= low <= 1 <= high <= WIDEST_BAND[1]:
-            raise UsageError(
-                f"--band {self.band} does not lie around parity.",
-                f"pair odds from {WIDEST_BAND[0]} to 1, then from 1 to {WIDEST_BAND[1]}: 0.8..1.25",
-            )
 
     def as_flags(self, names: Iterable[str]) -> str:
         """Those of the named settings that are not at their default, as one would write them as flags."""
@@ -114,6 +83,45 @@ class CommandSettings:
         """The settings that can change a result."""
         names = {item.name for item in fields(self) if item.metadata["result"]}
         return {name: value for name, value in asdict(self).items() if name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSettings(Settings):
+    """What every command with settings shares."""
+
+    dataset: str | None = setting(None, "Dataset id, or a folder of your own.", "Data", flags=("-d",))
+    attribute: str | None = setting(
+        None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
+    )
+    mixed: Literal["drop", "protected", "unprotected"] = setting(
+        "drop", "The side of items that have groups on both sides; drop: none.", "Data"
+    )
+    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
+    band: str = setting(
+        "0.8..1.25",
+        "Pair odds near parity: conclusions say whether the interval lies within.",
+        "Statistics",
+        result=False,
+    )
+    output: Path | None = setting(
+        None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
+    )
+    format: Literal["table", "tsv", "json", "md"] = setting(
+        "table", "What stdout gets.", "Output", result=False
+    )
+
+    def check(self) -> None:
+        super().check()
+        if not 0 < self.level < 1:
+            raise UsageError(f"--level is {self.level}, but lies between 0 and 1.", "for example 0.95")
+        if self.output is not None and not self.output.name:
+            raise UsageError("--output names no folder.", "for example --output my-run")
+        low, high = band_of(self.band)
+        if not WIDEST_BAND[0] <= low <= 1 <= high <= WIDEST_BAND[1]:
+            raise UsageError(
+                f"--band {self.band} does not lie around parity.",
+                f"pair odds from {WIDEST_BAND[0]} to 1, then from 1 to {WIDEST_BAND[1]}: 0.8..1.25",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +210,7 @@ def seconds(text: str) -> float:
         raise UsageError(f"'{text}' is not a time.", "for example 90s, 30m or 1h") from None
 
 
-def at_least(settings: CommandSettings, lowest: Mapping[str, float]) -> None:
+def at_least(settings: Settings, lowest: Mapping[str, float]) -> None:
     for name, least in lowest.items():
         value = getattr(settings, name)
         if value is not None and not least <= value < math.inf:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from llmfair.errors import UsageError
-from llmfair.settings.asking import AuditSettings
+from llmfair.settings.audit import AuditSettings
 from llmfair.settings.base import at_least, setting
 
 MOST_SPREAD = 3.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from llmfair.audits.summary import Inference
 from llmfair.errors import LlmfairError
-from llmfair.rundir import json_text
+from llmfair.jsonfiles import json_text
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.tuning import ranks
 from llmfair.tuning.design import TuningDesign, make_tuning_design, recipe_of

@@ -36,7 +36,8 @@ from typing import Any
 from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
 from llmfair.errors import LlmfairError
-from llmfair.rundir import RunDir, json_text
+from llmfair.jsonfiles import json_text
+from llmfair.rundir import RunDir
 from llmfair.trec import write_whole
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")

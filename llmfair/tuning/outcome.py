@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmfair.jsonfiles import SCHEMA
 from llmfair.records import Cell, Measurement, Side
 from llmfair.results import plain
-from llmfair.rundir import COLUMNS, SCHEMA, csv_text, tidy
+from llmfair.rundir import COLUMNS, csv_text, tidy
 from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
 from llmfair.tuning.gates import Validation, gates_json
 from llmfair.tuning.pairs import COMBINATIONS, TrainingPair

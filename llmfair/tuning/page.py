@@ -7,6 +7,7 @@ from typing import Any
 
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
+from llmfair.jsonfiles import typed
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.method import method_of
 from llmfair.report.page import General, Page
@@ -15,7 +16,7 @@ from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
 from llmfair.report.section import Verdict
 from llmfair.report.tables import capitalised, count
-from llmfair.results import Row, Words, typed
+from llmfair.results import Row, Words
 from llmfair.tuning.table import KINDS, finetune_table, missed_on_test
 
 HEADLINE, FIRST_SHOWN, TIMES = "AdjustedOdds", "FirstSlotRate", ("before", "after")
@@ -46,7 +47,7 @@ def adapter_page(results: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Pag
         plots=list(_plots(results)),
         furthest=None,
         evidence=(),
-        method=method_of(results, {}, exhibits, WORDS),
+        method=method_of(results, None, exhibits, WORDS),
         rows=results["rows"],
     )
 

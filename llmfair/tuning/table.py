@@ -8,8 +8,9 @@ from typing import Any
 
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.table import pair_conclusion
+from llmfair.jsonfiles import typed
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, p_text, plural, tsv
-from llmfair.results import Figure, Row, Words, typed
+from llmfair.results import Figure, Row, Words
 
 Results = Mapping[str, Any]
 Rows = Mapping[tuple[str, str, str, str], Row]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,10 +20,12 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition
 from llmfair.report.compare import compare_table
 from llmfair.report.score import score_table
+from llmfair.results import DesignFacts, Ended, Family, PlainResults, Words, absent_row, write
 from llmfair.rundir import COLUMNS, RunDir
 from llmfair.settings import AuditSettings, ScoreSettings
 from llmfair.stats.intervals import mean
 from llmfair.stats.paired import change_by_query
+from tests.manifests import invocation, manifest
 
 QUERIES = [f"q{number}" for number in range(8)]
 BASE, OTHER = [0.1 * number for number in range(8)], [0.9] * 8
@@ -80,31 +82,35 @@ def folder(name: str, numbers: Sequence[float], task: str = "toy") -> RunDir:
     run.path.mkdir()
     of_queries = dict(zip(QUERIES, numbers, strict=True))
     estimate = mean(np.array(numbers), 0.95)
-    named = {"run": name, "dataset": "sample", "attribute": "gender", "model": name}
-    figure = {
-        "variant": "first",
-        "measure": "Number",
-        "group": "",
-        "query_id": "all",
-        "value": estimate.value,
-    }
-    settings = {"task": task, "attribute": "gender", "lists_sha256": "0"}
-    run.write_json("manifest.json", {"schema": 1, "status": "complete", "settings": settings})
-    results = {
+    named: dict[str, Any] = {"run": name, "dataset": "sample", "attribute": "gender", "model": name}
+    figure = {"variant": "first", "measure": "Number", "group": "", "query_id": "all"}
+    row = replace(absent_row("Number", "first"), query_id="all", value=estimate.value, reason=None)
+    settings = {"task": task, "identity": name, "attribute": "gender", "lists_sha256": "0"}
+    told = replace(manifest(invocation(8)), task=task, settings=settings, model=name)
+    run.write_json("manifest.json", {"schema": 1, **asdict(told)})
+    results = PlainResults(
         **named,
-        "schema": 1,
-        "status": "complete",
-        "task": task,
-        "words": {"protected": "female", "unprotected": "male"},
-        "level": 0.95,
-        "band": [0.8, 1.25],
-        "measures": ["Number"],
-        "shown": ["Number"],
-        "design": {"queries": 8, "arms": ["first"], "seed": 0},
-        "findings": {},
-        "rows": [figure],
-    }
-    run.write_json("results.json", results)
+        status="complete",
+        task=task,
+        words=Words("female", "male"),
+        level=0.95,
+        band=(0.8, 1.25),
+        measures=["Number"],
+        shown=["Number"],
+        labels={},
+        measure_notes={},
+        design=DesignFacts(queries=8, arms=["first"], seed=0, calls=8, preset=None, drawn=None, factors={}),
+        reach={},
+        chains={"first": Ended(8, 8)},
+        failures={},
+        answers={},
+        undefined={},
+        findings={},
+        family=Family(0, None),
+        rows=[row],
+        requirements=[],
+    )
+    run.write_files({"results.json": write(results)})
     (run.path / "numbers.json").write_text(json.dumps(of_queries))
     with (run.path / "per_query.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

@@ -129,8 +129,7 @@ def test_money_is_the_whole_study_s_too() -> None:
 
 def cost_of(one: Tried) -> float:
     assert one.folder is not None
-    cost: float = RunDir(one.folder).read_manifest()["invocations"][-1]["cost"]
-    return cost
+    return RunDir(one.folder).read_manifest().invocations[-1].cost or 0.0
 
 
 def study_calls(runs: list[Tried]) -> int:

@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from llmfair.audits.kind import COMMANDS, check_kind, kinds
+from llmfair.cli.app import command
 from tests.batch_server import BatchServer
+from tests.outside.numbers import NumbersKind
 from tests.servers import Reply
 
 
@@ -84,6 +87,16 @@ def test_a_kind_that_could_not_be_used_is_left_out(name: str, value: str, said: 
     command = [sys.executable, "-m", "llmfair", "--help"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert said in found.stderr and name not in found.stdout and "pairwise" in found.stdout
+
+
+def test_no_kind_has_the_name_of_another_command() -> None:
+    assert {*command().commands} - {kind.name for kind in kinds()} - {"finetune-lora"} == {*COMMANDS}
+
+    class Score(NumbersKind):
+        name = "score"
+
+    with pytest.raises(ValueError, match="llmfair score is another command"):
+        check_kind("score", Score())
 
 
 def test_help_plan_dry_run_and_the_prompt() -> None:

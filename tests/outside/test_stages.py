@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.compare import compare
 from llmfair.audits.design import NOBODY, Stage
-from llmfair.audits.evidence import answers_of, check_run
+from llmfair.audits.evidence import answers_of
+from llmfair.audits.exhibits import drawn_answers
+from llmfair.audits.plan import plan
+from llmfair.audits.replay import check_run
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.records import Chat, Completion, Finish, Message, Request, Text
+from llmfair.results import Ended
 from llmfair.rundir import RunDir
 from llmfair.steps import Steps
 from tests.outside.counter import Counter
@@ -47,12 +52,17 @@ class DoubtedDesign(NumbersDesign):
     task = "doubted"
     judge: Backend
 
+    @property
+    def calls(self) -> int:
+        return 2 * super().calls
+
     def stages(self) -> Sequence[Stage]:
         return [Stage("judged", self.judging, self.judge)]
 
     def judging(self, results: Mapping[str, float | None]) -> Iterator[Program]:
         for probe_id, number in results.items():
-            yield Program(f"judged/{probe_id}", lambda n=number: self.doubt(n))  # type: ignore[misc]
+            name = probe_id.split("/")[1]
+            yield Program(f"judged/{probe_id}", partial(self.doubt, number), condition=name)
 
     def doubt(self, number: float | None) -> Steps[float | None]:
         (answer,) = yield [Chat((Message("user", f"{number:.0f}"),), Text(), about={"side": "protected"})]
@@ -99,7 +109,7 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
     assert {row["text"][0] for row in second} <= set("0123456789")
     assert found.results.status == "complete"
     manifest = RunDir(Path("run")).read_manifest()
-    assert manifest["settings"]["stages"] == {"judged": "counter judge"}
+    assert manifest.settings["stages"] == {"judged": "counter judge"}
     assert check_run(RunDir(Path("run"))) == {"answers": len(first) + len(second), "problems": []}
     assert len(answers_of(RunDir(Path("run")))) == len(first) + len(second)
 
@@ -107,12 +117,27 @@ def test_each_stage_has_its_model_and_its_journal() -> None:
     assert doubted("run").results == found.results and Judge.asked == asked
 
 
+def test_every_stage_is_counted_and_shown() -> None:
+    settings = NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
+    planned = plan(DoubtedKind(), replace(settings, model=("counter:x",)))
+    assert (planned["calls"], planned["answered"], planned["left"]) == (480, 0, 480)
+    found = doubted("run")
+    run = RunDir(Path("run"))
+    answers = len(journal("run/journal.jsonl")) + len(journal("run/judged.jsonl"))
+    planned = plan(DoubtedKind(), replace(settings, model=("counter:x",)))
+    assert (planned["answered"], planned["left"]) == (answers, 0)  # equal questions are one answer
+    assert run.summary()["answers"] == answers
+    shown = drawn_answers(run, run.read_manifest(), 1000)
+    assert len(shown) == answers and any(one["probe"].startswith("judged/") for one in shown)
+    assert all(ended == Ended(240, 240) for ended in found.results.chains.values())
+
+
 def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
     Judge.down = True
     with pytest.raises(Incomplete):
         doubted("run")
     assert (
-        RunDir(Path("run")).read_manifest()["status"] == "incomplete"
+        RunDir(Path("run")).read_manifest().status == "incomplete"
         and len(journal("run/journal.jsonl")) == 240
     )
     assert RunDir(Path("run")).read_results()["status"] == "incomplete"

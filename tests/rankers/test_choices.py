@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import random
 import re
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
 from llmfair.records import Cell, Completion, Finish, Outcome, PairAnswer, Side, Verdict
 from tests.pace import within
-from tests.shared import SHARED, vectors
+from tests.shared import mockllm, vectors
 
 
 def reading(text: str, form: Form) -> str:
@@ -130,27 +129,9 @@ def test_a_tie_can_be_read() -> None:
 
 
 PIECES = [
-    "[1]",
-    "[2]",
-    "1",
-    "2",
-    "3",
-    " > ",
-    " = ",
-    ", ",
-    ": ",
-    "\n",
-    ". ",
-    " ",
-    "<think>",
-    "</think>",
-    "answer is ",
-    "Passage ",
-    "A",
-    "b",
-    "²",
-    "- ",
-]
+    "[1]", "[2]", "1", "2", "3", " > ", " = ", ", ", ": ", "\n", ". ", " ", "<think>", "</think>", "answer is ",
+    "Passage ", "A", "b", "²", "- ",
+]  # fmt: skip
 
 
 @st.composite
@@ -177,11 +158,8 @@ def test_any_text_gives_a_label_or_a_reason_and_swapping_the_labels_swaps_the_re
         assert read_text(swapped(text, form), form) == Choice(1 - choice.item)
 
 
-def test_damaged_answers_land_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not (SHARED / "mockllm").is_dir():
-        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
-    monkeypatch.syspath_prepend(str(SHARED / "mockllm"))
-    damage = importlib.import_module("mockllm.answers").damage
+def test_damaged_answers_land_where_they_belong() -> None:
+    damage = mockllm("answers").damage
     problems = {kind: kind for kind in ("duplicate", "out_of_range", "truncated", "empty")}
     problems |= {"zero_based": "out_of_range", "prose": "no_order", "null": "empty"}
     meant = ("missing", "commas", "newlines", "counted", "think", "superscript")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from llmfair.rundir import json_text
+from llmfair.jsonfiles import json_text
 from llmfair.tuning.effects import changes
 from llmfair.tuning.gates import validate
 from llmfair.tuning.outcome import results_of

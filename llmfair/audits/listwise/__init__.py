@@ -198,7 +198,7 @@ class Listwise(Kind):
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.listwise.results import ListwiseFinding
         from llmfair.audits.listwise.sentences import conclusion
-        from llmfair.results import typed
+        from llmfair.jsonfiles import typed
 
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
 

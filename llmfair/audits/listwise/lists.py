@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
-from llmfair.results import read_lines
+from llmfair.jsonfiles import read_lines
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.trec import Problems, read_run
 

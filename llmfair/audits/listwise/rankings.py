@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.lists import Listed
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
 from llmfair.audits.listwise.settings import ListwiseSettings
@@ -17,10 +18,10 @@ from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
+from llmfair.jsonfiles import read_lines
 from llmfair.metrics.base import Groups, Judged
 from llmfair.rankers.base import Window, strategy_of
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
-from llmfair.results import read_lines, typed
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.trec import Problems, RunFile, read_run
@@ -135,21 +136,21 @@ def _read(path: Path, announce: Announce) -> RunFile:
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
-    asked = manifest["settings"]
+    asked = manifest.settings
     if settings.mixed not in ("drop", asked["mixed"]):
         raise UsageError(
             f"{path} was audited with --mixed {asked['mixed']}, which its lists and sides follow.",
             "leave --mixed out, or audit again",
         )
-    results = run.read_results()
-    arms = results["design"]["arms"]
+    results: ListwiseResults = results_of(run)
+    arms = results.design.arms
     paths = sorted(
         (path / "rankings").glob("*.run"),
         key=lambda file: (*(arm != ONE_OF_SEVERAL.sub("", file.stem) for arm in arms), file.stem),
     )
     if not paths:
         way_out = "score measures the rankings of a listwise audit"
-        if results["status"] != "complete":
+        if results.status != "complete":
             way_out = (
                 "no list has all its answers; the command that began the run continues it (llmfair runs show)"
             )
@@ -172,10 +173,10 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         _variants(files),
         against,
         seed=asked["seed"],
-        found=typed(results, ListwiseResults, path / "results.json"),
+        found=results,
         incomplete=incomplete(manifest, results),
     )
-    if results["design"]["prompt_sha256"] is None:
+    if results.design.prompt_sha256 is None:
         return rankings  # it forgets the order it is given
     strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
     return replace(rankings, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])

@@ -20,9 +20,9 @@ import numpy as np
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.summary import Inference
 from llmfair.datasets.base import cache_folder
+from llmfair.jsonfiles import json_text
 from llmfair.records import Side
 from llmfair.results import Reach
-from llmfair.rundir import json_text
 from llmfair.stats.implied import ALPHAS, Cells, OddsSurface, length, odds_surface, two_sided
 from llmfair.stats.planted import kind_exposures, rank_planted
 from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio

@@ -22,8 +22,9 @@ from llmfair.audits.run import Watch, audit
 from llmfair.audits.spending import Spending
 from llmfair.audits.subject import Subject
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
+from llmfair.jsonfiles import SCHEMA, json_text
 from llmfair.rankers.base import strategy_of
-from llmfair.rundir import SCHEMA, RunDir, csv_text, json_text
+from llmfair.rundir import RunDir, csv_text
 from llmfair.trec import write_whole
 
 TASK = "study windows"

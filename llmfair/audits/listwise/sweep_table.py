@@ -8,6 +8,7 @@ from typing import Any
 from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
 from llmfair.audits.listwise.sweep_results import StudyResults, StudyRow
 from llmfair.audits.listwise.words import TITLES
+from llmfair.jsonfiles import typed
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.figures import Declared, on_log, plain, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.plots.base import Plot
@@ -24,7 +25,7 @@ from llmfair.report.tables import (
     planned_note,
     plural,
 )
-from llmfair.results import Reach, typed
+from llmfair.results import Reach
 
 INPUT = "input"
 ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"

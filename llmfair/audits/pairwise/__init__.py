@@ -190,7 +190,7 @@ class Pairwise(Kind):
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.pairwise.results import PairFinding
         from llmfair.audits.pairwise.table import pair_conclusion
-        from llmfair.results import typed
+        from llmfair.jsonfiles import typed
 
         return pair_conclusion(typed(finding, PairFinding), row, level, words)
 

@@ -36,9 +36,9 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
         )
     weighted = (f"{name}(agg={base.setting('weights')})" for name in MEASURES)
     measures = chosen or parse_measures(",".join(weighted))
-    headlines, level = headlines_of(measures), base.results["level"]
+    headlines, level = headlines_of(measures), base.results.level
     kinds = [kind for kind in base.arms if kind in {k for k, *_ in common}]
-    repeats = min(run.results["design"]["repeats"] for run in (base, other))
+    repeats = min(run.results.design.repeats for run in (base, other))
     before, after = (_tallies(run, common, kinds, measures, repeats) for run in (base, other))
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
@@ -59,7 +59,7 @@ def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
     """What a comparison says of a run beside the base: its pairs, however often they were asked."""
     of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(one)} for one in (run, base))
     return {
-        "sequential": run.results["design"]["sequential"],
+        "sequential": run.results.design.sequential,
         "pairs": len(of_run),
         "pairs_in_common": len(of_base & of_run),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.remeasured import Announce, Remeasured, facts_of, measures_of
@@ -16,20 +17,18 @@ from llmfair.stats.sequential import Decision
 
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
     """A folder of pairs: the figures of its audit, unless others are asked for. Raises UsageError."""
-    manifest, results = run.read_manifest(), run.read_results()
-    asked = manifest["settings"]
-    if settings.attribute not in (None, results["attribute"]):
+    results = results_of(run)
+    asked = run.read_manifest().settings
+    if settings.attribute not in (None, results.attribute):
         raise UsageError(
-            f"{run.path} asked about pairs by {results['attribute']}, not by {settings.attribute}.",
+            f"{run.path} asked about pairs by {results.attribute}, not by {settings.attribute}.",
             f"llmfair pairwise -a {settings.attribute} asks about those",
         )
     announce(run.path / "verdicts.csv")
     by_kind: dict[str, list[Verdict]] = {kind: [] for kind in asked["kinds"]}
     for verdict in read_verdicts(run.path / "verdicts.csv"):
         by_kind.setdefault(verdict.kind, []).append(verdict)
-    decided = {
-        kind: one["decision"] and Decision(one["decision"]) for kind, one in results["stopping"].items()
-    }
+    decided = {kind: one.decision and Decision(one.decision) for kind, one in results.stopping.items()}
     measures, shown = measures_of(settings, results, JudgedPairs)
     how = HowAsked(
         Inference(level=settings.level, seed=asked["seed"]),
@@ -43,5 +42,5 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         kind: {"queries": len({verdict.query_id for verdict in verdicts}), "pairs": len(verdicts)}
         for kind, verdicts in by_kind.items()
     }
-    facts = facts_of(run, shown, variants, measured.columns, measured.findings, measured.family)
+    facts = facts_of(run, results, shown, variants, measured.columns, measured.findings, measured.family)
     return Remeasured(facts, measured.rows, list(by_kind))

@@ -1,0 +1,187 @@
+"""Runs followed as far as the answers to their questions are known, without asking anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmfair.asking.cache import FILE, Cache
+from llmfair.asking.dispatch import Program
+from llmfair.asking.journal import completion_of, read_rows, request_key
+from llmfair.asking.one_chat import chat_sampling
+from llmfair.audits.design import Design
+from llmfair.audits.kind import kind_in
+from llmfair.audits.run import folder_of, shared_answers
+from llmfair.audits.subject import Subject, sampling_of
+from llmfair.audits.texts import TEXTS
+from llmfair.backends.base import Backend, NoBackend
+from llmfair.datasets.base import cache_folder
+from llmfair.errors import Incomplete, LlmfairError
+from llmfair.records import Chat, Completion, Failure
+from llmfair.rundir import RunDir
+from llmfair.settings import AuditSettings
+from llmfair.steps import Unanswered, drive
+
+
+def check_run(run: RunDir) -> dict[str, Any]:
+    """Replays a run from its journals alone and compares every file; `problems` says what does not fit.
+
+    Raises UsageError without a manifest, Incomplete when the journals do not answer every chat.
+    """
+    manifest = run.read_manifest()
+    given = manifest.stage_answers
+    gone = [one.name for one in run.journals(manifest) if one == run.journal or given.get(one.stem)]
+    if gone := [name for name in gone if not (run.path / name).is_file()]:
+        return {"answers": 0, "problems": [f"{name} is missing" for name in gone]}
+    kind = kind_in(run.manifest, manifest.task)
+    settings = kind.settings.make(**manifest.set())
+    design = kind.design(settings, Subject(manifest.model))
+    known, now = manifest.settings, design.identity()
+    problems = [
+        f"{what} is not what it was at the time of the run"
+        for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
+        if now.get(key) != known.get(key)
+    ]
+    if problems:
+        return {"answers": 0, "problems": problems}
+
+    # Who answered is on record; the models themselves need not be there any more.
+    asked = [NoBackend(known["identity"], reads_about=manifest.simulated)]
+    asked += [NoBackend(known["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()]
+    found, answers = _Followed({}, [], 0), 0
+    for part, backend in zip(_parts(design, run), asked, strict=True):
+        journal = _answers(part.journal)
+        answers += len(journal)
+        found += _followed(part.programs(found.results), backend, settings, journal.get)
+    if found.missing:
+        probes = found.missing + len(found.results) + len(found.failures)
+        raise Incomplete(
+            f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
+            "the command that began the run completes it",
+        )
+    for name, text in design.outcome(run.path.name, found.results, found.failures).files.items():
+        path = run.path / name
+        if not path.is_file():
+            if name != TEXTS:  # which older versions did not write
+                problems.append(f"{name} is missing")
+        elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
+            problems.append(f"{name} does not follow from the journal's answers")
+    return {"answers": answers, "problems": problems}
+
+
+def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
+    """`cached`: calls that the cache would answer, beside those of the runs' own journals; `left`: neither does.
+
+    A chain is followed as far as its answers are known; what it would ask then is not, so the cache may spare more.
+    Nothing is asked, and nothing written.
+    """
+    cached = left = 0
+    for design in designs:
+        kept, shared = _known(design)
+        cached, left = cached + shared, left + design.calls - kept - shared
+    return {"cached": cached, "left": left}
+
+
+def _known(design: Design[Any]) -> tuple[int, int]:
+    """The calls of one model's audit that its journals answer, and those that the cache alone does."""
+    first = design.backend()
+    there = (cache_folder() / FILE).is_file()  # looking must not make one
+    kept, shared, results = 0, 0, dict[str, Any]()
+    backends = [first, *(stage.backend for stage in design.stages())]
+    for part, backend in zip(_parts(design, folder_of(design, first)[1]), backends, strict=True):
+        journal = {} if design.settings.fresh else _answers(part.journal)
+        with shared_answers(design, backend) if there else nullcontext() as cache:
+            if not journal and cache is None:
+                break
+            look = _Looked(journal, cache)
+            results |= _followed(list(part.programs(results)), backend, design.settings, look).results
+        kept, shared = kept + look.kept, shared + look.shared
+    return kept, shared
+
+
+@dataclass
+class _Looked:
+    """Answers by request key, of a journal or else of the cache, and how many each gave."""
+
+    journal: Mapping[str, Completion]
+    cache: Cache | None
+    kept: int = 0
+    shared: int = 0
+
+    def __call__(self, key: str) -> Completion | None:
+        if key in self.journal:
+            self.kept += 1
+            return self.journal[key]
+        known = None if self.cache is None else self.cache.get(key)
+        self.shared += known is not None
+        return known
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One stage of a run, the first among them: its programs, made from the results before it, and its journal."""
+
+    programs: Callable[[dict[str, Any]], Iterator[Program]]
+    journal: Path
+
+
+def _parts(design: Design[Any], run: RunDir) -> Iterator[_Part]:
+    yield _Part(lambda results: design.programs(), run.journal)
+    for stage in design.stages():
+        yield _Part(stage.programs, run.journal_of(stage.name))
+
+
+def _answers(journal: Path) -> dict[str, Completion]:
+    """The first answer to each request of a journal, which may never have begun."""
+    found: dict[str, Completion] = {}
+    for row in read_rows(journal) if journal.is_file() else ():
+        if "key" in row:
+            found.setdefault(row["key"], completion_of(row))
+    return found
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """What known answers give: results by probe_id, failures, and how many probes lack an answer."""
+
+    results: dict[str, Any]
+    failures: list[Failure]
+    missing: int
+
+    def __add__(self, other: _Followed) -> _Followed:
+        return _Followed(
+            {**self.results, **other.results},
+            [*self.failures, *other.failures],
+            self.missing + other.missing,
+        )
+
+
+def _followed(
+    programs: Iterable[Program],
+    backend: Backend,
+    settings: AuditSettings,
+    look: Callable[[str], Completion | None],
+) -> _Followed:
+    """Programs as far as `look` knows the answer of a request by its key."""
+    found, missing, sampling = _Followed({}, [], 0), 0, sampling_of(settings)
+
+    def answer(chat: Chat) -> Completion:
+        key = request_key(backend.identity, chat, chat_sampling(chat, sampling), about=backend.reads_about)
+        known = look(key)
+        if known is None:
+            raise Unanswered
+        return known
+
+    for program in programs:
+        try:
+            found.results[program.probe_id] = drive(program.start(), answer)
+        except Unanswered:
+            missing += 1
+        except LlmfairError as error:
+            found.failures.append(Failure(program.probe_id, type(error).__name__, error.message))
+        except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
+            found.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))
+    return _Followed(found.results, found.failures, missing)

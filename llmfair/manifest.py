@@ -1,0 +1,91 @@
+"""What a run says of itself: who was asked what, by which settings, and what each command on it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from llmfair.errors import UsageError
+from llmfair.jsonfiles import SCHEMA, read_json, typed
+
+T = TypeVar("T", bound="Named")
+RUNS_HINT = "llmfair runs list    shows the run folders"
+Status = Literal["running", "incomplete", "complete"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """One command on a run; `calls` None: it left no word of what it asked, `cost` None: no prices were known."""
+
+    command: Sequence[str]
+    started: str
+    calls: int | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedWith:
+    """The prompt of a run: the file it comes from, and its text."""
+
+    file: str
+    sha256: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """What names the work of a folder: all settings that can change a result."""
+
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Named):
+    """manifest.json as far as it is read again; what it has besides is for people.
+
+    `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that
+    the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
+    by name; `stage_answers`: how many answers those gave.
+    """
+
+    status: Status
+    task: str
+    flags: Mapping[str, Any]
+    model: str
+    simulated: bool
+    invocations: Sequence[Invocation]
+    journal_answers: int = 0
+    journal_lines_skipped: Sequence[int] = ()
+    planned_calls: int | None = None
+    prompt: AskedWith | None = None
+    doubts: Sequence[str] = ()
+    stages: Mapping[str, bool] = field(default_factory=dict)
+    stage_answers: Mapping[str, int] = field(default_factory=dict)
+    models_reported: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    cost: float | None = None
+
+    def set(self) -> dict[str, Any]:
+        """The flags as settings classes take them."""
+        return {name: tuple(v) if isinstance(v, list) else v for name, v in self.flags.items()}
+
+
+def read_named(path: Path, of: type[T]) -> T:
+    """Raises UsageError naming the file, and the field that is wrong or missing."""
+    document = read_json(path, RUNS_HINT)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
+    return typed(document, of, path, RUNS_HINT)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """A run's manifest. Raises UsageError naming the file, and the field that is wrong or missing."""
+    found = read_named(path, Manifest)
+    for name in ("task", "identity"):
+        if not isinstance(found.settings.get(name), str):
+            raise UsageError(f"{path}: Object missing required field `{name}` - at `$.settings`.", RUNS_HINT)
+    if not found.invocations:
+        raise UsageError(f"{path}: names no command - at `$.invocations`.", RUNS_HINT)
+    return found

@@ -1,0 +1,49 @@
+"""What all audits share: which lists are asked about, who answers, what is measured, and where the run goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmfair.errors import UsageError
+from llmfair.settings.asking import Asking
+from llmfair.settings.base import ListSettings, MeasureSettings, Settings, at_least, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolder(Settings):
+    """Where a run goes, and what is written there."""
+
+    output: Path | None = setting(
+        None,
+        "Run folder (default: below --runs-dir, named by the settings).",
+        "Output",
+        flags=("-o",),
+        result=False,
+    )
+    runs_dir: Path = setting(
+        Path("runs"), "Where run folders go that --output does not name.", "Output", result=False
+    )
+    report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
+    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
+    fresh: bool = setting(
+        False, "Set the run's answers aside; with --no-cache all is asked again.", "Output", result=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
+    """The settings of every audit; a kind adds its own."""
+
+    permutations: int = setting(
+        9999, "Shuffles of the test over lists; 0: its closed form alone.", "Statistics", result=False
+    )
+    max_invalid: float = setting(
+        0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
+    )
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"permutations": 0})
+        if not 0 <= self.max_invalid <= 1:
+            raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")

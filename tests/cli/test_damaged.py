@@ -1,0 +1,90 @@
+"""Run folders that somebody or something damaged: one sentence naming the file and the field, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import llmfair
+from tests.test_recorded import RECORDED
+
+HARMS: dict[str, Callable[[dict[str, Any], str], Any]] = {
+    "gone": lambda document, name: {key: value for key, value in document.items() if key != name},
+    "of another type": lambda document, name: {**document, name: 7.5},
+    "null": lambda document, name: {**document, name: None},
+}
+COMMANDS = (
+    ("runs", "show", "hurt"),
+    ("runs", "show", "hurt", "--json"),
+    ("runs", "show", "hurt", "--answers"),
+    ("runs", "show", "hurt", "--failures"),
+    ("runs", "check", "hurt"),
+    ("runs", "list", "--runs-dir", "."),
+    ("score", "hurt"),
+    ("compare", "whole", "hurt"),
+    ("compare", "hurt", "whole"),
+    ("report", "hurt"),
+    ("report", "whole", "hurt", "-o", "both.html"),
+)
+
+
+def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
+    for name in ("hurt", "whole"):
+        shutil.rmtree(name, ignore_errors=True)
+        shutil.copytree(RECORDED / kind, name)
+    path = Path("hurt", file)
+    path.write_text(json.dumps(harm(json.loads(path.read_text()))))
+
+
+def told_in_a_sentence(file: str) -> None:
+    """No command ends unexpectedly; where one is refused, it is for this file."""
+    for command in COMMANDS:
+        found = llmfair(*command)
+        assert found.code in (0, 1, 2) and "unexpected" not in found.err, (command, found.err)
+        assert found.code != 2 or f"hurt/{file}: " in found.err, (command, found.err)
+
+
+@pytest.mark.parametrize("kind", ["listwise", "sequential"])
+@pytest.mark.parametrize("file", ["manifest.json", "results.json"])
+@pytest.mark.parametrize("document", [[], "", 3, None, {}, {"schema": 1}, {"schema": 2, "task": "pairwise"}])
+def test_a_file_of_another_shape(kind: str, file: str, document: object) -> None:
+    hurt(kind, file, lambda _: document)
+    told_in_a_sentence(file)
+
+
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+@pytest.mark.parametrize("file", ["manifest.json", "results.json"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_field_of_another_shape(kind: str, file: str, harm: str) -> None:
+    for name in json.loads((RECORDED / kind / file).read_text()):
+        hurt(kind, file, lambda document, name=name: HARMS[harm](document, name))  # type: ignore[misc]
+        told_in_a_sentence(file)
+
+
+def test_the_field_is_named() -> None:
+    for file, name, message in (
+        ("manifest.json", "model", "hurt/manifest.json: Expected `str`, got `float` - at `$.model`."),
+        (
+            "manifest.json",
+            "settings",
+            "hurt/manifest.json: Expected `object`, got `float` - at `$.settings`.",
+        ),
+        ("results.json", "design", "hurt/results.json: Expected `object`, got `float` - at `$.design`."),
+    ):
+        hurt("listwise", file, lambda document, name=name: HARMS["of another type"](document, name))  # type: ignore[misc]
+        found = llmfair("compare", "hurt", "whole")
+        assert found.code == 2 and message in found.err
+
+
+def test_results_of_a_kind_that_is_not_installed_say_so() -> None:
+    for file in ("manifest.json", "results.json"):
+        hurt("pairwise", file, lambda document: {**document, "task": "elsewhere"})
+        found = (
+            llmfair("runs", "show", "hurt") if file == "results.json" else llmfair("runs", "check", "hurt")
+        )
+        assert found.code == 2 and f"hurt/{file}" in found.err and "elsewhere" in found.err
