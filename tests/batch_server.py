@@ -152,11 +152,8 @@ class BatchServer(Server):
             assert (line["method"], line["url"]) == ("POST", "/v1/chat/completions")
             key = line["custom_id"]
             row: dict[str, Any] = {
-                "id": f"batch_req_{key}",
-                "custom_id": key,
-                "response": None,
-                "error": None,
-            }
+                "id": f"batch_req_{key}", "custom_id": key, "response": None, "error": None,
+            }  # fmt: skip
             if self.expire(number, self.submitted[key]):
                 message = "This request could not be executed before the completion window expired."
                 errors.append(row | {"error": {"code": "batch_expired", "message": message}})

@@ -71,15 +71,7 @@ def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             kept.splitlines(), text.splitlines(), str(path), "now", lineterm="", n=1
         )
         if kept != text:
-            pytest.fail(
-                "\n".join(
-                    [
-                        *changes,
-                        "is it meant? pytest --rewrite-snapshots",
-                    ]
-                ),
-                pytrace=False,
-            )
+            pytest.fail("\n".join([*changes, "is it meant? pytest --rewrite-snapshots"]), pytrace=False)
 
     return hold
 

@@ -92,18 +92,11 @@ def causal(
 
     tokenizer = chat_tokenizer(family, template, corpus)
     sizes = {
-        "vocab_size": (len(tokenizer) + 63) // 64 * 64,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "max_position_embeddings": CONTEXT,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": None,
-        "tie_word_embeddings": False,
-    }
+        "vocab_size": (len(tokenizer) + 63) // 64 * 64, "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": CONTEXT, "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id, "pad_token_id": None, "tie_word_embeddings": False,
+    }  # fmt: skip
     kind = {"mistral": MistralConfig, "llama": LlamaConfig, "qwen": Qwen2Config}[family]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -145,13 +138,10 @@ def chat_tokenizer(family: Family = "mistral", template: str | None = None, corp
             single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, tokenizer.token_to_id(bos))]
         )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=bos,
-        eos_token=eos,
-        chat_template=own if template is None else template,
-        model_max_length=CONTEXT,
+        tokenizer_object=tokenizer, bos_token=bos, eos_token=eos,
+        chat_template=own if template is None else template, model_max_length=CONTEXT,
         clean_up_tokenization_spaces=False,
-    )
+    )  # fmt: skip
 
 
 def adapter(base: Path, folder: Path, *, seed: int = 0, scale: float = 0.5, **config: Any) -> Path:
@@ -188,12 +178,8 @@ def t5(folder: Path, *, seed: int = 0) -> Path:
     tokenizer.decoder = decoders.Metaspace()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        model_max_length=512,
-    ).save_pretrained(folder)
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=512,
+    ).save_pretrained(folder)  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = T5ForConditionalGeneration(

@@ -135,6 +135,11 @@ class Server:
         return f"http://{self.host}/v1"
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """A model of this server, on the command line."""
+        return "-m", "openai:any", "--base-url", self.base_url
+
+    @property
     def bodies(self) -> list[dict[str, Any]]:
         return [seen.body for seen in self.requests]
 
@@ -206,14 +211,9 @@ def completion(reply: Reply, model: str) -> Any:
         **reply.choice,
     }
     return {
-        "id": "chatcmpl-test",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": f"{model}-2026-01-01",
-        "system_fingerprint": "fp_test",
-        "choices": [choice],
-        "usage": usage,
-    }
+        "id": "chatcmpl-test", "object": "chat.completion", "created": 1_700_000_000,
+        "model": f"{model}-2026-01-01", "system_fingerprint": "fp_test", "choices": [choice], "usage": usage,
+    }  # fmt: skip
 
 
 async def _send(request: web.Request, reply: Reply, document: Any) -> web.StreamResponse:
@@ -253,11 +253,8 @@ def main() -> None:
         parser.add_argument("--" + rate.replace("_", "-"), type=float, default=0.0)
     given = parser.parse_args()
     respond = faulty(
-        rank,
-        latency=given.latency_ms / 1000,
-        seed=given.seed,
-        **{rate: getattr(given, rate) for rate in rates},
-    )
+        rank, latency=given.latency_ms / 1000, seed=given.seed, **{rate: getattr(given, rate) for rate in rates},
+    )  # fmt: skip
     asyncio.run(_serve(Server(respond, port=given.port, log=given.log)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -26,3 +27,13 @@ def realdata(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"no real data at {path}")
     return path
+
+
+def mockllm(module: str) -> Any:
+    """A module of the mock server; skips the test when it is absent."""
+    folder = SHARED / "mockllm"
+    if not folder.is_dir():
+        pytest.skip(f"no mock server at {folder}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        return importlib.import_module(f"mockllm.{module}")

@@ -27,11 +27,12 @@ from llmfair.errors import MissingExtra
 from llmfair.metrics.base import Judged
 from llmfair.metrics.values import Value
 from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
+from tests.cli.command import kept, only_run, table, well
 from tests.cli.command import llmfair as command
-from tests.cli.command import only_run, table
 from tests.fresh import loaded_by
 from tests.pace import within
 from tests.servers import Server, rank
+from tests.test_layers import LAZY
 
 PUBLIC = [
     "Attribute", "BackendError", "Candidates", "Cell", "Chat", "Completion", "ContextTooLong", "Document",
@@ -44,16 +45,11 @@ PUBLIC = [
     "score", "study_windows", "write_report",
 ]  # fmt: skip
 FUNCTIONS: dict[str, type[CommandSettings]] = {
-    "audit_listwise": ListwiseSettings,
-    "audit_pairwise": PairwiseSettings,
-    "calibrate_listwise": CalibrateSettings,
-    "calibrate_pairwise": CalibratePairwiseSettings,
-    "finetune_lora": FinetuneSettings,
-    "plan_listwise": PlanSettings,
-    "plan_pairwise": PlanPairwiseSettings,
-    "score": ScoreSettings,
-    "study_windows": WindowsSettings,
-}
+    "audit_listwise": ListwiseSettings, "audit_pairwise": PairwiseSettings,
+    "calibrate_listwise": CalibrateSettings, "calibrate_pairwise": CalibratePairwiseSettings,
+    "finetune_lora": FinetuneSettings, "plan_listwise": PlanSettings, "plan_pairwise": PlanPairwiseSettings,
+    "score": ScoreSettings, "study_windows": WindowsSettings,
+}  # fmt: skip
 QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "variants": "neutral", "control": False, "report": False}
 QUICK_FLAGS = ("--limit", "5", "--orders", "1", "--variants", "neutral", "--no-control")
 PAIRS: dict[str, Any] = {"pairs": 4, "noise_share": 0, "report": False}
@@ -104,8 +100,9 @@ def test_import_is_quick() -> None:
 
 
 def test_names_without_figures_load_no_library() -> None:
-    heavy = {"numpy", "typer", "rich", "scipy", "torch", "pandas", "matplotlib", "openai", "ir_measures"}
-    assert not heavy & loaded_by("import llmfair; llmfair.UsageError, llmfair.Query, llmfair.register")
+    assert not (LAZY | {"numpy", "typer", "rich"}) & loaded_by(
+        "import llmfair; llmfair.UsageError, llmfair.Query, llmfair.register"
+    )
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -124,8 +121,7 @@ def test_settings_are_documented_with_their_defaults(name: str) -> None:
 
 
 def test_an_audit_in_a_running_loop_gives_the_rows_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
-    asked = command("listwise", *QUICK_FLAGS, "-o", "by-command", "-q")
-    assert asked.code == 0
+    asked = well(command("listwise", *QUICK_FLAGS, "-o", "by-command", "-q"))
 
     async def notebook() -> llmfair.Result:
         return llmfair.audit_listwise(
@@ -133,7 +129,7 @@ def test_an_audit_in_a_running_loop_gives_the_rows_of_the_command(capfd: pytest.
         )
 
     result = asyncio.run(notebook())
-    theirs = json.loads(Path("by-command/results.json").read_text())["rows"]
+    theirs = kept("results", "by-command")["rows"]
     for ours, row in zip(result.rows, theirs, strict=True):
         assert {item.name: getattr(ours, item.name) for item in fields(ours)}.items() <= row.items()
     assert Path("by-call/metrics.csv").read_text() == Path("by-command/metrics.csv").read_text().replace(
@@ -180,8 +176,7 @@ def test_every_other_function_finds_what_its_command_prints() -> None:
         ),
     ]
     for result, words in same:
-        found = command(*words, "--json")
-        assert found.code == 0, found.err
+        found = well(command(*words, "--json"))
         assert json.loads(json.dumps(result.results, default=str)) == found.json, words
         table = command(*words)
         assert table.out.startswith(str(result)), words  # below it the command says where everything is
@@ -518,6 +513,5 @@ def test_doubts_of_a_run_are_those_of_its_manifest() -> None:
         result = llmfair.audit_pairwise(output="two", **asked)
     assert len(result.doubts) == 1 and "answers came from other runs of this model" in result.doubts[0]
     assert llmfair.open_run("two").doubts == result.doubts and result.doubts[0] in str(result)
-    shown = command("runs", "show", "two")
-    assert f"  {result.doubts[0]}" in shown.out
+    assert f"  {result.doubts[0]}" in command("runs", "show", "two").out
     assert command("runs", "show", "two", "--json").json["doubts"] == [*result.doubts]

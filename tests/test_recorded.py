@@ -13,21 +13,12 @@ import pytest
 
 from llmfair.audits.replay import check_run
 from llmfair.rundir import RunDir
-from tests.cli.command import llmfair
+from tests.cli.command import kept, ran
 
 RECORDED = Path(__file__).parent / "recorded"
 LISTS = (
-    "listwise",
-    "-n",
-    "5",
-    "--orders",
-    "2",
-    "--variants",
-    "neutral,female",
-    "--passes",
-    "1",
-    "--no-control",
-)
+    "listwise", "-n", "5", "--orders", "2", "--variants", "neutral,female", "--passes", "1", "--no-control",
+)  # fmt: skip
 COMMANDS = {
     "listwise": LISTS,
     "pairwise": ("pairwise", "-n", "5", "--pairs", "4"),
@@ -56,8 +47,8 @@ def test_its_answers_give_what_is_on_disk(name: str) -> None:
 
 
 def test_the_command_again_asks_nothing_and_finds_the_same(name: str) -> None:
-    assert llmfair(*COMMANDS[name], "-o", name).code == 0
-    assert json.loads(Path(name, "manifest.json").read_text())["calls"] == 0
+    ran(*COMMANDS[name], "-o", name)
+    assert kept("manifest", name)["calls"] == 0
     unchanged(name)
 
 
@@ -67,6 +58,6 @@ def test_half_of_it_goes_on(name: str) -> None:
     journal.write_text("".join(lines[: len(lines) // 2]))
     told = json.loads(manifest.read_text()) | {"journal_answers": 0}
     manifest.write_text(json.dumps(told))
-    assert llmfair(*COMMANDS[name], "-o", name).code == 0
+    ran(*COMMANDS[name], "-o", name)
     assert 0 < json.loads(manifest.read_text())["calls"] < told["calls"]
     unchanged(name)

@@ -17,7 +17,7 @@ from llmfair.audits.texts import read_texts
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import read
 from llmfair.results import Reach, Results, absent_row, plain, write
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, ran, refuses
 
 LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--passes", "1", "--require", "P@20>=0.1")
 PAIRS = ("pairwise", "-q", "-n", "5", "--pairs", "4")
@@ -37,7 +37,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "pairwise": PAIRS,
             "sequential": ("pairwise", "-q", "--sequential", "--max-pairs", "20"),
         }.items():
-            assert llmfair(*flags, "-o", name).code == 0
+            ran(*flags, "-o", name)
     return made
 
 
@@ -95,9 +95,8 @@ def test_a_damaged_run_is_one_sentence_on_the_command_line(folders: Path, tmp_pa
         (tmp_path / "run" / name).write_bytes((folders / "listwise" / name).read_bytes())
     (tmp_path / "run" / "results.json").write_text(json.dumps(document))
     for command in (("runs", "show"), ("report",)):
-        found = llmfair(*command, str(tmp_path / "run"))
-        assert (
-            found.code == 2 and "results.json: Expected `int`, got `str` - at `$.family.size`." in found.err
+        refuses(
+            "results.json: Expected `int`, got `str` - at `$.family.size`.", *command, str(tmp_path / "run")
         )
 
 
@@ -110,7 +109,7 @@ def test_a_run_of_before_there_were_texts_still_checks(folders: Path, tmp_path: 
     here = tmp_path / "listwise"  # a run's rows name its folder
     shutil.copytree(folders / "listwise", here)
     (here / "texts.jsonl").unlink()
-    assert llmfair("runs", "check", str(here)).code == 0
+    ran("runs", "check", str(here))
     (here / "texts.jsonl").write_text("")
     assert llmfair("runs", "check", str(here)).code == 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ import llmfair
 from llmfair.cli.app import app
 from llmfair.rundir import COLUMNS
 from llmfair.stats.conclusions import Conclusion
+from tests.cli.command import kept, only_run, well
 from tests.cli.command import llmfair as command
-from tests.cli.command import only_run
 
 pytestmark = pytest.mark.whole
 
@@ -95,8 +94,7 @@ ELSEWHERE = {("finetune-lora",), ("datasets", "fetch")}
 @pytest.mark.parametrize("words", SAYS, ids=" ".join)
 def test_what_a_command_prints(words: tuple[str, ...]) -> None:
     kind, flags = SAYS[words]
-    found = command(*words, *flags, "--json")
-    assert found.code == 0, found.err
+    found = well(command(*words, *flags, "--json"))
     check(found.json, kind)
 
 
@@ -104,14 +102,13 @@ def test_what_commands_print_about_runs() -> None:
     for output, asked in (("one", LISTS), ("other", (*LISTS, "-m", "fake:oracle")), ("pairs", PAIRS)):
         assert command(*asked, "-o", output).code == 0
     for words, (kind, arguments) in OF_RUNS.items():
-        found = command(*words, *arguments, "--json")
-        assert found.code == 0, found.err
+        found = well(command(*words, *arguments, "--json"))
         check(found.json, kind)
     check(command("score", "one", "pairs", "--per-query", "--json").json, "score")
     check(command("compare", "one", "other", "--format", "json").json, "comparison")
     assert command("score", "one", "-o", "scored").code == 0
     for path, kind in (("one", "listwise"), ("pairs", "pairwise"), ("scored", "score")):
-        check(json.loads(Path(path, "results.json").read_text()), kind)
+        check(kept("results", path), kind)
 
 
 def test_every_command_with_json_is_checked_here() -> None:
@@ -133,10 +130,9 @@ def test_every_command_with_json_is_checked_here() -> None:
         ("plan_listwise", ("plan", "listwise", "-m", "bm25")),
         ("plan_pairwise", ("plan", "pairwise", "--sequential")),
     ],
-)  # fmt: skip
+)
 def test_other_forms_of_documents(kind: str, words: tuple[str, ...]) -> None:
-    found = command(*words, "--json")
-    assert found.code == 0, found.err
+    found = well(command(*words, "--json"))
     check(found.json, kind)
 
 
@@ -315,9 +311,7 @@ def test_an_adapter_s_documents() -> None:
         "--prompts-per-step", "64", "--max-prompts", "2048", "--eval-every", "512", "--learning-rate", "1e-2",
     )  # fmt: skip
     check(command(*train, "--dry-run", "--json").json, "finetune_plan")
-    done = command(*train, "-o", "adapter", "--json")
-    assert done.code == 0, done.err
+    done = well(command(*train, "-o", "adapter", "--json"))
     check(done.json, "finetune_lora")
-    merged = command("finetune-lora", "--merge", "adapter", "-m", "model", "-o", "merged", "--json")
-    assert merged.code == 0, merged.err
+    merged = well(command("finetune-lora", "--merge", "adapter", "-m", "model", "-o", "merged", "--json"))
     check(merged.json, "merge")

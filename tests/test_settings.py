@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,7 +10,7 @@ import pytest
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, seconds
+from llmfair.settings import seconds
 
 
 def test_the_default_design() -> None:
@@ -36,6 +35,8 @@ def test_the_paper_preset_and_a_flag_over_it() -> None:
         ({"window": 5, "step": 6}, "--step 6 is larger than --window 5"),
         ({"step": 0}, "--step is 0"),
         ({"passes": 0}, "--passes is 0"),
+        ({"depth": 0}, "--depth is 0"),
+        ({"words": 0}, "--words is 0"),
         ({"level": 1.0}, "--level is 1.0"),
         ({"max_invalid": 2.0}, "--max-invalid is 2.0"),
         ({"max_wait": "soon"}, "'soon' is not a time"),
@@ -64,28 +65,8 @@ def test_what_names_a_run_and_what_does_not() -> None:
         {"dataset": "elsewhere"},
     ):
         assert ListwiseSettings.make(**change).of_result() == base.of_result(), change
-    for change in (
-        {"seed": 1},
-        {"window": 10},
-        {"read": "rankgpt"},
-        {"temperature": 1.0},
-        {"words": 5},
-    ):
+    for change in ({"seed": 1}, {"window": 10}, {"read": "rankgpt"}, {"temperature": 1.0}, {"words": 5}):
         assert ListwiseSettings.make(**change).of_result() != base.of_result(), change
-
-
-def test_every_setting_says_what_it_means() -> None:
-    for item in dataclasses.fields(ListwiseSettings):
-        assert item.metadata["meaning"].endswith((".", "]."))
-        assert item.metadata["panel"] in {
-            "Data",
-            "Model",
-            "Prompt",
-            "Sampling",
-            "Spending",
-            "Statistics",
-            "Output",
-        }
 
 
 @pytest.mark.parametrize(("text", "value"), [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("1.5h", 5400.0)])
@@ -134,7 +115,3 @@ def test_a_text_for_a_list_a_list_for_a_text_and_a_whole_number_for_a_fraction(t
     path.write_text('model = "fake:oracle"\nqueries = ["a", "b"]\ntimeout = 5\n')
     found = read_config(path, COMMANDS)["listwise"]
     assert found == {"model": ["fake:oracle"], "queries": "a,b", "timeout": 5.0}
-
-
-def test_audits_share_their_settings() -> None:
-    assert issubclass(ListwiseSettings, AuditSettings)

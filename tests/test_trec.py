@@ -75,15 +75,9 @@ def test_ties_of_32_bits_are_counted_per_query() -> None:
         gzip.compress(b"\xef\xbb\xbf" + RUN.replace(b"\n", b"\r\n"), mtime=0),
     ],
     ids=[
-        "CRLF",
-        "byte-order mark",
-        "tabs and blank lines",
-        "no last line end",
-        "gzip",
-        "two gzip members",
-        "all",
+        "CRLF", "byte-order mark", "tabs and blank lines", "no last line end", "gzip", "two gzip members", "all",
     ],
-)
+)  # fmt: skip
 def test_packing_changes_nothing(content: bytes) -> None:
     assert read(content) == read(RUN)
     assert read(content, "no-suffix") == read(RUN)
@@ -106,7 +100,7 @@ def test_packing_changes_nothing(content: bytes) -> None:
         (b"q1 Q0 " + b"d" * (17 << 20), "my.run:3: longer than 16 MB"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_each_mistake_names_file_line_and_field(line: bytes, message: str) -> None:
     lines = RUN.splitlines(keepends=True)
     lines.insert(2, line + b"\n")

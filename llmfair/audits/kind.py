@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.design import Design
-    from llmfair.audits.results import ScoredRun
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
@@ -109,9 +109,9 @@ class Kind(ABC):
 
     def plan_text(self, planned: Mapping[str, Any]) -> str:
         """What a dry run says, and a plan without table."""
-        from llmfair.report.planned import plan_lines
+        from llmfair.report.planned import plan_text
 
-        return "\n".join([*plan_lines(planned), "Nothing was asked.", ""])
+        return plan_text(planned)
 
     numbered: str = "Which question."
     """What `--number` of `llmfair prompts render NAME` counts."""
@@ -135,9 +135,6 @@ class Kind(ABC):
         raise NotImplementedError
 
     def calibration_table(self, found: Mapping[str, Any]) -> Table:
-        raise NotImplementedError
-
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
         raise NotImplementedError
 
     # What was found
@@ -238,7 +235,7 @@ class Kind(ABC):
 
         By default its observations, of which nothing is concluded.
         """
-        from llmfair.audits.runs import measured_again
+        from llmfair.audits.remeasured import measured_again
 
         return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
@@ -330,7 +327,7 @@ def study_of(task: str) -> Study | None:
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
-    from llmfair.audits.results import ScoreResults
+    from llmfair.audits.score_results import ScoreResults
     from llmfair.jsonfiles import typed
 
     task = document["task"]

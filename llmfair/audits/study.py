@@ -72,7 +72,7 @@ class Study(ABC):
 
     def results(self) -> type:
         """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
-        from llmfair.audits.results import PlainStudyResults
+        from llmfair.audits.study_results import PlainStudyResults
 
         return PlainStudyResults
 

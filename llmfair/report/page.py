@@ -74,9 +74,7 @@ def run_page(
         plots=section.plots,
         furthest=section.furthest,
         evidence=exhibits["evidence"],
-        method=method_of(
-            document, manifest, exhibits, section.words, [*section.facts, *calls], section.limits
-        ),
+        method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
         rows=document["rows"],
     )
 

@@ -8,18 +8,15 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from llmfair.asking.dispatch import Program
-from llmfair.records import (
-    Chat,
-    Completion,
-    Finish,
-    Message,
-    Request,
-    Text,
-)
+from llmfair.asking.cache import Cache
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits, Progress
+from llmfair.backends.base import Backend
+from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
 from llmfair.steps import Steps
 
 Answer = Callable[[str, int], Any]
@@ -79,17 +76,19 @@ def chat(text: str, draw: int = 0) -> Chat:
     return Chat((Message("user", text),), Text(), draw)
 
 
-def chain(name: str, length: int) -> Program:
-    """Asks `length` chats one after the other, each holding the answer before."""
+def chain(name: str, length: int, search: float = 0.0, threaded: bool = False) -> Program:
+    """Asks `length` chats one after the other, each holding the answer before; `search`: seconds of work before each."""
 
     def steps() -> Steps[str]:
         said = name
         for _ in range(length):
+            if search:
+                time.sleep(search)
             (answer,) = yield [chat(f"{said}.")]
             said = answer.text
         return said
 
-    return Program(name, steps)
+    return Program(name, steps, threaded)
 
 
 def single(name: str, text: str) -> Program:
@@ -98,3 +97,20 @@ def single(name: str, text: str) -> Program:
         return answer.text
 
     return Program(name, steps)
+
+
+def run(
+    programs: Iterable[Program],
+    backend: Backend,
+    journal: Journal,
+    limits: Limits = Limits(),
+    progress: Progress | None = None,
+    cache: Cache | None = None,
+    sampling: Sampling | None = None,
+) -> dict[str, Any]:
+    """What all programs come to, by probe."""
+    return dict(dispatch(programs, backend, journal, sampling or Sampling(), limits, progress, cache))
+
+
+def singles(count: int) -> list[Program]:
+    return [single(f"p{number}", f"t{number}") for number in range(count)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE, read_sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batch import MOST_LINES, Batches, split
+from llmfair.backends.batch import MOST_LINES, Batches
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import (
     BackendError,
@@ -55,6 +55,11 @@ def program(name: str, *steps: Sequence[Chat]) -> Program:
     return Program(name, lambda: asking(*steps))
 
 
+def each(names: Iterable[str]) -> list[Program]:
+    """Programs that ask one chat each."""
+    return [program(name, [chat(name)]) for name in names]
+
+
 class Run:
     """One run folder, asked once or again; `told` is what a person saw."""
 
@@ -62,6 +67,12 @@ class Run:
         self.url, self.folder, self.limits = url, Path(folder), Limits(**limits)
         self.told: list[str] = []
         self.progress = Progress()
+
+    def all(self, *programs: Program) -> dict[str, Any]:
+        """Results or Failures by probe of a run that comes to its end."""
+        results, ended = self.ask(*programs)
+        assert ended is None
+        return results
 
     def ask(self, *programs: Program) -> tuple[dict[str, Any], LlmfairError | None]:
         """Results or Failures by probe, and what ended the run."""
@@ -83,16 +94,18 @@ class Run:
 
 
 def test_fifty_thousand_and_one_lines_are_two_files() -> None:
-    files = list(split((str(n), b"x\n") for n in range(MOST_LINES + 1)))
+    files = list(Batches.files((str(n), b"x\n") for n in range(MOST_LINES + 1)))
     assert [len(file) for file in files] == [50_000, 1]
     assert [key for file in files for key, _ in file] == [str(n) for n in range(MOST_LINES + 1)]
 
 
 def test_a_file_holds_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmfair.backends.batch.MOST_BYTES", 10)
-    assert [len(file) for file in split((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
-    assert [len(file) for file in split([("a", b"x" * 20), ("b", b"x")])] == [1, 1], "too long, but not lost"
-    assert list(split([])) == []
+    assert [len(file) for file in Batches.files((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
+    assert [len(file) for file in Batches.files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], (
+        "too long, but not lost"
+    )
+    assert list(Batches.files([])) == []
 
 
 def test_a_question_of_two_programs_is_one_line_and_a_second_step_the_next_batch() -> None:
@@ -137,8 +150,7 @@ def test_a_lost_reply_to_the_creation_makes_no_second_batch() -> None:
         strangers = Run(server.base_url, "strangers", max_calls=1)
         for name in "xyz":
             strangers.ask(program(name, [chat(name)]))
-        results, ended = Run(server.base_url).ask(program("a", [chat("a")]))
-        assert ended is None and len(results["a"]) == 1
+        assert len(Run(server.base_url).all(*each("a"))["a"]) == 1
         assert len(server.batches) == 4 and events.count("create") == 4
 
 
@@ -147,8 +159,7 @@ def test_a_connection_that_is_cut_twice_costs_nothing(event: str) -> None:
     cut = iter([False, False])
 
     with BatchServer(on=lambda what: next(cut, None) if what == event else None) as server:
-        results, ended = Run(server.base_url).ask(program("a", [chat("a")]))
-        assert ended is None and len(results["a"]) == 1
+        assert len(Run(server.base_url).all(*each("a"))["a"]) == 1
         assert set(server.submitted.values()) == {1} and next(cut, "used up") == "used up"
 
 
@@ -157,15 +168,14 @@ def test_a_connection_that_is_cut_twice_costs_nothing(event: str) -> None:
 def test_a_reply_that_is_something_else_is_asked_for_again(event: str, body: bytes) -> None:
     """The openai package raises a bare JSONDecodeError for a page; nor is a page a file without answers."""
     with BatchServer(spoil={event: [body, body]}) as server:
-        results, ended = Run(server.base_url).ask(program("a", [chat("a")]))
-        assert ended is None and len(results["a"]) == 1
+        assert len(Run(server.base_url).all(*each("a"))["a"]) == 1
         assert set(server.submitted.values()) == {1}
         assert len(server.spoil[event]) == (event == "create"), "what was made all the same is found"
 
 
 def test_a_server_that_is_not_there_is_told_soon() -> None:
     def ask() -> None:
-        _, ended = Run("http://127.0.0.1:1/v1").ask(program("a", [chat("a")]))
+        _, ended = Run("http://127.0.0.1:1/v1").ask(*each("a"))
         assert isinstance(ended, Unavailable) and "no connection to 127.0.0.1:1" in ended.message
 
     within(3.0, ask)
@@ -175,9 +185,8 @@ def test_a_server_that_is_not_there_is_told_soon() -> None:
 def test_a_cancelled_batch_keeps_what_it_answered() -> None:
     with BatchServer(expire=lambda row, times: times == 1 and row % 2 == 0) as server:
         server.expired_as = "cancelled"
-        programs = [program(str(n), [chat(str(n))]) for n in range(12)]
-        results, ended = Run(server.base_url).ask(*programs)
-        assert ended is None and len(results) == 12
+        programs = each(map(str, range(12)))
+        assert len(Run(server.base_url).all(*programs)) == 12
         assert [one.status for one in read_sent(Path("run"))] == ["cancelled", "completed"]
         assert server.batches[1].lines == server.batches[0].lines[::2]
 
@@ -194,7 +203,7 @@ def test_a_refusal_ends_its_program_and_a_passing_error_is_asked_again() -> None
         return rank(body, attempt)
 
     with BatchServer(respond) as server:
-        programs = [program(name, [chat(name)]) for name in ("long", "busy", "filtered", "fine")]
+        programs = each(("long", "busy", "filtered", "fine"))
         results, ended = Run(server.base_url).ask(*programs)
         assert ended is None
         assert isinstance(results["long"], Failure) and results["long"].failure == "ContextTooLong"
@@ -226,14 +235,14 @@ def test_the_other_name_of_the_limit_is_learnt_from_a_batch() -> None:
         return Reply(status=400, body={"error": error})
 
     with BatchServer(respond) as server:
-        results, ended = Run(server.base_url).ask(*(program(name, [chat(name)]) for name in "abc"))
+        results, ended = Run(server.base_url).ask(*each("abc"))
         assert ended is None and len(results) == 3 and len(server.batches) == 2
 
 
 def test_a_full_queue_of_tokens_says_how_to_submit_less() -> None:
     error = {"code": "token_limit_exceeded", "line": None, "message": "Enqueued token limit reached"}
     with BatchServer(refuse=lambda lines: error) as server:
-        _, ended = Run(server.base_url).ask(program("a", [chat("a")]))
+        _, ended = Run(server.base_url).ask(*each("a"))
         assert isinstance(ended, Rejected) and "Enqueued token limit reached" in ended.message
         assert "--max-calls" in ended.hint
 
@@ -242,7 +251,7 @@ def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: 
     monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 2)
     error = {"code": "x", "line": 1, "message": "not now"}
     refusals = iter([error, None, None])
-    programs = [program(name, [chat(name)]) for name in "abcd"]
+    programs = each("abcd")
     with BatchServer(refuse=lambda lines: next(refusals)) as server:
         run = Run(server.base_url)
         results, ended = run.ask(*programs)
@@ -257,7 +266,7 @@ def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: 
 def test_prices_count_what_was_collected() -> None:
     with BatchServer() as server:
         run = Run(server.base_url, price_in=1e6, price_out=2e6)
-        run.ask(*(program(name, [chat(name)]) for name in "abc"))
+        run.ask(*each("abc"))
         assert run.progress.cost == 3 * (10 + 2 * 5)
 
 
@@ -285,8 +294,7 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
             _, ended = run.ask(one)
             assert isinstance(ended, RunConflict) and "cannot be read" in ended.message
         Path("run", FILE).write_text(books)
-        results, ended = run.ask(one)
-        assert ended is None and len(results["a"]) == 1 and len(server.batches) == 1
+        assert len(run.all(one)["a"]) == 1 and len(server.batches) == 1
 
 
 def test_lines_that_cannot_be_read_are_questions_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,8 +311,7 @@ def test_lines_that_cannot_be_read_are_questions_without_an_answer(monkeypatch: 
 
     monkeypatch.setattr(BatchServer, "_store", spoiled)
     with BatchServer() as server:
-        results, ended = Run(server.base_url).ask(*(program(name, [chat(name)]) for name in "abc"))
-        assert ended is None and len(results) == 3
+        assert len(Run(server.base_url).all(*each("abc"))) == 3
         assert [len(made.lines) for made in server.batches] == [3, 1]
 
 
@@ -314,7 +321,7 @@ def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
 ) -> None:
     """As a lost batch's hint says; neither a batch that is open nor a file that is there lends its name."""
     monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 3)
-    programs = [program(name, [chat(name)]) for name in "abcdef"]
+    programs = each("abcdef")
     with BatchServer(looks=1, on=lambda event: event != "look") as server:
         run = Run(server.base_url, max_wait=0.0, retries=0)
         run.ask(*programs)
@@ -323,8 +330,7 @@ def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
         books["batches"] = [one for one in books["batches"] if one["batch_id"] != f"batch_{gone}"]
         Path("run", FILE).write_text(json.dumps(books))
         server.on = lambda event: None
-        results, ended = run.ask(*programs)
-        assert ended is None and len(results) == 6
+        assert len(run.all(*programs)) == 6
         assert sorted(server.submitted.values()) == [1, 1, 1, 2, 2, 2], "the other batch is not paid again"
         assert [one.file for one in read_sent(Path("run"))] == [f"batch-{3 - gone}.jsonl", "batch-3.jsonl"]
         assert [path.name for path in Path("run").glob("batch-*")] == [f"batch-{gone}.jsonl"]
@@ -371,8 +377,8 @@ def test_an_odd_line_costs_its_question_only(spoil: Callable[[dict[str, Any]], b
 
     with BatchServer(respond, write=write) as server:
         run = Run(server.base_url, retries=0)
-        results, ended = run.ask(program("odd", [odd]), *(program(name, [chat(name)]) for name in others))
-        assert ended is None and results["odd"] == ["A"] and len(results) == 1 + len(others)
+        results = run.all(program("odd", [odd]), *each(others))
+        assert results["odd"] == ["A"] and len(results) == 1 + len(others)
         assert [len(made.lines) for made in server.batches] == [1 + len(others), 1]
 
 
@@ -384,8 +390,8 @@ def test_a_question_whose_line_is_always_odd_fails_alone() -> None:
         return status_as_text(row) if row["custom_id"] in odd else as_json(row)
 
     with BatchServer(write=write) as server:
-        results, ended = Run(server.base_url).ask(*(program(name, [chat(name)]) for name in "abc"))
-        assert ended is None and len(results) == 3
+        results = Run(server.base_url).all(*each("abc"))
+        assert len(results) == 3
         (failure,) = [result for result in results.values() if isinstance(result, Failure)]
         assert failure.message.startswith("no answer in 3 batches")
         assert "answers it with something else" in failure.message
@@ -394,9 +400,8 @@ def test_a_question_whose_line_is_always_odd_fails_alone() -> None:
 
 def test_the_key_is_wanted_where_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    results, ended = Run("https://api.openai.com/v1").ask(program("none"))
-    assert ended is None and results == {"none": []}
-    _, ended = Run("https://api.openai.com/v1").ask(program("a", [chat("a")]))
+    assert Run("https://api.openai.com/v1").all(program("none")) == {"none": []}
+    _, ended = Run("https://api.openai.com/v1").ask(*each("a"))
     assert isinstance(ended, MissingKey)
     assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
 
@@ -409,13 +414,10 @@ def test_answers_of_a_program_that_fails_were_not_replayed() -> None:
     with BatchServer(respond) as server:
         run = Run(server.base_url)
         fine = program("fine", [chat("one")])
-        results, ended = run.ask(
+        results = run.all(
             program("a", [chat("one"), chat("busy")]), program("b", [chat("two"), chat("busy")]), fine
         )
-        assert ended is None and [name for name in results if isinstance(results[name], Failure)] == [
-            "a",
-            "b",
-        ]
+        assert [name for name in results if isinstance(results[name], Failure)] == ["a", "b"]
         progress = run.progress
         assert (progress.calls, progress.answered, progress.replayed) == (5, 1, 0)
         run.ask(fine, program("c", [chat("two"), chat("three")]))
@@ -431,5 +433,4 @@ def test_no_request_is_tried_again_by_the_package_itself() -> None:
 
 def test_a_step_without_questions_is_no_end() -> None:
     with BatchServer() as server:
-        results, ended = Run(server.base_url).ask(program("a", [], [chat("a")], [], [chat("b")]))
-        assert ended is None and len(results["a"]) == 2
+        assert len(Run(server.base_url).all(program("a", [], [chat("a")], [], [chat("b")]))["a"]) == 2

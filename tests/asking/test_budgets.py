@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import Incomplete
 from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
 from llmfair.steps import Steps
+from tests.asking.scripted import Scripted, run
+from tests.coroutines import asynchronous
 
 WORDS = "x" * 400  # 100 tokens at four characters each
 REQUEST = Request(Chat((Message("user", WORDS),), Text()), Sampling(max_tokens=50), "key", "probe")
@@ -36,65 +37,48 @@ def answer(prompt_tokens: int | None = 100, completion_tokens: int | None = 10) 
         (None, 0.0),
     ],
 )
-def test_what_a_call_has_cost_takes_the_place_of_what_it_reserved(
+@asynchronous
+async def test_what_a_call_has_cost_takes_the_place_of_what_it_reserved(
     completion: Completion | None, spent: float
 ) -> None:
-    async def work() -> None:
-        budget = Budget(None, 10, *PRICES)
-        reserved = await budget.call(REQUEST)
-        assert reserved == pytest.approx(2.0) and budget.spent == 0
-        budget.settle(reserved, REQUEST, completion)
-        assert budget.spent == pytest.approx(spent)
-
-    asyncio.run(work())
+    budget = Budget(None, 10, *PRICES)
+    reserved = await budget.call(REQUEST)
+    assert reserved == pytest.approx(2.0) and budget.spent == 0
+    budget.settle(reserved, REQUEST, completion)
+    assert budget.spent == pytest.approx(spent)
 
 
-def test_a_call_waits_for_what_those_in_flight_really_cost() -> None:
-    async def work() -> None:
-        budget = Budget(None, 5, *PRICES)
-        reserved = [await budget.call(REQUEST), await budget.call(REQUEST)]
-        third = asyncio.create_task(budget.call(REQUEST))
-        await asyncio.sleep(0.01)
-        assert not third.done()
-        budget.settle(reserved[0], REQUEST, answer())  # 1.2 + 2 + 2 are too much still
-        await asyncio.sleep(0.01)
-        assert not third.done()
-        budget.settle(reserved[1], REQUEST, answer())
-        assert await third == pytest.approx(2.0) and budget.calls == 3
-        budget.settle(2.0, REQUEST, answer())
-        with pytest.raises(
-            Incomplete,
-            match=r"budget of 5 has no room for another call: 3\.6 is spent, and the next may cost 2",
-        ):
-            await budget.call(REQUEST)
-
-    asyncio.run(work())
+@asynchronous
+async def test_a_call_waits_for_what_those_in_flight_really_cost() -> None:
+    budget = Budget(None, 5, *PRICES)
+    reserved = [await budget.call(REQUEST), await budget.call(REQUEST)]
+    third = asyncio.create_task(budget.call(REQUEST))
+    await asyncio.sleep(0.01)
+    assert not third.done()
+    budget.settle(reserved[0], REQUEST, answer())  # 1.2 + 2 + 2 are too much still
+    await asyncio.sleep(0.01)
+    assert not third.done()
+    budget.settle(reserved[1], REQUEST, answer())
+    assert await third == pytest.approx(2.0) and budget.calls == 3
+    budget.settle(2.0, REQUEST, answer())
+    with pytest.raises(
+        Incomplete, match=r"budget of 5 has no room for another call: 3\.6 is spent, and the next may cost 2"
+    ):
+        await budget.call(REQUEST)
 
 
-def test_a_server_that_counts_more_tokens_is_reserved_for() -> None:
-    async def work() -> None:
-        budget = Budget(None, 100, *PRICES)
-        budget.settle(await budget.call(REQUEST), REQUEST, answer(prompt_tokens=300))
-        assert await budget.call(REQUEST) == pytest.approx(3 + 1)
-
-    asyncio.run(work())
+@asynchronous
+async def test_a_server_that_counts_more_tokens_is_reserved_for() -> None:
+    budget = Budget(None, 100, *PRICES)
+    budget.settle(await budget.call(REQUEST), REQUEST, answer(prompt_tokens=300))
+    assert await budget.call(REQUEST) == pytest.approx(3 + 1)
 
 
-class Counting:
+class Counting(Scripted):
     """Answers after a moment, and counts as a provider does what it is owed."""
 
     identity = "counting"
-    capabilities = frozenset[str]()
-    max_workers = 64
-    reads_about = False
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        self.owed = 0.0
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
+    owed = 0.0
 
     async def complete(self, request: Request) -> Completion:
         await asyncio.sleep(0.002)
@@ -145,16 +129,7 @@ def test_a_run_holds_its_budget_and_the_same_command_continues(tmp_path: Path) -
 def test_prices_alone_only_count(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl", "run", "counting")
     progress, backend = Progress(), Counting()
-    list(
-        dispatch(
-            programs(),
-            backend,
-            journal,
-            Sampling(),
-            Limits(price_in=PRICES[0], price_out=PRICES[1]),
-            progress,
-        )
-    )
+    run(programs(), backend, journal, Limits(price_in=PRICES[0], price_out=PRICES[1]), progress)
     assert progress.cost == pytest.approx(backend.owed) and progress.calls == 100
     journal.close()
 

@@ -20,19 +20,19 @@ import pytest
 
 from llmfair.asking import cache as module
 from llmfair.asking.cache import FILE, Cache, clear, count, facts
-from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
-from llmfair.records import Completion, Finish, Sampling
+from llmfair.records import Completion, Finish
 from llmfair.steps import Steps
-from tests.asking.scripted import Scripted, chain, chat, single
+from tests.asking.scripted import Scripted, chain, chat, run, single
 from tests.fresh import printed_by
 from tests.pace import within
 
 ANSWER = Completion(
     "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
-)  # fmt: skip
+)
 
 
 @contextmanager
@@ -338,11 +338,7 @@ def test_dispatch_asks_what_neither_journal_nor_cache_answers(tmp_path: Path) ->
         journal = Journal(tmp_path / f"{name}.jsonl", name, "scripted")
         backend, progress = Scripted(), Progress()
         with opened(path, backend.identity) as (cache, _):
-            runs.append(
-                dict(
-                    dispatch([*programs, *more], backend, journal, Sampling(), progress=progress, cache=cache)
-                )
-            )
+            runs.append(run([*programs, *more], backend, journal, progress=progress, cache=cache))
         journal.close()
         asked.append((sum(backend.asked.values()), progress.calls, progress.replayed, progress.cached))
     assert asked == [(12, 12, 0, 0), (1, 1, 0, 12), (0, 0, 12, 0), (0, 0, 0, 12)]
@@ -363,10 +359,7 @@ def test_answers_from_the_cache_need_no_budget_and_unfinished_ones_are_asked_aga
         journal, progress = Journal(tmp_path / f"{name}.jsonl", name, "scripted"), Progress()
         with opened(tmp_path / FILE) as (cache, _):
             limits = Limits(workers=1, max_calls=calls)
-            assert (
-                len(list(dispatch(programs, Scripted(answer), journal, Sampling(), limits, progress, cache)))
-                == 4
-            )
+            assert len(run(programs, Scripted(answer), journal, limits, progress, cache)) == 4
         journal.close()
         assert progress.calls == calls and progress.answered == 4
 
@@ -381,7 +374,7 @@ def test_repeats_have_answers_of_their_own(tmp_path: Path) -> None:
         journal = Journal(tmp_path / f"{name}.jsonl", name, "scripted")
         backend = Scripted(lambda text, attempt: f"{text}{next(numbers)}")
         with opened(tmp_path / FILE) as (cache, _):
-            found.append(dict(dispatch([Program("p", steps)], backend, journal, Sampling(), cache=cache)))
+            found.append(run([Program("p", steps)], backend, journal, cache=cache))
         journal.close()
     answers = found[0]["p"]
     assert found[0] == found[1] and isinstance(answers, list) and sorted(answers) == ["x1", "x2", "x3"]

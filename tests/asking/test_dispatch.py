@@ -17,19 +17,9 @@ from llmfair.asking.one_chat import Asker, chat_sampling
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
 from llmfair.errors import Rejected, UsageError
-from llmfair.records import (
-    Chat,
-    Completion,
-    Failure,
-    Finish,
-    Labels,
-    Permutation,
-    Request,
-    Sampling,
-    Text,
-)
+from llmfair.records import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Sampling, Text
 from llmfair.steps import Steps
-from tests.asking.scripted import Scripted, chain, chat, single
+from tests.asking.scripted import Scripted, chain, chat, run, single, singles
 from tests.virtual import Clock
 
 
@@ -52,7 +42,7 @@ def test_a_chain_asks_before_the_next_is_made(journal: Journal) -> None:
 
         return Program(name, start)
 
-    dict(dispatch([program(name) for name in "abc"], Connecting(latency=0.5), journal, Sampling()))
+    run([program(name) for name in "abc"], Connecting(latency=0.5), journal)
     assert seen == [f"{what} {name}" for name in "abc" for what in ("made", "asked")]
 
 
@@ -60,7 +50,7 @@ def test_chains_overlap_and_each_waits_only_for_its_own_answers(journal: Journal
     backend = Scripted(latency=0.02)
     chains = [chain(f"c{i}", 5) for i in range(20)]
     started = clock.now
-    results = dict(dispatch(chains, backend, journal, Sampling()))
+    results = run(chains, backend, journal)
     seconds = clock.now - started
     assert results == {f"c{i}": f"C{i}....." for i in range(20)}
     assert sum(backend.asked.values()) == 100 and set(backend.asked.values()) == {1}
@@ -93,25 +83,19 @@ def test_workers_cap_what_is_in_flight_and_programs_start_lazily(journal: Journa
 
 
 def test_a_second_run_is_replayed_without_a_call(journal: Journal) -> None:
-    first = dict(dispatch([chain("c", 3)], Scripted(), journal, Sampling()))
+    first = run([chain("c", 3)], Scripted(), journal)
     backend, progress = Scripted(), Progress()
-    assert dict(dispatch([chain("c", 3)], backend, journal, Sampling(), progress=progress)) == first
+    assert run([chain("c", 3)], backend, journal, progress=progress) == first
     assert not backend.asked and (progress.calls, progress.replayed, progress.answered) == (0, 3, 3)
     assert (backend.opened, backend.closed) == (0, 1)  # no model is loaded for it
 
 
 def test_a_run_that_goes_on_opens_the_backend_once_and_asks_twins_once(journal: Journal) -> None:
-    dict(dispatch([chain("c", 3)], Scripted(), journal, Sampling()))
+    run([chain("c", 3)], Scripted(), journal)
     backend = Scripted()
     more = [chain("c", 4), *(single(name, "x") for name in "xyz")]
-    assert dict(dispatch(more, backend, journal, Sampling())) == {"c": "C....", "x": "X", "y": "X", "z": "X"}
+    assert run(more, backend, journal) == {"c": "C....", "x": "X", "y": "X", "z": "X"}
     assert backend.opened == 1 and backend.asked == {"C....": 1, "x": 1}
-
-
-def test_the_same_chat_in_flight_twice_is_asked_once(journal: Journal) -> None:
-    backend = Scripted(latency=0.02)
-    results = dict(dispatch([single("a", "x"), single("b", "x")], backend, journal, Sampling()))
-    assert results == {"a": "X", "b": "X"} and backend.asked == {"x": 1}
 
 
 def test_a_backend_that_answers_with_no_completion_is_told_so(journal: Journal) -> None:
@@ -120,7 +104,7 @@ def test_a_backend_that_answers_with_no_completion_is_told_so(journal: Journal) 
             return "[1] > [2]"
 
     with pytest.raises(UsageError, match="scripted answers with a str, not a Completion"):
-        list(dispatch([single("a", "x"), single("b", "y")], Careless(), journal, Sampling()))
+        run([single("a", "x"), single("b", "y")], Careless(), journal)
 
 
 def test_another_draw_is_another_question(journal: Journal) -> None:
@@ -134,7 +118,7 @@ def test_another_draw_is_another_question(journal: Journal) -> None:
     def steps() -> Steps[None]:
         yield [chat("x", 0), chat("x", 1), chat("x", 100)]
 
-    list(dispatch([Program("p", steps)], Seeded(), journal, Sampling(seed=7)))
+    run([Program("p", steps)], Seeded(), journal, sampling=Sampling(seed=7))
     assert sorted(seeds) == [7, 8, 107]
 
 
@@ -161,7 +145,7 @@ def test_one_failing_program_ends_alone(journal: Journal) -> None:
         single("rejected", "bad"),
         single("last", "z"),
     ]
-    results = dict(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(workers=1)))
+    results = run(programs, Scripted(answer), journal, Limits(workers=1))
     assert results["first"] == "OK" and results["last"] == "Z"
     assert results["broken"] == Failure("broken", "ValueError", "a bug in a program")
     assert results["rejected"] == Failure("rejected", "Rejected", "the server refuses this")
@@ -172,12 +156,7 @@ def test_passing_faults_are_tried_again_and_no_answer_is_lost(journal: Journal) 
         return [Transient("HTTP 500"), RateLimited(), text.upper()][min(attempt, 3) - 1]
 
     backend, progress = Scripted(answer), Progress()
-    results = dict(
-        dispatch(
-            [single(f"p{i}", f"t{i}") for i in range(20)], backend, journal, Sampling(), progress=progress
-        )
-    )
-    assert results == {f"p{i}": f"T{i}" for i in range(20)}
+    assert run(singles(20), backend, journal, progress=progress) == {f"p{i}": f"T{i}" for i in range(20)}
     assert set(backend.asked.values()) == {3} and progress.retries == 40
 
 
@@ -186,9 +165,8 @@ def test_retry_after_is_obeyed_and_holds_the_others(journal: Journal, clock: Clo
         return RateLimited(0.3) if text == "limited" and attempt == 1 else text.upper()
 
     backend = Scripted(answer)
-    programs = [single("limited", "limited"), *(single(f"p{i}", f"t{i}") for i in range(3))]
-    results = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=1)))
-    assert len(results) == 4
+    programs = [single("limited", "limited"), *singles(3)]
+    assert len(run(programs, backend, journal, Limits(workers=1))) == 4
     gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
     assert gaps[0] == pytest.approx(0.3)
     assert backend.asked["limited"] == 2
@@ -209,14 +187,14 @@ def test_a_server_that_tells_of_next_to_nothing_left_is_asked_once_a_minute_at_l
 
 def test_it_works_inside_a_running_event_loop(journal: Journal) -> None:
     async def notebook() -> dict[str, Any]:
-        return dict(dispatch([chain("c", 2)], Scripted(), journal, Sampling()))
+        return run([chain("c", 2)], Scripted(), journal)
 
     assert asyncio.run(notebook()) == {"c": "C.."}
 
 
 def test_waits_grow_also_under_a_retry_after_of_nothing(journal: Journal, clock: Clock) -> None:
     backend = Scripted(lambda text, attempt: RateLimited(0.0) if attempt < 5 else "done")
-    list(dispatch([single("p", "t")], backend, journal, Sampling()))
+    run([single("p", "t")], backend, journal)
     gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
     assert sum(gaps) > 0.25 and gaps[-1] > 3 * gaps[0]
 
@@ -230,10 +208,7 @@ def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal, 
             yield [chat(f"step {i}")]
         yield [chat("late")]
 
-    results = dict(
-        dispatch([Program("p", steps)], Scripted(answer, 0.05), journal, Sampling(), Limits(max_wait=0.3))
-    )
-    assert results == {"p": None}
+    assert run([Program("p", steps)], Scripted(answer, 0.05), journal, Limits(max_wait=0.3)) == {"p": None}
 
 
 def test_one_probe_given_up_after_answers_ends_alone(journal: Journal) -> None:
@@ -241,7 +216,7 @@ def test_one_probe_given_up_after_answers_ends_alone(journal: Journal) -> None:
         return Transient("HTTP 500") if text == "bad" else text
 
     programs = [single("a", "x"), single("b", "bad"), *(single(f"c{i}", f"y{i}") for i in range(9))]
-    results = dict(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(workers=1, retries=1)))
+    results = run(programs, Scripted(answer), journal, Limits(workers=1, retries=1))
     assert isinstance(results["b"], Failure) and len(results) == 11
 
 
@@ -252,8 +227,8 @@ def test_a_retried_request_goes_before_those_that_wait(journal: Journal) -> None
         order.append(text)
         return Transient("HTTP 500") if text == "first" and attempt == 1 else text
 
-    programs = [single("first", "first"), *(single(f"p{i}", f"t{i}") for i in range(40))]
-    list(dispatch(programs, Scripted(answer, 0.02), journal, Sampling(), Limits(workers=2)))
+    programs = [single("first", "first"), *singles(40)]
+    run(programs, Scripted(answer, 0.02), journal, Limits(workers=2))
     assert order.index("first", 1) < 30
 
 
@@ -263,14 +238,14 @@ def test_a_bug_in_a_program_is_kept_for_whoever_wants_its_traceback(journal: Jou
         raise TypeError("a bug")
 
     progress = Progress()
-    list(dispatch([Program("p", broken)], Scripted(), journal, Sampling(), progress=progress))
+    run([Program("p", broken)], Scripted(), journal, progress=progress)
     assert isinstance(progress.bug, TypeError) and progress.bug.__traceback__ is not None
 
 
 def test_a_rate_that_is_set_makes_requests_wait_and_fails_none(journal: Journal, clock: Clock) -> None:
     backend = Scripted()
     started = clock.now
-    programs = [single(f"p{i}", f"t{i}") for i in range(30)]
+    programs = singles(30)
     results = list(dispatch(programs, backend, journal, Sampling(), Limits(rpm=1200)))
     assert len(results) == 30 and not any(isinstance(result, Failure) for _, result in results)
     assert clock.now - started == pytest.approx(0.5), "twenty at once, then twenty a second"
@@ -288,7 +263,7 @@ def test_tokens_a_minute_are_reserved_and_settled_by_what_was_used(journal: Jour
     backend = Scripted(answer, latency=0.2)
     programs = [single(f"p{i}", f"{i:03}{'x' * 397}") for i in range(20)]
     started = clock.now
-    list(dispatch(programs, backend, journal, Sampling(max_tokens=100), Limits(tpm=60_000)))
+    run(programs, backend, journal, Limits(tpm=60_000), sampling=Sampling(max_tokens=100))
     assert 5 <= sent[0] <= 6 and clock.now - started < 3.0, "unsettled they would take as long"
 
 
@@ -310,7 +285,7 @@ def test_a_server_is_asked_carefully_at_first(
         return text
 
     asking = backend(answer, latency=0.05)
-    list(dispatch([single(f"p{i}", f"t{i}") for i in range(40)], asking, journal, Sampling(), limits))
+    run(singles(40), asking, journal, limits)
     assert sent[0] == peak, "before the first answer"
 
 
@@ -333,5 +308,5 @@ def test_chains_cost_their_critical_path_also_under_faults(
         return Program(str(name), steps)
 
     before = clock.now
-    assert len(list(dispatch(map(start, range(44)), Adapting(answer, 0.05), journal, Sampling()))) == 44
+    assert len(run(map(start, range(44)), Adapting(answer, 0.05), journal)) == 44
     assert (clock.now - before) / (56 * 0.05) <= ratio

@@ -15,14 +15,9 @@ from llmfair.asking.dispatch import dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
-from llmfair.records import (
-    Completion,
-    Failure,
-    Finish,
-    Sampling,
-)
-from tests.asking.scripted import Scripted, chain, interrupt, single
+from llmfair.errors import BackendError, Incomplete, LlmfairError, MissingKey, Rejected, Unavailable
+from llmfair.records import Completion, Failure, Finish, Sampling
+from tests.asking.scripted import Scripted, chain, interrupt, run, single, singles
 from tests.virtual import Clock
 
 
@@ -34,67 +29,54 @@ def test_a_backend_that_cannot_be_opened_is_tried_once(journal: Journal, answere
             raise MissingKey("no key.")
 
     if answered:
-        dict(dispatch([chain("c", 3)], Scripted(), journal, Sampling()))
+        run([chain("c", 3)], Scripted(), journal)
     backend = Shut()
     programs = [chain("c", 3), *(single(f"p{number}", f"{number}") for number in range(20))]
     with pytest.raises(Incomplete if answered else MissingKey, match=r"no key\."):
-        list(dispatch(programs, backend, journal, Sampling()))
+        run(programs, backend, journal)
     assert (backend.opened, backend.closed, len(backend.asked)) == (1, 1, 0)
-
-
-def test_a_rate_limit_without_end_is_unavailable(journal: Journal) -> None:
-    backend = Scripted(lambda text, attempt: RateLimited())
-    with pytest.raises(Unavailable, match="rate limited"):
-        list(dispatch([single("p", "t")], backend, journal, Sampling(), Limits(max_wait=0.2)))
 
 
 def test_a_server_that_never_answers_ends_the_run_early(journal: Journal, clock: Clock) -> None:
     backend = Scripted(lambda text, attempt: Transient("connection refused by 127.0.0.1:9"))
     started = clock.now
     with pytest.raises(Unavailable, match="connection refused") as caught:
-        list(dispatch([single(f"p{i}", f"t{i}") for i in range(50)], backend, journal, Sampling()))
+        run(singles(50), backend, journal)
     assert caught.value.exit_code == 1
     assert clock.now - started < 5
     assert max(backend.asked.values()) == 4
 
 
+@pytest.mark.parametrize(
+    ("answer", "ends", "says", "limits", "fewest", "most"),
+    [
+        (RateLimited(), Unavailable, "rate limited", Limits(max_wait=0.2), 1, 999),
+        (MissingKey("the key was refused"), MissingKey, "the key was refused", Limits(workers=8), 1, 16),
+        (Rejected("no system role"), BackendError, "no system role", Limits(workers=1), 5, 7),
+        (Completion("", Finish.UNFINISHED_THINKING), Incomplete, "--thinking", Limits(workers=1), 20, 20),
+    ],
+    ids=["no end of refusals", "key", "five rejections before any success", "thinking without room"],
+)
+def test_what_every_question_meets_stops_the_run(
+    answer: Any, ends: type[LlmfairError], says: str, limits: Limits, fewest: int, most: int, journal: Journal
+) -> None:
+    backend = Scripted(lambda text, attempt: answer, latency=0.001)
+    with pytest.raises(ends) as caught:
+        run(singles(99), backend, journal, limits)
+    assert says in f"{caught.value.message} {caught.value.hint}"
+    assert fewest <= sum(backend.asked.values()) <= most
+
+
 def test_a_dead_server_after_the_first_answer_leaves_the_run_incomplete(journal: Journal) -> None:
-    list(dispatch([single("before", "x")], Scripted(), journal, Sampling()))
-    backend = Scripted(lambda text, attempt: Transient("HTTP 500"))
+    run([single("before", "x")], Scripted(), journal)
     with pytest.raises(Incomplete, match="HTTP 500"):
-        list(dispatch([single("p", "t")], backend, journal, Sampling()))
-
-
-def test_a_refused_key_stops_everything(journal: Journal) -> None:
-    backend = Scripted(lambda text, attempt: MissingKey("the key was refused"), latency=0.001)
-    with pytest.raises(MissingKey):
-        list(
-            dispatch(
-                [single(f"p{i}", f"t{i}") for i in range(200)],
-                backend,
-                journal,
-                Sampling(),
-                Limits(workers=8),
-            )
-        )
-    assert sum(backend.asked.values()) <= 16
-
-
-def test_five_rejections_before_any_success_stop_the_run(journal: Journal) -> None:
-    backend = Scripted(lambda text, attempt: Rejected("no system role"))
-    with pytest.raises(BackendError, match="no system role"):
-        list(
-            dispatch(
-                [single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)
-            )
-        )
-    assert 5 <= sum(backend.asked.values()) <= 7
+        run([single("p", "t")], Scripted(lambda text, attempt: Transient("HTTP 500")), journal)
 
 
 def test_one_rejected_request_is_one_rejection_however_many_programs_wait_for_it(journal: Journal) -> None:
     backend = Scripted(lambda text, attempt: Rejected("no") if text == "bad" else text, latency=0.01)
-    programs = [single(f"b{i}", "bad") for i in range(8)] + [single(f"p{i}", f"t{i}") for i in range(20)]
-    found = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=8)))
+    programs = [single(f"b{i}", "bad") for i in range(8)] + singles(20)
+    found = run(programs, backend, journal, Limits(workers=8))
     assert sum(isinstance(result, Failure) for result in found.values()) == 8
     assert len(found) == 28
 
@@ -103,23 +85,11 @@ def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -
     programs = [chain(f"c{i}", 4) for i in range(10)]
     backend = Scripted(latency=0.001)
     with pytest.raises(Incomplete, match="budget of 13 calls"):
-        list(dispatch(programs, backend, journal, Sampling(), Limits(workers=4, max_calls=13)))
+        run(programs, backend, journal, Limits(workers=4, max_calls=13))
     assert sum(backend.asked.values()) == 13 == len(journal)
     rest = Scripted()
-    assert len(list(dispatch(programs, rest, journal, Sampling()))) == 10
+    assert len(run(programs, rest, journal)) == 10
     assert sum(rest.asked.values()) == 27
-
-
-def test_a_thinking_model_without_room_stops_the_run(journal: Journal) -> None:
-    backend = Scripted(lambda text, attempt: Completion("<think>", Finish.UNFINISHED_THINKING))
-    with pytest.raises(Incomplete, match="thinking") as caught:
-        list(
-            dispatch(
-                [single(f"p{i}", f"t{i}") for i in range(99)], backend, journal, Sampling(), Limits(workers=1)
-            )
-        )
-    assert "--thinking" in caught.value.hint
-    assert sum(backend.asked.values()) == 20
 
 
 def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
@@ -128,9 +98,9 @@ def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
     backend = Scripted(on_peak=lambda peak: interrupt(0.1) if peak == 4 else None, until=heard.is_set)
     programs = [chain(f"c{i}", 5) for i in range(4)]
     with pytest.raises(KeyboardInterrupt):
-        list(dispatch(programs, backend, journal, Sampling()))
+        run(programs, backend, journal)
     assert sum(backend.asked.values()) == 4 == len(journal)
-    assert len(list(dispatch(programs, rest := Scripted(), journal, Sampling()))) == 4
+    assert len(run(programs, rest := Scripted(), journal)) == 4
     assert sum(rest.asked.values()) == 16
 
 
@@ -150,7 +120,7 @@ def test_a_second_ctrl_c_does_not_wait(
     backend = Scripted(latency=60, on_peak=interrupt_twice)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        list(dispatch([single("p", "t")], backend, journal, Sampling()))
+        run([single("p", "t")], backend, journal)
     assert time.monotonic() - started < 30, "one alone waits a minute for answers in flight"
 
 
@@ -160,7 +130,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence(journal: Journal, monkeypatch:
 
     monkeypatch.setattr("llmfair.asking.journal.os.write", full)
     with pytest.raises(Exception, match="No space left on device") as caught:
-        list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
+        run([single("p", "t")], Scripted(), journal)
     assert type(caught.value).__name__ == "LlmfairError"
     monkeypatch.undo()
 
@@ -184,11 +154,7 @@ def test_a_spent_budget_waits_for_slow_answers(journal: Journal, monkeypatch: py
     monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.05)
     backend = Scripted(latency=0.4)
     with pytest.raises(Incomplete):
-        list(
-            dispatch(
-                [chain(f"c{i}", 3) for i in range(8)], backend, journal, Sampling(), Limits(4, max_calls=4)
-            )
-        )
+        run([chain(f"c{i}", 3) for i in range(8)], backend, journal, Limits(4, max_calls=4))
     assert sum(backend.asked.values()) == 4 == len(journal)
 
 
@@ -207,9 +173,7 @@ def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
     monkeypatch.setattr("llmfair.asking.journal.os.write", full_after_ten)
     backend = Scripted(latency=0.02)
     with pytest.raises(Exception, match="No space left"):
-        list(
-            dispatch([chain(f"c{i}", 50) for i in range(8)], backend, journal, Sampling(), Limits(workers=8))
-        )
+        run([chain(f"c{i}", 50) for i in range(8)], backend, journal, Limits(workers=8))
     monkeypatch.undo()
     journal.close()
     with (tmp_path / "next.json").open("w") as later:
@@ -229,11 +193,7 @@ def test_a_server_that_dies_in_mid_run_is_not_asked_to_exhaustion(journal: Journ
 
     backend = Scripted(answer, 0.001)
     with pytest.raises(Incomplete, match="connection refused"):
-        list(
-            dispatch(
-                [single(f"p{i}", f"t{i}") for i in range(300)], backend, journal, Sampling(), Limits(8, 2)
-            )
-        )
+        run(singles(300), backend, journal, Limits(8, 2))
     assert sum(backend.asked.values()) < 100
 
 
@@ -242,7 +202,7 @@ def test_an_interrupt_does_not_wait_for_ever(journal: Journal, monkeypatch: pyte
     backend = Scripted(latency=60, on_peak=lambda _: interrupt(0.1))
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        list(dispatch([single("p", "t")], backend, journal, Sampling()))
+        run([single("p", "t")], backend, journal)
     assert time.monotonic() - started < 30 and backend.in_flight == 0
 
 
@@ -251,7 +211,7 @@ def test_an_interrupt_is_heard_while_every_answer_is_known(
 ) -> None:
     """Programs that never wait must not keep the loop to themselves; these would go on for ever."""
     monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 60)
-    list(dispatch([single("p", "t")], Scripted(), journal, Sampling()))
+    run([single("p", "t")], Scripted(), journal)
     endless = (single(f"p{number}", "t") for number in itertools.count())
     started = time.monotonic()
     results = dispatch(endless, Scripted(), journal, Sampling())
@@ -265,7 +225,7 @@ def test_a_stop_reaches_requests_that_wait_for_their_rate(journal: Journal, cloc
         return MissingKey("the key was refused") if attempt else text
 
     started = clock.now
-    programs = [single(f"p{i}", f"t{i}") for i in range(50)]
+    programs = singles(50)
     with pytest.raises(MissingKey):
-        list(dispatch(programs, Scripted(answer), journal, Sampling(), Limits(rpm=60)))
+        run(programs, Scripted(answer), journal, Limits(rpm=60))
     assert clock.now - started < 2

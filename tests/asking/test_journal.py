@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,22 +25,31 @@ def request(text: str, draw: int = 0) -> Request:
 
 
 def written(path: Path, texts: list[str]) -> Path:
-    journal = Journal(path, "run", "fake")
-    for text in texts:
-        journal.put(request(text), Completion(f"answer to {text}", Finish.STOP, prompt_tokens=3), attempts=1)
-    journal.close()
+    with closing(Journal(path, "run", "fake")) as journal:
+        for text in texts:
+            answer = Completion(f"answer to {text}", Finish.STOP, prompt_tokens=3)
+            journal.put(request(text), answer, attempts=1)
     return path
 
 
+def opened(path: Path) -> closing[Journal]:
+    return closing(Journal(path, "run", "fake"))
+
+
+def text_of(journal: Journal, text: str) -> str | None:
+    """What was answered to it."""
+    found = journal.get(request(text).key)
+    return found.text if found else None
+
+
 def test_answers_are_found_again(tmp_path: Path) -> None:
-    path = written(tmp_path / "journal.jsonl", ["a", "b", "\ud800 lone surrogate", "ü \u2028 [1]"])
-    journal = Journal(path, "run", "fake")
-    assert len(journal) == 4
-    for text in ["a", "b", "\ud800 lone surrogate", "ü \u2028 [1]"]:
-        found = journal.get(request(text).key)
-        assert found is not None and found.text == f"answer to {text}" and found.prompt_tokens == 3
-    assert journal.get(request("never asked").key) is None
-    journal.close()
+    texts = ["a", "b", "\ud800 lone surrogate", "ü \u2028 [1]"]
+    with opened(written(tmp_path / "journal.jsonl", texts)) as journal:
+        assert len(journal) == 4
+        for text in texts:
+            found = journal.get(request(text).key)
+            assert found is not None and found.text == f"answer to {text}" and found.prompt_tokens == 3
+        assert text_of(journal, "never asked") is None
 
 
 @pytest.mark.parametrize("kept", [1, 20, 150])
@@ -47,17 +57,12 @@ def test_a_torn_last_line_is_skipped_and_the_next_row_starts_its_own(tmp_path: P
     path = written(tmp_path / "journal.jsonl", ["a", "b"])
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:2]) + lines[2][:kept])
-    journal = Journal(path, "run", "fake")
-    assert (len(journal), journal.skipped) == (1, [3])
-    journal.put(request("c"), Completion("answer to c", Finish.STOP), attempts=1)
-    at_once = journal.get(request("c").key)
-    assert at_once is not None and at_once.text == "answer to c"
-    journal.close()
-    again = Journal(path, "run", "fake")
-    assert again.get(request("b").key) is None
-    found = again.get(request("c").key)
-    assert found is not None and found.text == "answer to c"
-    again.close()
+    with opened(path) as journal:
+        assert (len(journal), journal.skipped) == (1, [3])
+        journal.put(request("c"), Completion("answer to c", Finish.STOP), attempts=1)
+        assert text_of(journal, "c") == "answer to c"
+    with opened(path) as again:
+        assert text_of(again, "b") is None and text_of(again, "c") == "answer to c"
 
 
 @pytest.mark.parametrize(
@@ -77,21 +82,17 @@ def test_a_damaged_line_in_the_middle_costs_one_answer(tmp_path: Path, damage: b
     lines = path.read_bytes().splitlines()
     lines[2] = damage
     path.write_bytes(b"\n".join(lines) + b"\n")
-    journal = Journal(path, "run", "fake")
-    assert (len(journal), journal.skipped) == (2, [3])
-    assert journal.get(request("c").key) is not None
-    journal.close()
+    with opened(path) as journal:
+        assert (len(journal), journal.skipped) == (2, [3]) and text_of(journal, "c") == "answer to c"
     assert [row["text"] for row in read_rows(path)] == ["answer to a", "answer to c"]
 
 
 def test_a_failure_is_noted_and_asked_again(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    journal = Journal(path, "run", "fake")
-    journal.put_failure(Failure("q/neutral/o0/r0", "Rejected", "no"))
-    journal.close()
-    journal = Journal(path, "run", "fake")
-    assert (len(journal), journal.skipped) == (0, [])
-    journal.close()
+    with opened(path) as journal:
+        journal.put_failure(Failure("q/neutral/o0/r0", "Rejected", "no"))
+    with opened(path) as journal:
+        assert (len(journal), journal.skipped) == (0, [])
     assert [row["failure"] for row in read_rows(path)] == ["Rejected"]
 
 
@@ -145,16 +146,8 @@ def test_a_key_is_the_hash_of_canonical_json(text: str, sampling: Sampling, abou
     messages = [[message.role, message.content] for message in chat.messages]
     shape = ["Permutation", 3] if sampling.constrain else "Permutation"
     whole = [
-        1,
-        'a "name"',
-        apart[0],
-        messages,
-        drawn,
-        shape,
-        *apart[1:],
-        2,
-        dict(chat.about) if about else None,
-    ]
+        1, 'a "name"', apart[0], messages, drawn, shape, *apart[1:], 2, dict(chat.about) if about else None,
+    ]  # fmt: skip
     canonical = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()
     assert request_key('a "name"', chat, sampling, about) == digest[:32]
@@ -186,11 +179,10 @@ def test_a_write_that_fails_half_way_swallows_nothing(
         journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)
     monkeypatch.undo()
     journal.put(request("c"), Completion("answer to c", Finish.STOP), attempts=1)
-    assert (found := journal.get(request("c").key)) is not None and found.text == "answer to c"
+    assert text_of(journal, "c") == "answer to c"
     journal.close()
-    again = Journal(tmp_path / "journal.jsonl", "run", "fake")
-    assert (len(again), again.skipped) == (2, [])
-    again.close()
+    with opened(tmp_path / "journal.jsonl") as again:
+        assert (len(again), again.skipped) == (2, [])
 
 
 def test_answers_reach_the_disk_itself_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,28 +19,11 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
 from llmfair.errors import Rejected
-from llmfair.records import (
-    Chat,
-    Completion,
-    Failure,
-    Request,
-    Sampling,
-)
+from llmfair.records import Chat, Completion, Failure, Request, Sampling
 from llmfair.steps import Steps
-from tests.asking.scripted import Scripted, chain, chat, interrupt, single
+from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single
 
 # Steps of many chats
-
-
-def test_all_chats_of_a_step_are_in_flight_together(journal: Journal) -> None:
-    backend = Scripted(latency=0.02)
-
-    def steps() -> Steps[list[str]]:
-        answers = yield [chat(text) for text in "abcd"]
-        return [answer.text for answer in answers]
-
-    assert list(dispatch([Program("p", steps)], backend, journal, Sampling())) == [("p", list("ABCD"))]
-    assert backend.peak == 4
 
 
 def test_a_failing_chat_of_a_step_waits_for_its_neighbours(journal: Journal) -> None:
@@ -56,7 +39,7 @@ def test_a_failing_chat_of_a_step_waits_for_its_neighbours(journal: Journal) -> 
                 await asyncio.sleep(0.1)
             return await super().complete(request)
 
-    results = dict(dispatch([Program("p", steps), single("q", "fine")], Slow(answer), journal, Sampling()))
+    results = run([Program("p", steps), single("q", "fine")], Slow(answer), journal)
     assert isinstance(results["p"], Failure) and results["q"] == "fine"
     assert len(journal) == 3
 
@@ -111,7 +94,7 @@ def test_after_a_failure_in_a_step_of_many_chats_no_other_is_begun(journal: Jour
 
     backend = Slow(answer)
     programs = [single("first", "fine"), Program("p", steps), single("last", "fine, too")]
-    found = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=4)))
+    found = run(programs, backend, journal, Limits(workers=4))
     assert isinstance(found["p"], Failure) and "not t5" in found["p"].message, "the first in their order"
     assert (found["first"], found["last"]) == ("fine", "fine, too")
     assert sum(backend.asked.values()) == len(journal) + 2 <= 2 + 16, (
@@ -127,7 +110,7 @@ def test_an_interrupt_within_a_step_of_many_chats_sends_nothing_new(
 
     backend = Scripted(on_peak=lambda peak: interrupt(0.1) if peak == 4 else None, until=heard.is_set)
     with pytest.raises(KeyboardInterrupt):
-        list(dispatch([Program("p", steps)], backend, journal, Sampling(), Limits(workers=4)))
+        run([Program("p", steps)], backend, journal, Limits(workers=4))
     assert sum(backend.asked.values()) == 4 == len(journal)
     rest = Scripted()
     assert list(dispatch([Program("p", steps)], rest, journal, Sampling())) == [("p", 1_000)]
@@ -137,29 +120,15 @@ def test_an_interrupt_within_a_step_of_many_chats_sends_nothing_new(
 # Programs that work between their questions
 
 
-def searching(name: str, seconds: float = 0.04, rounds: int = 2, threaded: bool = True) -> Program:
-    """Searches, asks and goes on with the answer."""
-
-    def steps() -> Steps[str]:
-        said = name
-        for _ in range(rounds):
-            time.sleep(seconds)
-            (answer,) = yield [chat(f"{said}.")]
-            said = answer.text
-        return said
-
-    return Program(name, steps, threaded)
-
-
 def test_searches_of_many_chains_overlap(journal: Journal) -> None:
     tries = itertools.count()
 
     def rounds(chains: int, threaded: bool) -> float:
         """Seconds for two rounds of 40 ms of search and 20 ms of answering."""
         number = next(tries)  # so that nothing is known
-        programs = [searching(f"c{number}-{i}", threaded=threaded) for i in range(chains)]
+        programs = [chain(f"c{number}-{i}", 2, 0.04, threaded) for i in range(chains)]
         started = time.perf_counter()
-        found = dict(dispatch(programs, Scripted(latency=0.02), journal, Sampling()))
+        found = run(programs, Scripted(latency=0.02), journal)
         seconds = time.perf_counter() - started
         assert found == {f"c{number}-{i}": f"C{number}-{i}.." for i in range(chains)}
         return seconds
@@ -167,11 +136,11 @@ def test_searches_of_many_chains_overlap(journal: Journal) -> None:
     # Eight times the chains take no longer, but for what a busy machine adds to both; the fastest of each counts.
     few, many = zip(*[(rounds(8, True), rounds(64, True)) for _ in range(5)], strict=True)
     assert min(many) < 2 * min(few), (few, many)
-    assert rounds(16, False) > 16 * 2 * 0.04, "on the loop one waits for all others"
+    assert rounds(8, False) > 8 * 2 * 0.04, "on the loop one waits for all others"
 
 
 def test_threads_end_with_the_run(journal: Journal) -> None:
-    list(dispatch([searching(f"c{i}", 0.0) for i in range(20)], Scripted(), journal, Sampling()))
+    run([chain(f"c{i}", 2, threaded=True) for i in range(20)], Scripted(), journal)
     deadline = time.monotonic() + 10
     while any(thread.name == "llmfair-program" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
@@ -188,8 +157,8 @@ def test_a_failure_within_a_thread_ends_its_program_only(journal: Journal) -> No
         raise Rejected("no")
 
     progress = Progress()
-    programs = [Program("a", broken, True), Program("b", refused, True), searching("c", 0.01)]
-    found = dict(dispatch(programs, Scripted(), journal, Sampling(), progress=progress))
+    programs = [Program("a", broken, True), Program("b", refused, True), chain("c", 2, 0.01, True)]
+    found = run(programs, Scripted(), journal, progress=progress)
     assert found["a"] == Failure("a", "TypeError", "a bug") and found["b"] == Failure("b", "Rejected", "no")
     assert found["c"] == "C.."
     assert isinstance(progress.bug, TypeError)
@@ -206,8 +175,8 @@ def test_an_interrupt_that_a_program_raises_ends_the_run_and_not_the_loop(
 
     programs = [Program("p", steps, threaded), *(chain(f"c{i}", 50) for i in range(4))]
     with pytest.raises(raised, match="enough"):
-        list(dispatch(programs, Scripted(latency=0.05), journal, Sampling()))
-    assert list(dispatch([searching("q", 0.0)], Scripted(), journal, Sampling())) == [("q", "Q..")]
+        run(programs, Scripted(latency=0.05), journal)
+    assert list(dispatch([chain("q", 2, threaded=True)], Scripted(), journal, Sampling())) == [("q", "Q..")]
 
 
 def test_an_interrupt_during_a_search_waits_for_it_and_asks_nothing(journal: Journal) -> None:
@@ -220,7 +189,7 @@ def test_an_interrupt_during_a_search_waits_for_it_and_asks_nothing(journal: Jou
         yield [chat("x")]
 
     with pytest.raises(KeyboardInterrupt):
-        list(dispatch([Program("p", steps, True)], backend, journal, Sampling()))
+        run([Program("p", steps, True)], backend, journal)
     assert ended.is_set() and not backend.asked
 
 
@@ -249,7 +218,7 @@ def test_a_search_that_outlasts_an_interrupt_is_left_behind(
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         programs = [Program("p", steps, True), Program("q", failing, True)]
-        list(dispatch(programs, backend, journal, Sampling(), progress=progress))
+        run(programs, backend, journal, progress=progress)
     assert time.monotonic() - started < 30 and backend.closed == 1
     journal.close()
     before = (tmp_path / "journal.jsonl").read_bytes()

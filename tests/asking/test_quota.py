@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.backends.headers import Allowance
-from llmfair.records import Chat, Completion, Finish, Message, Request, Sampling, Text
+from llmfair.records import Chat, Completion, Finish, Message, Request, Text
 from llmfair.steps import Steps
+from tests.asking.scripted import Scripted, run
 from tests.virtual import Clock, virtual_time
 
 CHAINS = 100
 
 
-class Metered:
+class Metered(Scripted):
     """Answers after `latency`; beyond `rate` a second in a bucket `depth` deep it refuses at once.
 
     `tells` when to come again; a share `chance` of what it took in fails all the same, half of it as 429.
@@ -30,21 +32,16 @@ class Metered:
 
     identity = "metered"
     capabilities = frozenset({"adaptive"})
-    max_workers = 64
-    reads_about = False
 
     def __init__(
         self, clock: Clock, rate: float, depth: float, latency: float, tells: bool = True, chance: float = 0.0
     ) -> None:
+        super().__init__()
         self.clock, self.rate, self.depth = clock, rate, depth
         self.latency, self.tells, self.chance = latency, tells, chance
         self.level, self.at = depth, clock.now
         self.random = random.Random(0)
         self.log: list[tuple[float, bool]] = []
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     async def complete(self, request: Request) -> Completion:
         now = self.clock.now
@@ -103,7 +100,7 @@ def ask(backend: Metered, folder: Path, minutes: float, rpm: float | None = None
     """Asks for about as long as the quota needs for that many minutes; nothing may fail."""
     journal = Journal(folder / "journal.jsonl", "run", "metered")
     length = int((backend.rate * 60 * minutes + backend.depth) / CHAINS)
-    results = dict(dispatch(chains(length), backend, journal, Sampling(), Limits(rpm=rpm)))
+    results = run(chains(length), backend, journal, Limits(rpm=rpm))
     assert len(journal) == CHAINS * length
     journal.close()
     assert set(results.values()) == {length} and len(results) == CHAINS
@@ -116,50 +113,58 @@ def used(backend: Metered, start: float = 60) -> tuple[float, float]:
     return sum(later) / (backend.rate * (end - start)), later.count(False) / len(later)
 
 
-EVERY = [
-    (tells, latency, depth) for tells in (True, False) for latency in (0.05, 2.0) for depth in (300.0, 10.0)
-]
-DEFAULT = {(True, 0.05, 300.0), (True, 2.0, 10.0), (False, 0.05, 300.0)}
+@dataclass(frozen=True)
+class Quota:
+    """A server's quota, what it says of it, and what may be refused after the first minute, or from the start on."""
+
+    make: Callable[[Clock], Metered]
+    refused: float = 0.02
+    minutes: float = 6
+    start: float = 60
+    seed: int | None = None
 
 
-@pytest.mark.parametrize(
-    ("tells", "latency", "depth"),
-    [pytest.param(*case, marks=[] if case in DEFAULT else pytest.mark.slow) for case in EVERY],
-)
+def metered(
+    depth: float, latency: float, tells: bool = True, chance: float = 0.0
+) -> Callable[[Clock], Metered]:
+    return lambda clock: Metered(clock, 5.0, depth, latency, tells, chance)
+
+
+def telling(**says: Any) -> Callable[[Clock], Metered]:
+    """300 a minute, told with every answer."""
+    return lambda clock: Telling(clock, 5.0, 300.0, 0.5, **says)
+
+
+QUOTAS = {
+    "told": Quota(metered(300.0, 0.05)),
+    "told, slow, shallow": Quota(metered(10.0, 2.0)),
+    "untold": Quota(metered(300.0, 0.05, False)),
+    # a first sample that is 2 % too high, and a pace just below that has no room: refused every few seconds
+    **{f"a sample too high, {seed}": Quota(metered(300.0, 0.05, False), 0.0125, 4, seed=seed) for seed in (2, 11, 23)},
+    "faults by chance": Quota(metered(100.0, 0.05, chance=0.08), minutes=4),
+    "told from the start, refilling": Quota(telling(), 0.002, start=0),
+    "told from the start, anew each minute": Quota(telling(refills=False), 0.002, start=0),
+    "tokens told from the start": Quota(telling(tokens=100), 0.002, start=0),
+}  # fmt: skip
+OTHERS = {
+    f"{tells}, {latency}, {depth}": pytest.param(Quota(metered(depth, latency, tells)), marks=pytest.mark.slow)
+    for tells, latency, depth in (
+        (True, 0.05, 10.0), (True, 2.0, 300.0), (False, 0.05, 10.0), (False, 2.0, 300.0), (False, 2.0, 10.0),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("quota", [*QUOTAS.values(), *OTHERS.values()], ids=[*QUOTAS, *OTHERS])
 def test_a_quota_is_used_and_hardly_ever_refused(
-    tells: bool, latency: float, depth: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quota: Quota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with virtual_time(monkeypatch) as clock:
-        backend = Metered(clock, 5.0, depth, latency, tells)
-        ask(backend, tmp_path, minutes=6)
-    share, refused = used(backend)
-    assert share >= 0.95
-    assert refused <= 0.02
-
-
-@pytest.mark.parametrize("seed", [2, 11, 23])
-def test_a_first_sample_that_told_too_much_is_corrected(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With these draws it is 2 % too high, and a pace just below that has no room: refused every few seconds."""
-    with virtual_time(monkeypatch) as clock:
-        monkeypatch.setattr("llmfair.asking.retries.random", random.Random(seed))
-        backend = Metered(clock, 5.0, 300.0, 0.05, tells=False)
-        ask(backend, tmp_path, minutes=4)
-    share, refused = used(backend)
-    assert share >= 0.95
-    assert refused <= 0.0125
-
-
-def test_faults_by_chance_do_not_slow_a_run_under_a_quota_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with virtual_time(monkeypatch) as clock:
-        backend = Metered(clock, 5.0, 100.0, 0.05, chance=0.08)
-        ask(backend, tmp_path, minutes=4)
-    share, refused = used(backend)
-    assert share >= 0.95
-    assert refused <= 0.02
+        if quota.seed is not None:
+            monkeypatch.setattr("llmfair.asking.retries.random", random.Random(quota.seed))
+        backend = quota.make(clock)
+        ask(backend, tmp_path, quota.minutes)
+    share, refused = used(backend, quota.start)
+    assert share >= 0.95 and refused <= quota.refused
 
 
 def test_a_quota_that_grows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,28 +179,6 @@ def test_a_quota_that_grows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(backend, "complete", growing)
         ask(backend, tmp_path, minutes=20)
     assert used(backend, start=240)[0] >= 0.95
-
-
-@pytest.mark.parametrize("refills", [True, False])
-def test_a_quota_that_is_told_is_kept_from_the_start(
-    refills: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """300 a minute, as OpenAI counts them (refilling all the time) or anew each minute; told with every answer."""
-    with virtual_time(monkeypatch) as clock:
-        backend = Telling(clock, 5.0, 300.0, 0.5, refills=refills)
-        ask(backend, tmp_path, minutes=6)
-    share, refused = used(backend, start=0)
-    assert share >= 0.95
-    assert refused <= 0.002
-
-
-def test_tokens_that_are_told_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with virtual_time(monkeypatch) as clock:
-        backend = Telling(clock, 5.0, 300.0, 0.5, tokens=100)
-        ask(backend, tmp_path, minutes=6)
-    share, refused = used(backend, start=0)
-    assert share >= 0.95
-    assert refused <= 0.002
 
 
 def test_a_rate_that_is_set_is_met_without_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

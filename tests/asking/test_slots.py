@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from llmfair.asking.rate import Bucket, Slots
-from tests.virtual import Clock, finish, virtual_clock
+from tests.coroutines import in_virtual_time
+from tests.virtual import Clock, virtual_clock
 
 
 @pytest.fixture
@@ -20,126 +21,109 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_places_are_taken_in_turn_and_a_retry_goes_first(clock: Clock) -> None:
-    async def work() -> None:
-        slots, order = Slots(1), []
+@in_virtual_time
+async def test_places_are_taken_in_turn_and_a_retry_goes_first(clock: Clock) -> None:
+    slots, order = Slots(1), []
 
-        async def ask(name: str, first: bool = False) -> None:
-            await slots.enter(first=first)
-            order.append(name)
+    async def ask(name: str, first: bool = False) -> None:
+        await slots.enter(first=first)
+        order.append(name)
 
+    await slots.enter()
+    asking = [asyncio.create_task(ask(name, name == "again")) for name in ("a", "b", "again")]
+    await settled()
+    for _ in range(3):
+        slots.leave()
+        await settled()
+    await asyncio.gather(*asking)
+    assert order == ["again", "a", "b"] and slots.taken == 1
+
+
+@in_virtual_time
+async def test_a_smaller_limit_lets_nobody_in_until_enough_have_left(clock: Clock) -> None:
+    slots = Slots(4)
+    for _ in range(4):
         await slots.enter()
-        asking = [asyncio.create_task(ask(name, name == "again")) for name in ("a", "b", "again")]
-        await settled()
-        for _ in range(3):
-            slots.leave()
-            await settled()
-        await asyncio.gather(*asking)
-        assert order == ["again", "a", "b"] and slots.taken == 1
-
-    finish(work(), clock)
-
-
-def test_a_smaller_limit_lets_nobody_in_until_enough_have_left(clock: Clock) -> None:
-    async def work() -> None:
-        slots = Slots(4)
-        for _ in range(4):
-            await slots.enter()
-        slots.limit = 2
-        waiting = asyncio.create_task(slots.enter())
-        for _ in range(2):
-            slots.leave()
-            await settled()
-            assert not waiting.done()
+    slots.limit = 2
+    waiting = asyncio.create_task(slots.enter())
+    for _ in range(2):
         slots.leave()
-        await waiting
-        assert slots.taken == 2
-
-    finish(work(), clock)
-
-
-def test_who_gives_up_waiting_takes_no_place(clock: Clock) -> None:
-    async def work() -> None:
-        slots = Slots(1)
-        await slots.enter()
-        waiting = [asyncio.create_task(slots.enter()) for _ in range(3)]
         await settled()
-        waiting[0].cancel()
-        slots.leave()
-        waiting[1].cancel()  # its turn may have come already
-        await settled()
-        assert waiting[2].done() and slots.taken == 1
-        slots.leave()
-        assert slots.taken == 0
-
-    finish(work(), clock)
+        assert not waiting.done()
+    slots.leave()
+    await waiting
+    assert slots.taken == 2
 
 
-def test_a_hold_keeps_everybody_out_and_ends_by_itself(clock: Clock) -> None:
-    async def work() -> None:
-        slots, started = Slots(8), clock.now
-        slots.hold(0.2)
-        slots.hold(0.05)  # a shorter word changes nothing
-        await asyncio.gather(*(slots.enter() for _ in range(5)))
-        assert clock.now - started == pytest.approx(0.2)
+@in_virtual_time
+async def test_who_gives_up_waiting_takes_no_place(clock: Clock) -> None:
+    slots = Slots(1)
+    await slots.enter()
+    waiting = [asyncio.create_task(slots.enter()) for _ in range(3)]
+    await settled()
+    waiting[0].cancel()
+    slots.leave()
+    waiting[1].cancel()  # its turn may have come already
+    await settled()
+    assert waiting[2].done() and slots.taken == 1
+    slots.leave()
+    assert slots.taken == 0
 
-    finish(work(), clock)
+
+@in_virtual_time
+async def test_a_hold_keeps_everybody_out_and_ends_by_itself(clock: Clock) -> None:
+    slots, started = Slots(8), clock.now
+    slots.hold(0.2)
+    slots.hold(0.05)  # a shorter word changes nothing
+    await asyncio.gather(*(slots.enter() for _ in range(5)))
+    assert clock.now - started == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
     ("per_second", "count", "seconds"), [(100.0, 150, 0.5), (2.0, 4, 1.0), (0.5, 2, 2.0)]
 )
-def test_a_bucket_is_one_second_deep_and_its_rate_is_met(
+@in_virtual_time
+async def test_a_bucket_is_one_second_deep_and_its_rate_is_met(
     per_second: float, count: int, seconds: float, clock: Clock
 ) -> None:
     """Under one a second the bucket holds less than a whole request, which may leave all the same and is owed."""
-
-    async def work() -> None:
-        slots, started = Slots(1000, [Bucket(per_second)]), clock.now
-        await asyncio.gather(*(slots.enter() for _ in range(count)))
-        assert clock.now - started == pytest.approx(seconds)
-
-    finish(work(), clock)
+    slots, started = Slots(1000, [Bucket(per_second)]), clock.now
+    await asyncio.gather(*(slots.enter() for _ in range(count)))
+    assert clock.now - started == pytest.approx(seconds)
 
 
-def test_tokens_wait_and_what_was_not_used_comes_back(clock: Clock) -> None:
-    async def work() -> None:
-        slots = Slots(1000, tokens=Bucket(1000.0))
-        await slots.enter(900)
-        waiting = asyncio.create_task(slots.enter(900))
-        await settled()
-        assert not waiting.done()
-        slots.settle(880)
-        slots.wake()
-        await settled()
-        assert waiting.done()
-        slots.settle(-500)  # more than was reserved: the next one waits for it
-        started = clock.now
-        await slots.enter(900)
-        assert clock.now - started == pytest.approx(1.32), "900 - (1000 - 900 + 880 - 900 - 500) tokens"
-
-    finish(work(), clock)
+@in_virtual_time
+async def test_tokens_wait_and_what_was_not_used_comes_back(clock: Clock) -> None:
+    slots = Slots(1000, tokens=Bucket(1000.0))
+    await slots.enter(900)
+    waiting = asyncio.create_task(slots.enter(900))
+    await settled()
+    assert not waiting.done()
+    slots.settle(880)
+    slots.wake()
+    await settled()
+    assert waiting.done()
+    slots.settle(-500)  # more than was reserved: the next one waits for it
+    started = clock.now
+    await slots.enter(900)
+    assert clock.now - started == pytest.approx(1.32), "900 - (1000 - 900 + 880 - 900 - 500) tokens"
 
 
-def test_a_request_beyond_the_bucket_goes_when_it_is_full_and_leaves_a_debt(clock: Clock) -> None:
-    async def work() -> None:
-        slots, started = Slots(1000, tokens=Bucket(1000.0)), clock.now
-        await slots.enter(1500)
-        assert clock.now == started
-        await slots.enter(100)
-        assert clock.now - started == pytest.approx(0.6)
-
-    finish(work(), clock)
+@in_virtual_time
+async def test_a_request_beyond_the_bucket_goes_when_it_is_full_and_leaves_a_debt(clock: Clock) -> None:
+    slots, started = Slots(1000, tokens=Bucket(1000.0)), clock.now
+    await slots.enter(1500)
+    assert clock.now == started
+    await slots.enter(100)
+    assert clock.now - started == pytest.approx(0.6)
 
 
-def test_a_stop_lets_everybody_in_whatever_they_wait_for(clock: Clock) -> None:
-    async def work() -> None:
-        slots = Slots(1, [Bucket(0.01)], Bucket(0.01))
-        waiting = [asyncio.create_task(slots.enter(5)) for _ in range(5)]
-        await settled()
-        slots.hold(60)
-        assert sum(task.done() for task in waiting) == 1
-        slots.release_all()
-        await asyncio.gather(*waiting, slots.enter(5))
-
-    finish(work(), clock)
+@in_virtual_time
+async def test_a_stop_lets_everybody_in_whatever_they_wait_for(clock: Clock) -> None:
+    slots = Slots(1, [Bucket(0.01)], Bucket(0.01))
+    waiting = [asyncio.create_task(slots.enter(5)) for _ in range(5)]
+    await settled()
+    slots.hold(60)
+    assert sum(task.done() for task in waiting) == 1
+    slots.release_all()
+    await asyncio.gather(*waiting, slots.enter(5))

@@ -138,12 +138,8 @@ def test_the_smallest_odds_are_those_that_audits_found() -> None:
     few = write_folder(Path("few"), {f"q{q}": items for q in range(6)})
     own = write_folder(Path("own"), balanced(6, 8, 20))
     usual: dict[str, Any] = {
-        "runs": 40,
-        "planted": "-1.2,1.2",
-        "kind": "relevant",
-        "query_sd": 0.0,
-        "position": 0.0,
-    }
+        "runs": 40, "planted": "-1.2,1.2", "kind": "relevant", "query_sd": 0.0, "position": 0.0,
+    }  # fmt: skip
     found = calibrate_pairwise(MAKE(dataset=str(few), **usual))
     assert max(row["rejected"] for row in found["planted"]) < 0.1
     assert found["smallest"]["relevant"] == {"power": 0.8, "tested": True, "odds": [None, None]}

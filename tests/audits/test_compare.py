@@ -20,7 +20,7 @@ from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import Counted, estimate, t_test
-from tests.cli.command import llmfair, table
+from tests.cli.command import ran, table
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -41,8 +41,7 @@ def counted(*cells: tuple[int, ...]) -> Counted:
 def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
     if not Path("mine").is_dir():
         write_folder(Path("mine"), balanced(QUERIES, 10, 10))
-    found = llmfair(*command, "-d", "mine", "-m", model, "-o", output, "-q")
-    assert found.code == 0, found.err
+    ran(*command, "-d", "mine", "-m", model, "-o", output, "-q")
     return RunDir(Path(output))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain
 from llmfair.stats.implied import odds_surface
-from tests.cli.command import llmfair, table
+from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.folders import write_folder
 from tests.metrics import judged
 
@@ -41,12 +40,8 @@ MEASURES = "ExpRatio,RelevanceRatio,ExcessRatio(control=order),ImpliedOdds(contr
 
 def surface() -> Any:
     return odds_surface(
-        [((0, 0, 7), (0, 1, 3), (1, 0, 8), (1, 1, 6))],
-        lambda n: [(0, n)],
-        1,
-        300,
-        rng=np.random.default_rng(0),
-    )
+        [((0, 0, 7), (0, 1, 3), (1, 0, 8), (1, 1, 6))], lambda n: [(0, n)], 1, 300, rng=np.random.default_rng(0),
+    )  # fmt: skip
 
 
 def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> Judged:
@@ -230,33 +225,15 @@ def paper_lists(protected: int, unprotected: int, queries: int = 6, side: int = 
     return write_folder(Path("lists"), lists)
 
 
-def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s() -> None:
+def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapshot: Snapshot) -> None:
     """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
-    model = "fake:biased,listwise=0,prompt=0,malformed=0"
-    found = llmfair(
-        "listwise", "-d", paper_lists(50, 50, queries=2), "--preset", "paper", "--initial", "deltr", "-m", model,
-        "--require", "ExpRatio>=0.1",
-    )  # fmt: skip
-    assert found.code == 4 and "cannot be assessed: order not random" in found.err
-    out = found.out
-    for arm in ("neutral", "male", "female"):
-        (line,) = [line for line in out.splitlines() if line.startswith(f" {arm} ")]
-        assert " 0.73" in line and line.endswith("not assessable: the input order is not random")
-    assert (
-        "initial order deltr reads ExpRatio 0.735 itself; a ranker without any preference would read 0.73"
-        in out
-    )
-    assert "the numbers mirror the input order: neutral 0.73" in out
-    assert "no mean preference" not in out and "no preference in any query" not in out
-    assert "a ranker without any preference reads ExpRatio 0.7" in found.err
-    (folder,) = Path("runs").iterdir()
-    results = json.loads((folder / "results.json").read_text())
-    rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
-    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5)
-    assert rows["ImpliedOdds", "neutral"]["value"] is None
-    assert (rows["ImpliedOdds", "neutral"]["conclusion"], rows["ImpliedOdds", "neutral"]["reason"]) == (
-        "not_assessable", "order_not_random",
-    )  # fmt: skip
+    data, model = paper_lists(50, 50, queries=2), "fake:biased,listwise=0,prompt=0,malformed=0"
+    asked = f"listwise -d {data} --preset paper --initial deltr -m {model} --require ExpRatio>=0.1 -o run"
+    snapshot("listwise-deltr", transcript(asked))
+    rows = {(r["measure"], r["variant"]): r for r in kept("results", "run")["rows"]}
+    odds = rows["ImpliedOdds", "neutral"]
+    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5) and odds["value"] is None
+    assert (odds["conclusion"], odds["reason"]) == ("not_assessable", "order_not_random")
 
 
 @pytest.mark.parametrize(("side", "relevance"), [(25, 0.79), pytest.param(100, 0.89, marks=pytest.mark.slow)])
@@ -281,13 +258,8 @@ def test_the_planted_odds_lie_in_the_interval_of_nine_audits_in_ten(planted: flo
     held = 0
     for seed in range(100):
         settings = ListwiseSettings.make(
-            variants="neutral",
-            control=False,
-            seed=seed,
-            runs_dir=Path("runs"),
-            permutations=0,
-            max_invalid=1.0,
-        )
+            variants="neutral", control=False, seed=seed, runs_dir=Path("runs"), permutations=0, max_invalid=1.0,
+        )  # fmt: skip
         rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={planted}"))).rows
         (row,) = [r for r in rows if r.measure.startswith("ImpliedOdds") and r.query_id == "all"]
         low = row.low if row.low is not None else 0.0
@@ -333,19 +305,9 @@ def test_a_gate_needs_an_order_that_can_be_assessed_whatever_is_measured() -> No
 
 def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
     found = llmfair(
-        "listwise",
-        "-n",
-        "6",
-        "--orders",
-        "2",
-        "--passes",
-        "1",
-        "-m",
-        "fake:random,malformed=1",
-        "--json",
-        "--max-invalid",
-        "1",
-    )
+        "listwise", "-n", "6", "--orders", "2", "--passes", "1", "-m", "fake:random,malformed=1", "--json",
+        "--max-invalid", "1",
+    )  # fmt: skip
     arms = {arm for arm, counts in found.json["answers"].items() if counts["unreadable"] == counts["windows"]}
     for arm, finding in found.json["findings"].items():
         assert (finding["conclusion"] == "not_assessable") >= (arm in arms)
@@ -359,7 +321,7 @@ def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
             "listwise", "-d", folder, "--seed", str(seed), "-m", "fake:biased,malformed=0.12", "--on-bad-answer", "fail", "--permutations", "0", "-o", f"r{seed}"
         )  # fmt: skip
         assert found.code == 3 and found.out.startswith("Listwise"), found.err
-        results = json.loads((Path(f"r{seed}") / "results.json").read_text())
+        results = kept("results", f"r{seed}")
         ranked: dict[str, set[tuple[str, str]]] = {arm: set() for arm in results["design"]["arms"]}
         for path in Path(f"r{seed}/rankings").glob("*.run"):
             arm, _, run = path.stem.partition(".")
@@ -378,8 +340,7 @@ def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
 def test_a_scored_folder_knows_how_its_lists_began() -> None:
     small = ("listwise", "--orders", "1", "--passes", "1", "-q")
     assert llmfair(*small, "--initial", "deltr", "-o", "deltr").code == 0
-    scored = llmfair("score", "deltr", "--json").json
-    odds = [r for r in scored["rows"] if r["measure"] == "ImpliedOdds"]
+    odds = [r for r in llmfair("score", "deltr", "--json").json["rows"] if r["measure"] == "ImpliedOdds"]
     assert {(r["value"], r["p"]) for r in odds} == {(None, None)}
     assert {r["conclusion"] for r in odds} == {"not_assessable", None}
     assert llmfair(*small, "-o", "plain").code == 0
@@ -450,7 +411,7 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
         api.audit_listwise(
             model=ByPlace(), passes=1, require=["ExpRatio=0.8..1.25"], output="run", report=False
         )
-    results = json.loads(Path("run/results.json").read_text())
+    results = kept("results", "run")
     found = {arm: (f["conclusion"], f["reason"]) for arm, f in results["findings"].items()}
     assert set(found.values()) == {("not_assessable", "position_driven")}
     table = llmfair("report", "run", "--format", "md").out

@@ -136,36 +136,39 @@ def test_every_prompt_must_hold_unless_one_is_named() -> None:
     assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (input order) 9.000 is below 10"]
 
 
-def test_bounds_belong_to_the_gate() -> None:
-    assert (
-        reasons("ExpRatio:female=1.1..1.2", row(1.1))
-        == reasons("ExpRatio:female=1.0..1.1", row(1.1))
-        == [None]
-    )
+NOT_RANDOM: dict[str, Any] = {"findings": {"female": unassessable("ImpliedOdds", "order_not_random")}}
+FEW: dict[str, Any] = {"low": None, "high": None, "reason": "too_few_queries"}
+WHOLE = {"interval": True}
+ON_LISTS = {"arms": ["neutral"], "where": "on these lists"}
 
 
-def test_the_whole_interval_is_asked_for() -> None:
-    assert reasons("ExpRatio:female=0.96..1.1", row(1.0)) == [None]
-    assert reasons("ExpRatio:female=0.9..1.1", row(1.0), interval=True) == [None]
-    for gate, where in (("=0.96..1.1", "outside 0.96..1.1"), (">=1", "below 1"), ("<=1", "above 1")):
-        said = f"ExpRatio (female prompt) [0.950, 1.050] reaches {where}"
-        assert reasons(f"ExpRatio:female{gate}", row(1.0), interval=True) == [said]
-    few = row(1.0, low=None, high=None, reason="too_few_queries")
-    assert reasons("ExpRatio:female=0.9..1.1", few) == [None]
-    said = "ExpRatio (female prompt) has no interval: too few queries"
-    assert reasons("ExpRatio:female=0.9..1.1", few, interval=True) == [said]
-
-
-def test_what_is_undefined_or_not_assessable_does_not_hold() -> None:
-    undefined = row(None, reason="no_protected")
-    assert reasons("ExpRatio:female>=1", undefined) == ["ExpRatio (female prompt) is undefined: no protected"]
-    findings = {"female": unassessable("ImpliedOdds", "order_not_random")}
-    assert reasons("ExpRatio:female>=1", row(1.0), findings=findings) == [
-        "ExpRatio (female prompt) cannot be assessed: order not random"
-    ]
-    assert reasons("P@20:female>=1", row(1.0, measure="P@20"), findings=findings) == [None]
-    assert reasons("ExpRatio:female>=1", row(1.0, conclusion="inconclusive")) == [None]
-    assert reasons("ExpRatio:female>=1") == ["ExpRatio (female prompt) is undefined: not measured"]
+@pytest.mark.parametrize(
+    ("gate", "rows", "more", "said"),
+    [
+        ("ExpRatio:female=1.1..1.2", [row(1.1)], {}, None),  # bounds belong to the gate
+        ("ExpRatio:female=1.0..1.1", [row(1.1)], {}, None),
+        ("ExpRatio:female=0.96..1.1", [row(1.0)], {}, None),
+        ("ExpRatio:female=0.9..1.1", [row(1.0)], WHOLE, None),
+        ("ExpRatio:female=0.96..1.1", [row(1.0)], WHOLE, "[0.950, 1.050] reaches outside 0.96..1.1"),
+        ("ExpRatio:female>=1", [row(1.0)], WHOLE, "[0.950, 1.050] reaches below 1"),
+        ("ExpRatio:female<=1", [row(1.0)], WHOLE, "[0.950, 1.050] reaches above 1"),
+        ("ExpRatio:female=0.9..1.1", [row(1.0, **FEW)], {}, None),
+        ("ExpRatio:female=0.9..1.1", [row(1.0, **FEW)], WHOLE, "has no interval: too few queries"),
+        ("ExpRatio:female>=1", [row(None, reason="no_protected")], {}, "is undefined: no protected"),
+        ("ExpRatio:female>=1", [row(1.0)], NOT_RANDOM, "cannot be assessed: order not random"),
+        ("P@20:female>=1", [row(1.0, measure="P@20")], NOT_RANDOM, None),
+        ("ExpRatio:female>=1", [row(1.0, conclusion="inconclusive")], {}, None),
+        ("ExpRatio:female>=1", [], {}, "is undefined: not measured"),
+        ("RBO>=0.9", [row(0.95, measure="RBO")], {}, None),  # it compares with neutral
+        ("RBO:neutral>=0.9", [row(0.95, measure="RBO")], {}, "RBO (neutral prompt) is undefined: not measured"),
+        ("ExpRatio=0.1..9", [row(1.0, "neutral")], ON_LISTS, "no ranker could fail ExpRatio=0.1..9 on these lists"),
+    ],
+)  # fmt: skip
+def test_why_a_figure_does_not_hold(
+    gate: str, rows: list[Row], more: dict[str, Any], said: str | None
+) -> None:
+    (found,) = reasons(gate, *rows, **more)
+    assert found == said or found == f"ExpRatio (female prompt) {said}"
 
 
 def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
@@ -185,18 +188,8 @@ def test_a_measure_of_groups_has_an_entry_for_each() -> None:
         for side, value in (("protected", 0.3), ("unprotected", 0.4))
     ]
     found = check_gates([parse_gate("Exposure:female>=0.35")], results(*sides), False)
-    assert [(entry.group, entry.holds) for entry in found] == [
-        ("protected", False),
-        ("unprotected", True),
-    ]
+    assert [(entry.group, entry.holds) for entry in found] == [("protected", False), ("unprotected", True)]
     assert found[0].reason == "Exposure protected (female prompt) 0.300 is below 0.35"
-
-
-def test_a_measure_that_compares_with_neutral_is_not_asked_of_neutral() -> None:
-    assert reasons("RBO>=0.9", row(0.95, measure="RBO")) == [None]
-    assert reasons("RBO:neutral>=0.9", row(0.95, measure="RBO")) == [
-        "RBO (neutral prompt) is undefined: not measured"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -228,11 +221,6 @@ def test_a_condition_is_left_aside_for_its_kind_not_for_its_name() -> None:
     assert reasons("ExpRatio>=0.95", *rows, arms=arms, aside=(), titles={})[1] == (
         "ExpRatio (control prompt) 0.900 is below 0.95"
     )
-
-
-def test_a_ranker_without_windows_has_lists_to_name() -> None:
-    said = reasons("ExpRatio=0.1..9", row(1.0, "neutral"), arms=["neutral"], where="on these lists")
-    assert said == ["no ranker could fail ExpRatio=0.1..9 on these lists"]
 
 
 def test_what_does_not_hold_fails_in_one_sentence() -> None:

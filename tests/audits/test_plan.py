@@ -14,6 +14,8 @@ from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.pairwise import PAIRWISE
+from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
@@ -221,10 +223,18 @@ def test_cost_and_time() -> None:
     assert (free["cost"], free["seconds"]) == (None, free["seconds_at_1s_a_call"])
 
 
-def test_a_plan_and_its_run_share_a_folder() -> None:
-    dataset, model = folder_of(2, 12, 12), "fake:biased,malformed=0"
-    before = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, model=(model,), ratio=0.9))
-    audit(LISTWISE.design(ListwiseSettings.make(dataset=dataset), Subject(model)))
-    after = plan_of(LISTWISE, PlanSettings.make(dataset=dataset, model=(model,), tau=0.2))
+@pytest.mark.parametrize(
+    ("kind", "plan", "settings", "more"),
+    [
+        (LISTWISE, PlanSettings, ListwiseSettings, {"tau": 0.2}),
+        (PAIRWISE, PlanPairwiseSettings, PairwiseSettings, {"icc": 0.2}),
+    ],
+    ids=["listwise", "pairwise"],
+)
+def test_a_plan_and_its_run_share_a_folder(kind: Any, plan: Any, settings: Any, more: dict[str, Any]) -> None:
+    dataset, model = folder_of(2, 8, 8), "fake:biased,malformed=0"
+    before = plan_of(kind, plan.make(dataset=dataset, model=(model,), ratio=0.9))
+    audit(kind.design(settings.make(dataset=dataset), Subject(model)))
+    after = plan_of(kind, plan.make(dataset=dataset, model=(model,), **more))
     assert (before["answered"], after["answered"]) == (0, after["calls"])
     assert before["folder"] == after["folder"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from llmfair.backends.batching import MicroBatcher
+from tests.coroutines import asynchronous
 from tests.pace import within
 
 
@@ -34,81 +36,67 @@ async def at_work(engine: Engine) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_what_arrives_together_goes_together_the_longest_first() -> None:
-    engine = Engine()
+@asynccontextmanager
+async def batching(engine: Engine, tokens: int) -> AsyncIterator[MicroBatcher[int, int]]:
+    batcher = MicroBatcher(engine, batch_tokens=tokens)
+    yield batcher
+    await batcher.close()
 
-    async def ask() -> list[int]:
-        batcher = MicroBatcher(engine, batch_tokens=100)
+
+@asynchronous
+async def test_what_arrives_together_goes_together_the_longest_first() -> None:
+    engine = Engine()
+    async with batching(engine, 100) as batcher:
         # rows × longest: 3 rows of 30, then 5 of at most 20
         found = await asyncio.gather(*(batcher.ask(n, "kind", n) for n in (20, 30, 10, 25, 5, 28, 15, 1)))
-        await batcher.close()
-        return found
-
-    assert asyncio.run(ask()) == [40, 60, 20, 50, 10, 56, 30, 2]
+    assert found == [40, 60, 20, 50, 10, 56, 30, 2]
     assert engine.batches == [[30, 28, 25], [20, 15, 10, 5, 1]]
 
 
-def test_kinds_do_not_mix_and_one_longer_than_a_batch_goes_alone() -> None:
+@asynchronous
+async def test_kinds_do_not_mix_and_one_longer_than_a_batch_goes_alone() -> None:
     engine = Engine()
-
-    async def ask() -> None:
-        batcher = MicroBatcher(engine, batch_tokens=10)
+    async with batching(engine, 10) as batcher:
         await asyncio.gather(*(batcher.ask(n, n % 2, n) for n in (2, 3, 4, 50)))
-        await batcher.close()
-
-    asyncio.run(ask())
     assert sorted(map(sorted, engine.batches)) == [[2, 4], [3], [50]]
 
 
-def test_while_the_engine_works_the_next_batch_gathers() -> None:
+@asynchronous
+async def test_while_the_engine_works_the_next_batch_gathers() -> None:
     engine = Engine(held=True)
-
-    async def ask() -> None:
-        batcher = MicroBatcher(engine, batch_tokens=1000)
-        first = asyncio.create_task(batcher.ask(1, 0, 1))
+    async with batching(engine, 1000) as batcher:
+        asked = [asyncio.create_task(batcher.ask(1, 0, 1))]
         await at_work(engine)
-        rest = []
         for n in range(2, 8):  # one by one, all while the first is worked on
-            rest.append(asyncio.create_task(batcher.ask(n, 0, 1)))
+            asked.append(asyncio.create_task(batcher.ask(n, 0, 1)))
             await asyncio.sleep(0.001)
         engine.free.set()
-        await asyncio.gather(first, *rest)
-        await batcher.close()
-
-    asyncio.run(ask())
+        await asyncio.gather(*asked)
     assert [len(batch) for batch in engine.batches] == [1, 6]
 
 
 def test_a_lone_job_hardly_waits() -> None:
     async def ask() -> None:
-        batcher = MicroBatcher(Engine(), batch_tokens=1000)
-        for n in range(20, 40):
-            await batcher.ask(n, 0, 1)
-        await batcher.close()
+        async with batching(Engine(), 1000) as batcher:
+            for n in range(20, 40):
+                await batcher.ask(n, 0, 1)
 
     within(0.2, lambda: asyncio.run(ask()))
 
 
-def test_an_error_is_its_batch_s_and_the_next_batch_goes_on() -> None:
-    engine = Engine()
-
-    async def ask() -> None:
-        batcher = MicroBatcher(engine, batch_tokens=1000)
-        found = await asyncio.gather(
-            *(batcher.ask(n, n == 7, 1) for n in (12, 13, 7)), return_exceptions=True
-        )
+@asynchronous
+async def test_an_error_is_its_batch_s_and_the_next_batch_goes_on() -> None:
+    async with batching(Engine(), 1000) as batcher:
+        asked = (batcher.ask(n, n == 7, 1) for n in (12, 13, 7))
+        found = await asyncio.gather(*asked, return_exceptions=True)
         assert [str(one) for one in found] == ["thirteen", "thirteen", "14"]
         assert await batcher.ask(5, 0, 1) == 10
-        await batcher.close()
-
-    asyncio.run(ask())
 
 
-def test_jobs_that_nobody_waits_for_are_dropped() -> None:
+@asynchronous
+async def test_jobs_that_nobody_waits_for_are_dropped() -> None:
     engine = Engine(held=True)
-
-    async def ask() -> None:
-        batcher = MicroBatcher(engine, batch_tokens=1)
+    async with batching(engine, 1) as batcher:
         tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(5)]
         await at_work(engine)
         for task in tasks[2:]:
@@ -118,23 +106,17 @@ def test_jobs_that_nobody_waits_for_are_dropped() -> None:
         with pytest.raises(asyncio.CancelledError):
             await tasks[4]
         assert await batcher.ask(9, 0, 1) == 18
-        await batcher.close()
-
-    asyncio.run(ask())
     assert [job for batch in engine.batches for job in batch] == [0, 1, 9]
 
 
-def test_closing_leaves_what_is_under_way_and_takes_no_more() -> None:
+@asynchronous
+async def test_closing_leaves_what_is_under_way_and_takes_no_more() -> None:
     engine = Engine(held=True)
-
-    async def ask() -> None:
-        batcher = MicroBatcher(engine, batch_tokens=1)
-        tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(3)]
-        await at_work(engine)
-        await asyncio.wait_for(batcher.close(), 20)
-        engine.free.set()
-        for task in tasks:
-            task.cancel()
-
-    asyncio.run(ask())
+    batcher = MicroBatcher(engine, batch_tokens=1)
+    tasks = [asyncio.create_task(batcher.ask(n, 0, 1)) for n in range(3)]
+    await at_work(engine)
+    await asyncio.wait_for(batcher.close(), 20)
+    engine.free.set()
+    for task in tasks:
+        task.cancel()
     assert len(engine.batches) == 1

@@ -21,6 +21,7 @@ import aiohttp
 import pytest
 
 from llmfair.backends.posting import Poster
+from tests.coroutines import asynchronous
 
 HEADERS = {"authorization": "Bearer canary", "content-type": "application/json"}
 PAUSE = b"<pause>"
@@ -92,27 +93,32 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 20))
 
 
-def test_what_is_sent_and_what_comes_back() -> None:
-    async def work() -> None:
-        async with (
-            serving(PLAIN, PLAIN) as script,
-            posting(f"http://127.0.0.1:{script.port}/v1/c?x=1") as poster,
-        ):
-            for body in (b"{}", "{„Ω“}".encode()):
-                status, headers, reply = await poster.post(body)
-                assert (status, headers["x-left"], reply) == (200, "5", b"ok")
-        assert [(number, body) for number, _, body in script.asked] == [(1, b"{}"), (1, "{„Ω“}".encode())]
-        for _, head, body in script.asked:
-            first, *lines = head.rstrip().split("\r\n")
-            sent = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-            assert len(sent) == len(lines), "no header twice"
-            assert first == "POST /v1/c?x=1 HTTP/1.1"
-            assert sent["host"] == f"127.0.0.1:{script.port}"
-            assert int(sent["content-length"]) == len(body)
-            assert sent.items() >= HEADERS.items()
-            assert "gzip" in sent["accept-encoding"]
+@asynccontextmanager
+async def talking(*replies: bytes, timeout: float = 5.0, **given: Any) -> Any:
+    """A server with these replies, and what posts to it."""
+    async with (
+        serving(*replies, **given) as script,
+        posting(f"http://127.0.0.1:{script.port}/", timeout=timeout) as poster,
+    ):
+        yield script, poster
 
-    run(work)
+
+@asynchronous
+async def test_what_is_sent_and_what_comes_back() -> None:
+    async with serving(PLAIN, PLAIN) as script, posting(f"http://127.0.0.1:{script.port}/v1/c?x=1") as poster:
+        for body in (b"{}", "{„Ω“}".encode()):
+            status, headers, reply = await poster.post(body)
+            assert (status, headers["x-left"], reply) == (200, "5", b"ok")
+    assert [(number, body) for number, _, body in script.asked] == [(1, b"{}"), (1, "{„Ω“}".encode())]
+    for _, head, body in script.asked:
+        first, *lines = head.rstrip().split("\r\n")
+        sent = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        assert len(sent) == len(lines), "no header twice"
+        assert first == "POST /v1/c?x=1 HTTP/1.1"
+        assert sent["host"] == f"127.0.0.1:{script.port}"
+        assert int(sent["content-length"]) == len(body)
+        assert sent.items() >= HEADERS.items()
+        assert "gzip" in sent["accept-encoding"]
 
 
 ZIPPED = gzip.compress(b"ok", mtime=0)
@@ -131,53 +137,43 @@ ZIPPED = gzip.compress(b"ok", mtime=0)
     ],
     ids=["hints", "chunked", "gzip", "empty", "redirect", "refusal", "large"],
 )  # fmt: skip
-def test_every_form_of_a_reply_leaves_the_connection_fit_for_the_next(
+@asynchronous
+async def test_every_form_of_a_reply_leaves_the_connection_fit_for_the_next(
     reply: bytes, expected: tuple[int, bytes]
 ) -> None:
-    async def work() -> None:
-        async with serving(reply, PLAIN) as script, posting(f"http://127.0.0.1:{script.port}/") as poster:
-            status, _, read = await poster.post(b"1")
-            assert (status, read) == expected
-            assert (await poster.post(b"2"))[2] == b"ok"
-        assert script.connections == 1
-
-    run(work)
+    async with talking(reply, PLAIN) as (script, poster):
+        status, _, read = await poster.post(b"1")
+        assert (status, read) == expected
+        assert (await poster.post(b"2"))[2] == b"ok"
+    assert script.connections == 1
 
 
 @pytest.mark.parametrize(
     "reply", [CLOSING, b"HTTP/1.0 200 OK\r\nX: close\r\n\r\nok"], ids=["said", "by its end"]
 )
-def test_a_connection_that_the_server_closes_is_not_used_again(reply: bytes) -> None:
-    async def work() -> None:
-        async with serving(reply, PLAIN) as script, posting(f"http://127.0.0.1:{script.port}/") as poster:
-            assert (await poster.post(b"1"))[2] == b"ok"
-            assert (await poster.post(b"2"))[2] == b"ok"
-        assert script.connections == 2
-
-    run(work)
+@asynchronous
+async def test_a_connection_that_the_server_closes_is_not_used_again(reply: bytes) -> None:
+    async with talking(reply, PLAIN) as (script, poster):
+        assert (await poster.post(b"1"))[2] == b"ok"
+        assert (await poster.post(b"2"))[2] == b"ok"
+    assert script.connections == 2
 
 
 @pytest.mark.parametrize("pause", [b"", 5 * PAUSE], ids=["at once", "later"])
-def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
+@asynchronous
+async def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
     """A second reply behind the first would otherwise be taken for the next question's."""
-
-    async def work() -> None:
-        stray = PLAIN.replace(b"ok", b"no")
-        async with (
-            serving(PLAIN + pause + stray, PLAIN) as script,
-            posting(f"http://127.0.0.1:{script.port}/") as poster,
-        ):
-            assert (await poster.post(b"1"))[2] == b"ok"
-            if pause:
-                while not script.written:
-                    await asyncio.sleep(0.005)
-                await asyncio.sleep(0.05)
-                with pytest.raises(aiohttp.ClientError):
-                    await poster.post(b"2")
-            assert (await poster.post(b"2"))[2] == b"ok"
-        assert script.connections == 2
-
-    run(work)
+    stray = PLAIN.replace(b"ok", b"no")
+    async with talking(PLAIN + pause + stray, PLAIN) as (script, poster):
+        assert (await poster.post(b"1"))[2] == b"ok"
+        if pause:
+            while not script.written:
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)
+            with pytest.raises(aiohttp.ClientError):
+                await poster.post(b"2")
+        assert (await poster.post(b"2"))[2] == b"ok"
+    assert script.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -192,17 +188,12 @@ def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
     ],
     ids=["nothing", "half a head", "half a body", "half a chunk", "no HTTP", "no gzip"],
 )
-def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes) -> None:
-    async def work() -> None:
-        async with (
-            serving(reply, PLAIN, hang_up=True) as script,
-            posting(f"http://127.0.0.1:{script.port}/") as poster,
-        ):
-            with pytest.raises((aiohttp.ClientError, aiohttp.http.HttpProcessingError)):
-                await poster.post(b"1")
-            assert (await poster.post(b"2"))[2] == b"ok"
-
-    run(work)
+@asynchronous
+async def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes) -> None:
+    async with talking(reply, PLAIN, hang_up=True) as (_script, poster):
+        with pytest.raises((aiohttp.ClientError, aiohttp.http.HttpProcessingError)):
+            await poster.post(b"1")
+        assert (await poster.post(b"2"))[2] == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -217,42 +208,32 @@ def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes) ->
     ],
     ids=["nothing", "half a head", "half a body", "no chunk", "a body without end", "hints"],
 )
-def test_silence_ends_by_the_timeout_and_a_cancelled_question_at_once(reply: bytes) -> None:
-    async def work() -> None:
-        async with (
-            serving(reply, reply, PLAIN) as script,
-            posting(f"http://127.0.0.1:{script.port}/", timeout=0.3) as poster,
-        ):
-            with pytest.raises(TimeoutError) as caught:
-                await poster.post(b"1")
-            assert not isinstance(caught.value, aiohttp.ConnectionTimeoutError)
-            poster._timeout = 5.0
-            asking = asyncio.create_task(poster.post(b"2"))
-            while len(script.asked) < 2:
-                await asyncio.sleep(0.005)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-            assert (await poster.post(b"3"))[2] == b"ok"
-        assert [number for number, _, _ in script.asked] == [1, 2, 3]
-
-    run(work)
+@asynchronous
+async def test_silence_ends_by_the_timeout_and_a_cancelled_question_at_once(reply: bytes) -> None:
+    async with talking(reply, reply, PLAIN, timeout=0.3) as (script, poster):
+        with pytest.raises(TimeoutError) as caught:
+            await poster.post(b"1")
+        assert not isinstance(caught.value, aiohttp.ConnectionTimeoutError)
+        poster._timeout = 5.0
+        asking = asyncio.create_task(poster.post(b"2"))
+        while len(script.asked) < 2:
+            await asyncio.sleep(0.005)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert (await poster.post(b"3"))[2] == b"ok"
+    assert [number for number, _, _ in script.asked] == [1, 2, 3]
 
 
-def test_a_timeout_that_comes_with_a_cancellation_is_a_cancellation() -> None:
-    async def work() -> None:
-        async with (
-            serving(SILENCE) as script,
-            posting(f"http://127.0.0.1:{script.port}/", timeout=0.1) as poster,
-        ):
-            asking = asyncio.create_task(poster.post(b"1"))
-            await asyncio.sleep(0.05)
-            time.sleep(0.1)  # the loop is busy meanwhile, so the timer rings after the cancellation
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-
-    run(work)
+@asynchronous
+async def test_a_timeout_that_comes_with_a_cancellation_is_a_cancellation() -> None:
+    async with talking(SILENCE, timeout=0.1) as (_script, poster):
+        asking = asyncio.create_task(poster.post(b"1"))
+        await asyncio.sleep(0.05)
+        time.sleep(0.1)  # the loop is busy meanwhile, so the timer rings after the cancellation
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
 
 
 @pytest.mark.parametrize(
@@ -276,22 +257,20 @@ def test_a_server_that_takes_no_connection(
     run(work)
 
 
-def test_a_proxy_is_told_the_whole_address_and_who_asks_every_time() -> None:
-    async def work() -> None:
-        async with (
-            serving(PLAIN, CLOSING, PLAIN) as script,
-            posting("http://elsewhere.invalid/v1/c", f"http://user:canary@127.0.0.1:{script.port}") as poster,
-        ):
-            for _ in range(3):
-                assert (await poster.post(b"{}"))[2] == b"ok"
-        who = base64.b64encode(b"user:canary").decode()
-        for _, head, _ in script.asked:
-            assert head.startswith("POST http://elsewhere.invalid/v1/c HTTP/1.1\r\n")
-            assert f"\r\nProxy-Authorization: Basic {who}\r\n" in head
-            assert "\r\nHost: elsewhere.invalid\r\n" in head
-        assert script.connections == 2
-
-    run(work)
+@asynchronous
+async def test_a_proxy_is_told_the_whole_address_and_who_asks_every_time() -> None:
+    async with (
+        serving(PLAIN, CLOSING, PLAIN) as script,
+        posting("http://elsewhere.invalid/v1/c", f"http://user:canary@127.0.0.1:{script.port}") as poster,
+    ):
+        for _ in range(3):
+            assert (await poster.post(b"{}"))[2] == b"ok"
+    who = base64.b64encode(b"user:canary").decode()
+    for _, head, _ in script.asked:
+        assert head.startswith("POST http://elsewhere.invalid/v1/c HTTP/1.1\r\n")
+        assert f"\r\nProxy-Authorization: Basic {who}\r\n" in head
+        assert "\r\nHost: elsewhere.invalid\r\n" in head
+    assert script.connections == 2
 
 
 POSTS = """

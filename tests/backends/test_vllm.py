@@ -26,7 +26,7 @@ from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, Rejected, UsageError
 from llmfair.records import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
-from tests.cli.command import llmfair, only_run, process
+from tests.cli.command import kept, llmfair, only_run, process, ran
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm
 from tests.folders import balanced, write_folder
 
@@ -391,26 +391,21 @@ def test_a_listwise_audit_whose_answers_are_all_orders(models: Path, one_engine:
         "listwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--window", "8", "--step", "4", "--passes", "1",
         "--orders", "1", "--constrain", "--temperature", "1", "--measures", "ExpRatio", "--json",
     ]  # fmt: skip
-    found = llmfair(*command)
-    assert found.code == 0, found.err
-    arms = found.json["answers"].values()
+    arms = ran(*command).json["answers"].values()
     assert sum(arm["windows"] for arm in arms) == sum(arm["classes"]["ok"] for arm in arms) == 16
-    manifest = json.loads((only_run() / "manifest.json").read_text())
+    manifest = kept("manifest")
     assert (manifest["calls"], manifest["models_reported"]) == (16, [str(models / "base")])
-    again = llmfair(*command)
-    manifest = json.loads((only_run() / "manifest.json").read_text())
-    assert again.code == 0 and manifest["calls"] == 0, "the same command asks nothing"
+    assert llmfair(*command).code == 0 and kept("manifest")["calls"] == 0, "the same command asks nothing"
 
 
 @needs_vllm
 @pytest.mark.parametrize("form", ["letter", "order"])
 def test_a_pairwise_audit_by_margins(models: Path, one_engine: Any, form: str) -> None:
     lists = write_folder(Path("lists"), balanced(3, 8, 8))
-    found = llmfair(
+    found = ran(
         "pairwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--answers", "margin", "--form", form,
         "--pairs", "10", "--adapter", models / "fair", "--adapter-only", "--json",
     )  # fmt: skip
-    assert found.code == 0, found.err
     assert {kind: found.json["answers"][kind]["unreadable"] for kind in ("relevant", "irrelevant")} == {
         "relevant": 0, "irrelevant": 0,
     }  # fmt: skip
@@ -472,8 +467,7 @@ def test_ctrl_c_at_a_terminal_keeps_what_was_asked(models: Path, tmp_path: Path)
     again = started(*command, "--max-invalid", "1")
     out, err = again.communicate(timeout=280)
     assert again.returncode == 0, err
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert manifest["replayed"] >= len(rows)
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["replayed"] >= len(rows)
 
 
 @needs_vllm

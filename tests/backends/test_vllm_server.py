@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.backends.templates import ChatTemplate
 from llmfair.prompts import load_prompt
-from tests.cli.command import Outcome, llmfair, only_run
+from tests.cli.command import Outcome, only_run, ran, refuses
 from tests.engines import needs_vllm, served
 from tests.folders import balanced, write_folder
 
@@ -59,9 +59,7 @@ def prefer_letters(folder: Path) -> None:
 
 def audited(command: str, url: str, model: str, *more: str | Path) -> Outcome:
     lists = write_folder(Path("lists"), balanced(3, 6, 6))
-    found = llmfair(command, "-d", lists, "-m", f"openai:{model}", "--base-url", url, "--json", *more)
-    assert found.code == 0, found.err
-    return found
+    return ran(command, "-d", lists, "-m", f"openai:{model}", "--base-url", url, "--json", *more)
 
 
 def journal(folder: Path) -> list[dict[str, Any]]:
@@ -113,5 +111,4 @@ def test_constrained_letters(server: str) -> None:
 
 def test_a_model_that_the_server_has_not_is_named(server: str) -> None:
     lists = write_folder(Path("lists"), balanced(3, 6, 6))
-    found = llmfair("listwise", "-d", lists, "-m", "openai:other", "--base-url", server)
-    assert found.code == 1 and "other" in found.err
+    refuses("other", "listwise", "-d", lists, "-m", "openai:other", "--base-url", server, code=1)

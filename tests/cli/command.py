@@ -40,6 +40,29 @@ def llmfair(*arguments: str | Path) -> Outcome:
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
+def well(found: Outcome) -> Outcome:
+    """What came to its end."""
+    assert found.code == 0, found.err
+    return found
+
+
+def ran(*arguments: str | Path) -> Outcome:
+    """A command that comes to its end."""
+    return well(llmfair(*arguments))
+
+
+def refusal(found: Outcome, says: str, code: int = 2) -> Outcome:
+    """What ended with one error, which says so, and no traceback."""
+    assert found.code == code and says in found.err, found
+    assert f"\n{found.err}".count("\nError: ") == 1 and "Traceback" not in found.err, found.err
+    return found
+
+
+def refuses(says: str, *arguments: str | Path, code: int = 2) -> Outcome:
+    """A command that is refused."""
+    return refusal(llmfair(*arguments), says, code)
+
+
 def process(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "llmfair", *map(str, arguments)],
@@ -54,6 +77,11 @@ def only_run(folder: Path = Path("runs")) -> Path:
     """The one run folder there is."""
     (found,) = folder.iterdir()
     return found
+
+
+def kept(name: str, folder: Path | str = "") -> Any:
+    """The JSON file of that name in a run folder: the only one there is."""
+    return json.loads(Path(folder or only_run(), f"{name}.json").read_text())
 
 
 def table(path: Path) -> list[dict[str, str]]:

@@ -23,7 +23,7 @@ from llmfair.backends.chat_completions import encode_body
 from llmfair.records import Chat, Message, Permutation, Sampling
 from tests.cli.command import llmfair, process
 from tests.folders import balanced, write_folder
-from tests.shared import SHARED
+from tests.shared import SHARED, mockllm
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_reset": 0.01}
@@ -109,12 +109,7 @@ MOCKLLM = ServerKind(
 
 
 def _mock_digest(raw: bytes) -> str:
-    sys.path.insert(0, str(SHARED / "mockllm"))
-    try:
-        from mockllm.faults import body_digest
-    finally:
-        sys.path.pop(0)
-    digest: bytes = body_digest(raw)
+    digest: bytes = mockllm("faults").body_digest(raw)
     return digest.hex()
 
 

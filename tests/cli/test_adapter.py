@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import models
-from tests.cli.command import llmfair, table
+from tests.cli.command import kept, llmfair, ran, refuses, table
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -37,32 +37,26 @@ def margins(folder: Path) -> list[str]:
 
 def test_base_and_adapter_are_asked_the_same_and_compared(base: Path, fair: Path) -> None:
     asked = ("--answers", "margin", "--pairs", "5")
-    found = llmfair(*command("pairwise", base, *asked, "--adapter", fair, "--json"))
-    assert found.code == 0, found.err
+    found = ran(*command("pairwise", base, *asked, "--adapter", fair, "--json"))
     assert [run["model"] for run in found.json["runs"]] == [f"hf:{base}", f"hf:{base} + fair"]
     assert {row["run"] for row in found.json["comparison"]["rows"]} == {f"hf:{base} + fair"}
     assert found.json["comparison"]["runs"][0]["model"] == f"hf:{base}"
-    both = {
-        json.loads((folder / "manifest.json").read_text())["model"]: folder
-        for folder in Path("runs").iterdir()
-    }
+    both = {kept("manifest", folder)["model"]: folder for folder in Path("runs").iterdir()}
     plain, adapted = both[f"hf:{base}"], both[f"hf:{base} + fair"]
     assert len(margins(plain)) == len(margins(adapted)) and margins(plain) != margins(adapted)
 
     # The base beside an adapter is the base: an audit of it alone is this very run.
     again = llmfair(*command("pairwise", base, *asked, "--json"))
-    assert again.json["run"] == plain.name and json.loads((plain / "manifest.json").read_text())["calls"] == 0
-    table = llmfair(*command("pairwise", base, *asked, "--adapter", fair)).out
-    assert "Compare pairwise" in table
-    assert llmfair("runs", "check", adapted).code == 0
+    assert again.json["run"] == plain.name and kept("manifest", plain)["calls"] == 0
+    assert "Compare pairwise" in llmfair(*command("pairwise", base, *asked, "--adapter", fair)).out
+    ran("runs", "check", adapted)
 
 
 def test_the_adapter_alone(base: Path, fair: Path) -> None:
-    found = llmfair(
+    found = ran(
         *command("listwise", base, "--window", "4", "--step", "2", "--passes", "1", "--orders", "1", "--variants"),
         "neutral", "--no-control", "--constrain", "--adapter", fair, "--adapter-only", "-o", "here/run", "--json",
     )  # fmt: skip
-    assert found.code == 0, found.err
     assert found.json["model"] == f"hf:{base} + fair"
 
 
@@ -120,36 +114,31 @@ def test_an_adapter_knows_its_base_wherever_it_is(base: Path, known: Path, tmp_p
 
     moved = tmp_path / "moved"
     shutil.copytree(base, moved)
-    assert llmfair(*asked(moved, known)).code == 0
+    ran(*asked(moved, known))
     other = models.causal(tmp_path / "other" / base.name, seed=1)
-    found = llmfair(*asked(other, known))
-    assert found.code == 2 and f"belongs to {base}, not to {other}" in found.err
+    refuses(f"belongs to {base}, not to {other}", *asked(other, known))
 
 
 def test_a_base_that_has_changed_or_another_adapters_manifest_is_refused(
     base: Path, known: Path, tmp_path: Path
 ) -> None:
     changed(known, base={"name": str(base), "identity": "folder 0", "fingerprint": "0"})
-    found = llmfair(*asked(base, known))
-    assert found.code == 2 and "is not what it was when the adapter" in found.err
+    refuses("is not what it was when the adapter", *asked(base, known))
     changed(known, adapter_sha256="0")
-    found = llmfair(*asked(base, known))
-    assert found.code == 2 and "does not hold the adapter that llmfair.json describes" in found.err
+    refuses("does not hold the adapter that llmfair.json describes", *asked(base, known))
     (known / "llmfair.json").write_text("{")
     assert llmfair(*asked(base, known)).code == 2
 
 
 def test_prompts_must_be_rendered_as_in_training(base: Path, known: Path) -> None:
     changed(known, template_sha256="0")
-    found = llmfair(*asked(base, known))
-    assert found.code == 2 and "another chat template" in found.err
+    refuses("another chat template", *asked(base, known))
 
 
 def test_an_adapter_that_is_not_finished_is_refused(base: Path, known: Path) -> None:
     (known / "llmfair.json").unlink()
     (known / "checkpoints").mkdir()
-    found = llmfair(*asked(base, known))
-    assert found.code == 2 and "not finished" in found.err
+    refuses("not finished", *asked(base, known))
 
 
 def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(base: Path, known: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 from tests.servers import Server
 
@@ -30,12 +30,12 @@ def prompt_without_a_placeholder() -> tuple[str, ...]:
 
 
 def folder_of_other_settings() -> tuple[str, ...]:
-    assert llmfair(*SMALL, "-o", "run").code == 0
+    ran(*SMALL, "-o", "run")
     return (*SMALL, "-o", "run", "--seed", "9")
 
 
 def foreign_journal() -> tuple[str, ...]:
-    assert llmfair(*SMALL, "-o", "run").code == 0
+    ran(*SMALL, "-o", "run")
     Path("run/journal.jsonl").write_text("garbage\n")
     return (*SMALL, "-o", "run")
 
@@ -66,7 +66,6 @@ LINES: list[tuple[str, str]] = [
     ("listwise -m fake:biased,noize=1", "Did you mean 'noise'?"),
     ("listwise -m fake:biased,noise=x", "is not a number"),
     (f"{SMALL_LINE} -m openai:x --base-url nowhere", "is not the address of a server"),
-    (f"{SMALL_LINE} --window 4 --step 5", "--step 5 is larger than --window 4"),
     (f"{SMALL_LINE} --window 1 --step 1", "--window is 1"),
     (f"{SMALL_LINE} --prompt listwize", "no prompt 'listwize'. Did you mean 'listwise'?"),
     ("listwise --limit 0", "--limit is 0, but is at least 1."),
@@ -97,12 +96,8 @@ LINES: list[tuple[str, str]] = [
     (f"{SMALL_LINE} -m fake:biased,latency=-1", "latency"),
     (f"{SMALL_LINE} --require ExpRatio", "--require 'ExpRatio' has no bound."),
     (f"{SMALL_LINE} --require ExpRatio=0.8", "'0.8' is not a range."),
-    (f"{SMALL_LINE} --require ExpRato=0.8..1.25", "no measure 'ExpRato'. Did you mean 'ExpRatio'?"),
     (f"{SMALL_LINE} --require ExpRatio:femal=0.8..1.25", "no variant 'femal'. Did you mean 'female'?"),
     (f"{SMALL_LINE} --dry-run --require ExpRatio", "--require 'ExpRatio' has no bound."),
-    (f"{SMALL_LINE} --dry-run --require ExpRatio=0.8", "'0.8' is not a range."),
-    (f"{SMALL_LINE} --dry-run --require ExpRato=0.8..1.25", "no measure 'ExpRato'. Did you mean 'ExpRatio'?"),
-    (f"{SMALL_LINE} --dry-run --require ExpRatio:femal=0.8..1.25", "no variant 'femal'. Did you mean 'female'?"),
     ("pairwise --measures P@20", "P is a measure of lists"),
     ("pairwise --measures AdjustedOods", "Did you mean 'AdjustedOdds'?"),
     ("pairwise --require ExpRatio>=0.8", "ExpRatio is a measure of lists"),
@@ -156,7 +151,6 @@ LINES: list[tuple[str, str]] = [
     ("calibrate pairwise --output x", "calibrate writes no files, but --output names a folder."),
     ("plan pairwise --ratio 0", "--ratio is 0.0"),
     ("plan pairwise --ratio nan", "--ratio is nan"),
-    ("plan pairwise --ratio 3", "no answers show odds of 3 when a share of 0.5 is consistent."),
     ("plan pairwise --ratio 0.8 --consistent 0.1", "no answers show odds of 0.8"),
     ("plan pairwise --icc -0.1", "--icc is -0.1"),
     ("plan pairwise --consistent 0", "--consistent is 0.0"),
@@ -232,14 +226,13 @@ def refused(arguments: tuple[str | Path, ...], code: int, message: str) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission() -> None:
     Path("locked").mkdir(mode=0o500)
-    found = llmfair(*SMALL, "--runs-dir", "locked")
-    assert found.code == 2 and "cannot write" in found.err
+    refuses("cannot write", *SMALL, "--runs-dir", "locked")
 
 
 def test_a_corrupt_line_in_the_middle_is_named_and_asked_again() -> None:
     with Server() as server:
-        arguments = (*SMALL, "-m", "openai:x", "--base-url", server.base_url, "--no-cache")
-        assert llmfair(*arguments).code == 0
+        arguments = (*SMALL, *server.flags, "--no-cache")
+        ran(*arguments)
         journal = only_run() / "journal.jsonl"
         lines = journal.read_text().splitlines()
         lines[3] = lines[3][:50] + "\x00garbage"
@@ -248,7 +241,7 @@ def test_a_corrupt_line_in_the_middle_is_named_and_asked_again() -> None:
         found = llmfair(*arguments)
         assert found.code == 0 and "journal.jsonl:4: not readable, skipped" in found.err
         assert len(server.requests) == before + 1
-        assert llmfair("runs", "check", only_run()).code == 0
+        ran("runs", "check", only_run())
 
 
 def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,8 +249,7 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("llmfair.audits.listwise.making.make_design", broken)
-    found = llmfair(*SMALL)
-    assert found.code == 1 and "unexpected RuntimeError: a bug" in found.err
+    found = refuses("unexpected RuntimeError: a bug", *SMALL, code=1)
     assert "-v" in found.err and "Traceback" not in found.err
     assert "Traceback" in llmfair(*SMALL, "-v").err
 

@@ -17,7 +17,7 @@ import pytest
 from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
-from tests.cli.command import Outcome, llmfair
+from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Respond, Server, rank
 
@@ -52,8 +52,7 @@ def batch(server: Server, output: str = "a/run", *more: str) -> Outcome:
 def assert_as_one_by_one(server: BatchServer, folder: str, *more: str) -> None:
     """The files in a run folder equal those of an ordinary run against the same server's chat completions."""
     if (server.respond, more) not in CALM:
-        found = llmfair(*command(server, "calm/run", *more))
-        assert found.code == 0, found.err
+        ran(*command(server, "calm/run", *more))
         assert len(server.requests) >= CHATS
         CALM[server.respond, more] = {name: (Path("calm/run") / name).read_bytes() for name in SAME}
     for name, content in CALM[server.respond, more].items():
@@ -61,7 +60,7 @@ def assert_as_one_by_one(server: BatchServer, folder: str, *more: str) -> None:
 
 
 def manifest(folder: str = "a/run") -> Any:
-    return json.loads((Path(folder) / "manifest.json").read_text())
+    return kept("manifest", folder)
 
 
 def sent(folder: str = "a/run") -> list[dict[str, Any]]:
@@ -75,8 +74,7 @@ def rows(folder: str = "a/run") -> list[dict[str, Any]]:
 
 def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
     with BatchServer() as server:
-        found = batch(server)
-        assert found.code == 0, found.err
+        found = well(batch(server))
         assert not server.requests and len(server.batches) == 1
         assert set(server.submitted.values()) == {1} and server.submitted.total() == CHATS
         assert f"Submitted {CHATS} questions as batch_1 to 127.0.0.1" in found.err
@@ -92,7 +90,7 @@ def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
         assert not list(Path("a/run").glob("batch-*"))
         again = batch(server)
         assert (again.code, again.out) == (0, found.out) and len(server.batches) == 1
-        assert llmfair("runs", "check", "a/run").code == 0
+        ran("runs", "check", "a/run")
         assert_as_one_by_one(server, "a/run")
 
 
@@ -106,14 +104,12 @@ def test_a_run_that_has_all_answers_needs_no_key(monkeypatch: pytest.MonkeyPatch
         ]
     again = llmfair(*elsewhere)
     assert (again.code, again.out) == (0, first.out), again.err
-    more = llmfair(*elsewhere, "--fresh")
-    assert more.code == 1 and "needs a key" in more.err
+    refuses("needs a key", *elsewhere, "--fresh", code=1)
 
 
 def test_what_expired_is_submitted_once_more() -> None:
     with BatchServer(expire=lambda row, times: times == 1 and row % 10 == 0) as server:
-        found = batch(server)
-        assert found.code == 0, found.err
+        found = well(batch(server))
         expired = {line["custom_id"] for line in server.batches[0].lines[::10]}
         assert {key for key, times in server.submitted.items() if times == 2} == expired
         assert server.submitted.total() == CHATS + len(expired)
@@ -163,8 +159,7 @@ def test_bad_answers_asked_again_go_into_the_next_batch() -> None:
         return sum(text.encode())
 
     with BatchServer(respond) as server:
-        found = batch(server, "a/run", "--on-bad-answer", "retry:2")
-        assert found.code == 0, found.err
+        well(batch(server, "a/run", "--on-bad-answer", "retry:2"))
         assert len(server.batches) == 2 and set(server.submitted.values()) == {1}
         assert len(server.batches[1].lines) == len(rows()) - CHATS > 0
         assert_as_one_by_one(server, "a/run", "--on-bad-answer", "retry:2")
@@ -197,8 +192,7 @@ def test_max_calls_counts_lines() -> None:
 def test_a_batch_that_fails_says_why_and_is_submitted_again() -> None:
     error = {"code": "invalid_json_line", "line": 7, "message": "this line is no JSON", "param": None}
     with BatchServer(refuse=lambda lines: None if len(server.batches) > 1 else error) as server:
-        found = batch(server)
-        assert found.code == 1 and "at line 7: this line is no JSON" in found.err
+        refusal(batch(server), "at line 7: this line is no JSON", code=1)
         assert sent()[0]["status"] == "failed" and not list(Path("a/run").glob("batch-*"))
         assert batch(server).code == 0 and set(server.submitted.values()) == {1}
 
@@ -206,9 +200,9 @@ def test_a_batch_that_fails_says_why_and_is_submitted_again() -> None:
 def test_the_cache_answers_what_it_can() -> None:
     with BatchServer() as server:
         ordinary = [word for word in command(server, "first", "--limit", "2") if word != "--no-cache"]
-        assert llmfair(*ordinary).code == 0
+        ran(*ordinary)
         more = [word for word in command(server, "a/run", "--batch") if word != "--no-cache"]
-        assert llmfair(*more).code == 0
+        ran(*more)
         assert server.submitted.total() == CHATS - 44
         assert {row["source"] for row in rows()} == {"cache", "batch"}
         third = [word for word in command(server, "third") if word != "--no-cache"]

@@ -17,7 +17,7 @@ from llmfair.audits.subject import Subject
 from llmfair.errors import warn
 from llmfair.results import plain
 from llmfair.stats.reach import attainable_ratio
-from tests.cli.command import llmfair, only_run, table
+from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
 from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined
 from tests.shared import realdata
@@ -26,11 +26,10 @@ pytestmark = pytest.mark.whole
 
 
 def test_the_run_folder() -> None:
-    first = llmfair("listwise", "-m", "bm25", "--json")
-    assert first.code == 0, first.err
+    first = ran("listwise", "-m", "bm25", "--json")
     run = only_run()
     assert run.name.startswith("listwise-sample-gender-bm25-")
-    manifest = json.loads((run / "manifest.json").read_text())
+    manifest = kept("manifest", run)
     assert manifest["settings"]["identity"].startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
     assert (manifest["status"], manifest["calls"], manifest["model"]) == ("complete", 0, "bm25")
     assert (
@@ -67,11 +66,9 @@ def test_the_reach_is_that_of_all_orders() -> None:
 
 
 def test_what_it_cannot_honour_is_refused() -> None:
-    found = llmfair("listwise", "-m", "bm25", "--variants", "neutral,female")
-    assert found.code == 2 and "bm25 reads no prompt" in found.err
-    assert llmfair("listwise", "-m", "bm25", "--variants", "neutral", "-q").code == 0
-    found = llmfair("listwise", "-m", "bm52")
-    assert found.code == 2 and "Did you mean 'bm25'?" in found.err
+    refuses("bm25 reads no prompt", "listwise", "-m", "bm25", "--variants", "neutral,female")
+    ran("listwise", "-m", "bm25", "--variants", "neutral", "-q")
+    refuses("Did you mean 'bm25'?", "listwise", "-m", "bm52")
 
 
 def test_beside_a_model_each_is_asked_in_its_own_way() -> None:
@@ -90,22 +87,17 @@ def test_beside_a_model_each_is_asked_in_its_own_way() -> None:
 
 
 def test_as_the_first_stage() -> None:
-    refused = llmfair("listwise", "--initial", "bm25", "--orders", "3")
-    assert refused.code == 2 and "--initial bm25 is one order, but --orders is 3" in refused.err
+    refused = refuses(
+        "--initial bm25 is one order, but --orders is 3", "listwise", "--initial", "bm25", "--orders", "3"
+    )
     assert "add --orders 1" in refused.err
     model = ("-m", "fake:random,noise=0,malformed=0")  # changes nothing
-    assert (
-        llmfair(
-            "listwise", *model, "--initial", "bm25", "--orders", "1", "--passes", "1", "-o", "staged"
-        ).code
-        == 0
-    )
-    assert llmfair("listwise", "-m", "bm25", "-o", "alone").code == 0
+    ran("listwise", *model, "--initial", "bm25", "--orders", "1", "--passes", "1", "-o", "staged")
+    ran("listwise", "-m", "bm25", "-o", "alone")
     staged, alone = (Path(name, "rankings", "neutral.run").read_text() for name in ("staged", "alone"))
     assert staged == alone
-    manifest = json.loads(Path("staged/manifest.json").read_text())
-    assert manifest["settings"]["first_stage"].startswith("bm25 k1=1.2")
-    assert llmfair("runs", "check", "staged").code == 0
+    assert kept("manifest", "staged")["settings"]["first_stage"].startswith("bm25 k1=1.2")
+    ran("runs", "check", "staged")
 
 
 def test_doctor_lists_it() -> None:
@@ -137,9 +129,9 @@ def paired(one: dict[str, float], other: dict[str, float]) -> tuple[float, float
 
 def bm25_against_random(dataset: str | Path) -> tuple[float, float, float]:
     shared = ("-d", str(dataset), "--measures", "nDCG@20", "-q")
-    assert llmfair("listwise", "-m", "bm25", "-o", "bm25", *shared).code == 0
+    ran("listwise", "-m", "bm25", "-o", "bm25", *shared)
     random = ("-m", "fake:random", "--passes", "1", "--variants", "neutral", "--no-control", "-o", "random")
-    assert llmfair("listwise", *random, *shared).code == 0
+    ran("listwise", *random, *shared)
     return paired(ndcg("bm25"), ndcg("random"))
 
 
@@ -158,7 +150,7 @@ def test_on_the_sample_it_beats_random() -> None:
 def test_on_real_titles_names_of_topics_say_nothing() -> None:
     """One of the 22 names (Islam) shares a word with a title of its list, so BM25 is the order it was given."""
     write_joined(Path("joined"))
-    assert llmfair("listwise", "-d", "joined", "-m", "bm25", "-o", "bm25", "-q").code == 0
+    ran("listwise", "-d", "joined", "-m", "bm25", "-o", "bm25", "-q")
     mean, low, high = paired(ndcg("bm25"), ndcg("bm25", "input"))
     assert abs(mean) < 0.01 and low <= 0 <= high
     rows = [line.split("\t") for line in Path("bm25/scores.tsv").read_text("utf-8").splitlines()]
@@ -192,8 +184,8 @@ def test_queries_in_which_it_finds_nothing_are_counted_and_nothing_at_all_is_ref
     found = llmfair("listwise", "-d", some, *asked, "-o", "run")
     told = "bm25 finds nothing in 2 of 6 queries (q4, q5): no word of theirs stands in any candidate"
     assert found.code == 0 and f"Warning: {told}" in found.err and f"  {told}" in found.out
-    assert told in json.loads(Path("run/manifest.json").read_text())["doubts"][0]
-    assert llmfair("runs", "check", "./run").code == 0
+    assert told in kept("manifest", "run")["doubts"][0]
+    ran("runs", "check", "./run")
     none = write_folder(Path("none"), balanced(6, 4, 4))
     refused = llmfair("listwise", "-d", none, *asked, "-o", "nothing")
     assert refused.code == 2 and not Path("nothing").exists()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, process
+from tests.cli.command import Outcome, llmfair, process, ran, refuses, well
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
-from tests.servers import Reply, Server, faulty, rank
+from tests.servers import Server, faulty, rank
 
 pytestmark = pytest.mark.whole
 
@@ -63,8 +63,7 @@ def rows() -> int:
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
 def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cache(task: str) -> None:
     with Server() as server:
-        without = audit(server, "without", "--no-cache", task=task)
-        assert without.code == 0, without.err
+        without = well(audit(server, "without", "--no-cache", task=task))
         calls = len(server.requests)
         assert not CACHE.exists()
         cold = audit(server, "cold", task=task)
@@ -83,7 +82,7 @@ def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cac
         for run, name in ((without, "without"), (cold, "cold"), (warm, "warm"))
     }
     assert len(tables) == 1
-    assert llmfair("runs", "check", "warm/run").code == 0
+    ran("runs", "check", "warm/run")
     assert audit(server, "warm", task=task).code == 0, "from its journal alone: the server is gone"
     assert manifest("warm")["cached"] == 0 and manifest("warm")["replayed"] == calls
     assert manifest("warm")["doubts"] == [told.strip()], "wherever the answers are read from"
@@ -102,20 +101,6 @@ def test_more_pairs_ask_only_the_new_ones() -> None:
     assert results("many") == results("alone")
 
 
-def test_unfinished_answers_are_asked_again() -> None:
-    def answer(body: dict[str, Any], attempt: int) -> Reply:
-        reply = rank(body, attempt)
-        cut = "Topic q1" in body["messages"][1]["content"]
-        return Reply(reply.text, finish_reason="length") if cut else reply
-
-    with Server(answer) as server:
-        assert audit(server, "one", "--max-invalid", "1").code == 0
-        calls = len(server.requests)
-        assert rows() == calls * 2 // 3
-        assert audit(server, "two", "--max-invalid", "1").code == 0
-        assert manifest("two")["calls"] == calls // 3 and results("one") == results("two")
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
     with Server() as server:
@@ -125,7 +110,7 @@ def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
         assert (Path("one") / "run" / "journal.1.jsonl").is_file() and manifest("one")["cached"] == calls
         (doubt,) = manifest("one")["doubts"]
         assert doubt.endswith("(--fresh --no-cache asks them again)")
-        assert llmfair("report", "one/run").code == 0
+        ran("report", "one/run")
         assert doubt in "".join(read(Path("one/run/report.html")).text)
         assert audit(server, "one", "--fresh", "--no-cache").code == 0
         assert len(server.requests) == 2 * calls and manifest("one")["cached"] == 0
@@ -154,8 +139,7 @@ def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None
         assert found.code == 0 and found.err.count("Warning") == 1
         assert "answers.sqlite cannot be used" in found.err and "llmfair cache clear" in found.err
         assert results("calm") == results("found") and CACHE.read_bytes() == content
-        info = llmfair("cache", "info")
-        assert info.code == 1 and "llmfair cache clear" in info.err
+        refuses("llmfair cache clear", "cache", "info", code=1)
         assert llmfair("cache", "clear", "--yes").out == "Removed the damaged cache.\n"
         again = audit(server, "again", "--max-invalid", "1")
         assert "Warning" not in again.err and rows() == len(server.requests) // 3
@@ -164,7 +148,7 @@ def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None
 def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
     with Server(faulty(rank, latency=0.02)) as server:
         command = (
-            "pairwise", "-d", lists(), "-m", "openai:any", "--base-url", server.base_url, "--server-name", "test",
+            "pairwise", "-d", str(lists()), *server.flags, "--server-name", "test",
             "--pairs", "20", "--kind", "relevant", "-j", "8",
         )  # fmt: skip
         running = [process(*command, "-o", f"seed{seed}/run", "--seed", seed) for seed in ("1", "2")]
@@ -181,7 +165,7 @@ def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
             "some pairs are drawn under both seeds"
         )
         before = len(server.requests)
-        assert llmfair(*command, "-o", "again/run", "--seed", "1").code == 0
+        ran(*command, "-o", "again/run", "--seed", "1")
         assert len(server.requests) == before and results("again") == results("seed1")
 
 
@@ -199,7 +183,7 @@ def test_neither_key_nor_question_is_in_the_cache(monkeypatch: pytest.MonkeyPatc
 
 def test_simulated_models_and_rankers_leave_no_cache() -> None:
     for model in ("fake:oracle", "bm25"):
-        assert llmfair("listwise", "-n", "1", "--orders", "1", "--passes", "1", "-m", model).code == 0
+        ran("listwise", "-n", "1", "--orders", "1", "--passes", "1", "-m", model)
     assert not CACHE.exists()
 
 
@@ -236,8 +220,7 @@ def test_clearing_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         audit(server, "two", model="other")
     calls = manifest("one")["calls"]
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    refused = llmfair("cache", "clear")
-    assert refused.code == 2 and "--yes" in refused.err
+    refused = refuses("--yes", "cache", "clear")
     for said in ("\n", "n\n", ""):
         monkeypatch.setattr("sys.stdin", Terminal(said))
         refused = llmfair("cache", "clear")
@@ -259,13 +242,6 @@ def test_clearing_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_age(age: str) -> None:
     found = llmfair("cache", "clear", f"--older-than={age}", "--yes")
     assert found.code == 2 and "is not an age" in found.err and "30d" in found.err
-
-
-def test_help_explains_itself() -> None:
-    shown = llmfair("cache", "--help").out
-    assert all(command in shown for command in ("path", "info", "clear"))
-    assert "--no-cache" in llmfair("listwise", "--help").out
-    assert "LLMFAIR_NO_CACHE" in llmfair("listwise", "--help").out
 
 
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])

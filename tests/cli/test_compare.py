@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.report.compare import compare_table
-from tests.cli.command import llmfair
+from tests.cli.command import kept, llmfair, ran, refuses
 
 pytestmark = pytest.mark.whole
 
@@ -19,8 +19,7 @@ PAIRWISE = ("pairwise", "-q", "--pairs", "6", "--noise-share", "0")
 
 
 def run(*arguments: str, output: str) -> str:
-    found = llmfair(*arguments, "-o", output)
-    assert found.code == 0, found.err
+    ran(*arguments, "-o", output)
     return output
 
 
@@ -111,15 +110,11 @@ def test_runs_that_did_not_ask_the_same(
 
 def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     one = run(*LISTWISE, output="one")
-    found = llmfair("compare", one)
-    assert found.code == 2 and "two runs or more" in found.err
-    found = llmfair("compare", one, "two")
-    assert found.code == 2 and "no run 'two' in runs." in found.err
-    found = llmfair("compare", one, "./one")
-    assert found.code == 2 and "is named twice: a run does not differ from itself." in found.err
+    refuses("two runs or more", "compare", one)
+    refuses("no run 'two' in runs.", "compare", one, "two")
+    refuses("is named twice: a run does not differ from itself.", "compare", one, "./one")
     two = run(*LISTWISE, "-m", "fake:oracle", output="oracle")
-    found = llmfair("compare", one, two, "--measures", "AdjustedOdds")
-    assert found.code == 2 and "AdjustedOdds is a measure of pairs" in found.err
+    refuses("AdjustedOdds is a measure of pairs", "compare", one, two, "--measures", "AdjustedOdds")
     found = llmfair("compare", one, two, "--measures", "KL@20")
     assert found.code == 2 and "KL@20 has no values that can be paired" in found.err and "P@20" in found.err
     budget = ("--max-calls=5", "--max-cost", "3", "--price-in", "1", "--price-out", "1")
@@ -129,7 +124,7 @@ def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.code == 2 and found.json["error"]["message"] == "broken is incomplete."
     told = "llmfair listwise -q --price-in 1 --price-out 1 -o broken    completes it"
     assert found.json["error"]["hint"] == told
-    manifest = json.loads(Path("one/manifest.json").read_text())
+    manifest = kept("manifest", "one")
     manifest["settings"]["attribute"]["protected"] = ["male"]
     Path("two").mkdir()
     for name in ("results.json", "per_query.csv"):

@@ -61,12 +61,9 @@ def offered(*words: str, code: int = 0) -> list[str]:
         "COMP_CWORD": str(len(words)),
     }
     found = subprocess.run(
-        [sys.executable, "-m", "llmfair"],
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "llmfair"], env={**os.environ, **asked}, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert (found.returncode, found.stderr) == (code, "")
     return found.stdout.split()
 
@@ -111,13 +108,9 @@ def test_folders_are_offered_as_runs_and_datasets_with_attributes_of_their_own()
     Path("broken").mkdir()
     Path("broken/attributes.toml").write_text("[")
     assert offered_each(
-        ("runs", "show", "li"),
-        ("compare", "listwise-one", "li"),
-        ("report", "runs/o"),
-        ("runs", "check", "--runs-dir", "nowhere", "li"),
-        ("listwise", "-d", "mi"),
-        ("listwise", "-d", "mine", "-a", ""),
-        ("listwise", "-d", "broken", "-a", "g"),
+        ("runs", "show", "li"), ("compare", "listwise-one", "li"), ("report", "runs/o"),
+        ("runs", "check", "--runs-dir", "nowhere", "li"), ("listwise", "-d", "mi"),
+        ("listwise", "-d", "mine", "-a", ""), ("listwise", "-d", "broken", "-a", "g"),
     ) == [
         ["listwise-one", "listwise-two"],
         ["listwise-two"],
@@ -126,7 +119,7 @@ def test_folders_are_offered_as_runs_and_datasets_with_attributes_of_their_own()
         ["mine"],
         ["seniority", "gender", "location"],
         ["gender"],
-    ]
+    ]  # fmt: skip
 
 
 def test_names_of_other_packages_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from llmfair import registry
 from tests import models
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, ran
 from tests.servers import Reply, Server
 
 
@@ -22,9 +22,7 @@ def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
         return None if package in ("torch", "vllm") else own(package, *rest)
 
     monkeypatch.setattr(util, "find_spec", without)
-    found = llmfair("doctor", "--json")
-    assert found.code == 0, found.err
-    backends = found.json["backends"]
+    backends = ran("doctor", "--json").json["backends"]
     assert backends["hf"]["status"] == "no" and "pip install 'llmfair[local]'" in backends["hf"]["note"]
     assert backends["vllm"]["status"] == "no"
     assert backends["fake"]["status"] == "ready"
@@ -49,8 +47,7 @@ def test_a_model_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPa
 def test_a_server_can_be_named() -> None:
     with Server(lambda body, attempt: Reply("[1] > [2]")) as server:
         at = ("--base-url", server.base_url, "--json")
-        asked = llmfair("doctor", "-m", "openai:any", *at, "--ask")
-        assert asked.code == 0, asked.err
+        asked = ran("doctor", "-m", "openai:any", *at, "--ask")
         assert asked.json["model"]["answers"] == "'[1] > [2]'" and len(server.requests) == 1
         assert "constrain" in llmfair("doctor", "-m", "openai:any", *at).json["model"]["can"]
         row = llmfair("doctor", *at).json["backends"]["openai"]
@@ -64,8 +61,6 @@ def test_a_server_can_be_named() -> None:
 def test_a_local_model_says_where_it_runs_and_why(tmp_path: Path) -> None:
     models.needs_local()
     folder = models.causal(tmp_path / "model", dtype="bfloat16")
-    found = llmfair("doctor", "-m", f"hf:{folder}", "--ask", "--json")
-    assert found.code == 0, found.err
-    seen = found.json["model"]
+    seen = ran("doctor", "-m", f"hf:{folder}", "--ask", "--json").json["model"]
     assert seen["is"].endswith("bfloat16") and seen["system"] == "folded"
     assert seen["place"].endswith("bfloat16: as the checkpoint was saved")

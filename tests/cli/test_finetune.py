@@ -25,7 +25,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Place, files_sha256, find_checkpoint
 from llmfair.tuning.folder import ADAPTER
 from tests import models
-from tests.cli.command import Outcome, llmfair
+from tests.cli.command import Outcome, kept, llmfair, ran, refuses, well
 from tests.folders import balanced, write_folder
 from tests.tuning.biased import biased_model, marked_data
 
@@ -50,8 +50,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def adapter(root: Path) -> Path:
-    found = finetune(root, "-o", root / "adapter", "--json")
-    assert found.code == 0, found.err
+    found = well(finetune(root, "-o", root / "adapter", "--json"))
     (root / "printed.json").write_text(found.out)
     return root / "adapter"
 
@@ -74,7 +73,7 @@ def test_the_folder_holds_all_that_was_promised(adapter: Path, root: Path) -> No
         "README.md", "checkpoints", "test-queries.txt",
     }  # fmt: skip
     manifest, printed = read_manifest(adapter), json.loads((root / "printed.json").read_text())
-    assert manifest is not None and printed == json.loads((adapter / "results.json").read_text())
+    assert manifest is not None and printed == kept("results", adapter)
     assert printed["status"] == "complete"
     assert manifest["adapter_sha256"] == files_sha256([adapter / name for name in ADAPTER])
     assert manifest["base"]["fingerprint"] == find_checkpoint(str(root / "model")).version
@@ -147,7 +146,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     from llmfair.tuning.effects import Answers, measure
     from llmfair.tuning.examples import render
 
-    results = json.loads((adapter / "results.json").read_text())
+    results = kept("results", adapter)
     settings = FinetuneSettings.make(
         dataset=str(root / "data"), base_model=str(root / "model"), pairs=6, pairs_per_query=40,
         group_size=32, prompts_per_step=64, max_prompts=256,
@@ -211,8 +210,7 @@ def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
     assert "Stopped at 64 of 256 prompts. The same command continues" in stopped.err
     assert (tmp_path / "out" / "checkpoints" / "checkpoint-1").is_dir()
     assert read_manifest(tmp_path / "out") is None
-    resumed = finetune(root, "-o", tmp_path / "out", "--json")
-    assert resumed.code == 0, resumed.err
+    well(finetune(root, "-o", tmp_path / "out", "--json"))
     assert (tmp_path / "out" / ADAPTER[1]).read_bytes() == (adapter / ADAPTER[1]).read_bytes()
     assert (tmp_path / "out" / "metrics.csv").read_text().replace("out", "adapter") == (
         adapter / "metrics.csv"
@@ -233,8 +231,7 @@ def test_a_resumed_training_asks_the_base_nothing_again(
 
     staged = Shown.stage
     monkeypatch.setattr(Shown, "stage", stage)
-    found = finetune(root, "-o", out)
-    assert found.code == 0, found.err
+    well(finetune(root, "-o", out))
     assert stages == ["Training", "Measuring"]
     assert read_manifest(out) is not None
 
@@ -284,20 +281,12 @@ def test_two_processes_make_the_same_adapter_and_one_of_them_speaks(
     adapter: Path, root: Path, tmp_path: Path
 ) -> None:
     arguments = [
-        "finetune-lora",
-        "-d",
-        root / "data",
-        "-m",
-        root / "model",
-        *SMALL,
-        "-o",
-        tmp_path / "two",
-        "--json",
-    ]
+        "finetune-lora", "-d", root / "data", "-m", root / "model", *SMALL, "-o", tmp_path / "two", "--json",
+    ]  # fmt: skip
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "llmfair"]
     run = subprocess.run([*launch, *map(str, arguments)], capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
-    found, alone = json.loads(run.stdout), json.loads((adapter / "results.json").read_text())
+    found, alone = json.loads(run.stdout), kept("results", adapter)
     assert found["training"]["processes"] == 2
     for one, other in zip(found["rows"], alone["rows"], strict=True):
         assert one["value"] == pytest.approx(other["value"], abs=1e-4), one
@@ -347,27 +336,17 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
 # A dry run
 
 
-def test_the_paper_s_preset_says_what_it_takes(root: Path) -> None:
-    found = finetune(root, "--preset", "paper", "--dry-run", settings=())
-    assert found.code == 0, found.err
-    for words in (
-        "preset paper", "rank 1", "learning rate 0.003", "batch 4 prompts", "140,000 pairs", "split 80/20", "labels random",
-        "70,000 steps", "on one CPU of 0.5 TFLOP/s", "Prompt 1 (", "answer ids: A = ", "Nothing was asked.",
-    ):  # fmt: skip
-        assert words in found.out, words
-    assert not (Path.cwd() / "adapters").exists()
-    assert "only 2 queries to test on: the effect on unseen queries cannot be assessed" in found.err
+def test_a_plan_knows_what_it_takes(root: Path) -> None:
+    """In words it stands in tests/snapshots."""
     assert finetune(root, "--train-share", "0.55", "--dry-run", settings=()).err == "", "which leaves five"
     planned = finetune(root, "--dry-run", "--json").json
-    assert len(planned["doubts"]) == 1
+    assert not Path("adapters").exists() and len(planned["doubts"]) == 1
     assert planned["steps"] == 4 and len(planned["prompts"]) == 3
     first, second = planned["prompts"][:2]
     assert first["pair_id"] == second["pair_id"] and first["text"] != second["text"]
     assert planned["tokens"]["shared"] < planned["tokens"]["mean"] <= planned["tokens"]["most"]
-    assert (
-        finetune(root, "--preset", "paper", "--rank", "4", "--dry-run", settings=()).out.count("preset paper")
-        == 0
-    )
+    other = finetune(root, "--preset", "paper", "--rank", "4", "--dry-run", settings=()).out
+    assert "preset paper" not in other
 
 
 def test_answers_that_share_their_first_token(root: Path) -> None:
@@ -381,8 +360,13 @@ def test_answers_that_share_their_first_token(root: Path) -> None:
 
 
 def test_too_few_queries(root: Path) -> None:
-    found = llmfair("finetune-lora", "-m", root / "model", "--dry-run")
-    assert found.code == 2 and "need 10 queries with items of both sides, but there are 8" in found.err
+    found = refuses(
+        "need 10 queries with items of both sides, but there are 8",
+        "finetune-lora",
+        "-m",
+        root / "model",
+        "--dry-run",
+    )
     assert "Traceback" not in found.err
 
 
@@ -391,8 +375,7 @@ def test_an_empty_stratum(root: Path, tmp_path: Path) -> None:
     whole = balanced(12, 6, 6)
     lists = {query: [row for row in rows if row[2] or row[1] == "female"] for query, rows in whole.items()}
     data = write_folder(tmp_path / "data", lists)
-    found = llmfair("finetune-lora", "-d", data, "-m", root / "model")
-    assert found.code == 2 and "no train query has irrelevant pairs" in found.err
+    refuses("no train query has irrelevant pairs", "finetune-lora", "-d", data, "-m", root / "model")
     assert not (tmp_path / "adapters").exists()
 
 
@@ -400,8 +383,7 @@ def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
     for more in ((), ("--dry-run",)):
-        found = llmfair("finetune-lora", "-d", root / "data", "-m", base, *SMALL, *more)
-        assert found.code == 2 and "has no chat template" in found.err, found.err
+        refuses("has no chat template", "finetune-lora", "-d", root / "data", "-m", base, *SMALL, *more)
 
 
 @pytest.mark.parametrize(
@@ -427,8 +409,7 @@ def test_wrong_flags(flags: tuple[str, ...], message: str, root: Path) -> None:
 
 
 def test_no_model_is_named() -> None:
-    found = llmfair("finetune-lora")
-    assert found.code == 2 and "--base-model names no model" in found.err
+    refuses("--base-model names no model", "finetune-lora")
 
 
 def test_a_number_of_processes_that_does_not_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,13 +428,10 @@ def test_missing_packages(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_merging_is_told_with_its_cost(adapter: Path, root: Path, tmp_path: Path) -> None:
-    found = llmfair("finetune-lora", "--merge", adapter, "-o", tmp_path / "merged", "--json")
-    assert found.code == 0, found.err
-    merged = found.json
+    merged = ran("finetune-lora", "--merge", adapter, "-o", tmp_path / "merged", "--json").json
     assert merged["matrices"] == 8 and 0 < merged["change"] < 1 and merged["flipped"] == 0
     assert find_checkpoint(str(tmp_path / "merged")).version != find_checkpoint(str(root / "model")).version
-    again = llmfair("finetune-lora", "--merge", adapter, "-o", tmp_path / "merged")
-    assert again.code == 2 and "is not empty" in again.err
+    refuses("is not empty", "finetune-lora", "--merge", adapter, "-o", tmp_path / "merged")
 
 
 # From end to end
@@ -467,8 +445,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     biased_model(root / "model")
     marked_data(root / "data", 40)
     settings = ("--learning-rate", "1e-2", "--max-prompts", "20480", "--no-progress")
-    found = finetune(root, "--json", settings=settings)
-    assert found.code == 0, found.err
+    found = well(finetune(root, "--json", settings=settings))
     rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in found.json["rows"]}
     print_rows("shifted", found.json)
     for kind in ("relevant", "irrelevant"):

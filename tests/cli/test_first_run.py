@@ -16,7 +16,7 @@ import pytest
 
 from llmfair.cli.app import command as whole
 from llmfair.cli.options import ELSEWHERE, no_settings, variables
-from tests.cli.command import Outcome, llmfair, only_run, process
+from tests.cli.command import Outcome, llmfair, only_run, process, ran
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server, rank
 
@@ -35,7 +35,7 @@ def refused(body: dict[str, Any], attempt: int) -> Reply:
 
 
 def at(server: Server) -> tuple[str, ...]:
-    return ("-m", "openai:x", "--base-url", server.base_url, "--no-cache")
+    return (*server.flags, "--no-cache")
 
 
 # Models that are not there
@@ -170,9 +170,10 @@ def test_what_to_try_next_is_about_the_same_data() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_a_report_leaves_none_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    assert llmfair("listwise", *SMALL).code == 0
+    told = ran("listwise", *SMALL).out
     folder = only_run()
     page, kept = folder / "report.html", folder / "plots" / "mine.svg"
+    assert told.splitlines()[-1] == str(page)
     kept.parent.mkdir(exist_ok=True)
     kept.write_text("")
     assert page.is_file()
@@ -292,8 +293,7 @@ def test_paths_in_the_file_are_relative_to_it(monkeypatch: pytest.MonkeyPatch) -
     (project / "own.toml").write_text(llmfair("prompts", "show", "listwise").out)
     (project / "some.txt").write_text("q0\nq1\n")
     asked = ("listwise", "--orders", "1", "--passes", "1")
-    apart = llmfair(*asked, "--config", project / "llmfair.toml")
-    assert apart.code == 0, apart.err
+    ran(*asked, "--config", project / "llmfair.toml")
     (run,) = (project / "audits").iterdir()
     monkeypatch.chdir(project / "below")
     below = llmfair(*asked)

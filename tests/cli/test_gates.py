@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import kept, llmfair, only_run, ran
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -21,10 +20,9 @@ FILES = {
 
 def test_a_gate_that_is_met_says_nothing() -> None:
     plain = llmfair(*SMALL)
-    met = llmfair(*SMALL, "--require", "P@20:neutral>=0.1", "--require", "nDCG@20<=1")
-    assert met.code == 0, met.err
+    met = ran(*SMALL, "--require", "P@20:neutral>=0.1", "--require", "nDCG@20<=1")
     assert met.out == plain.out, "the same run, which a gate does not change"
-    written = json.loads((only_run() / "results.json").read_text())["requirements"]
+    written = kept("results")["requirements"]
     assert [(entry["require"], entry["variant"]) for entry in written] == [
         ("P@20:neutral>=0.1", "neutral"),
         *(("nDCG@20<=1", variant) for variant in ("neutral", "male", "female")),
@@ -36,13 +34,12 @@ def test_a_gate_that_is_not_met_fails_after_everything_is_written() -> None:
     found = llmfair(*SMALL, "-q", "--require", "ExpRatio:male=0.9..1.1")
     assert found.code == 4
     assert "neutral" in found.out, "the result is shown all the same"
-    results = json.loads((only_run() / "results.json").read_text())
-    (entry,) = results["requirements"]
+    (entry,) = kept("results")["requirements"]
     assert entry["measure"] == "ExpRatio(control=order)", "the one of the table"
     assert f"{entry['value']:.3f} [" in found.out
     assert f"ExpRatio(control=order) (male prompt) {entry['value']:.3f} is outside 0.9..1.1\n" in found.err
     assert {path.name for path in only_run().iterdir()} >= FILES
-    assert json.loads((only_run() / "manifest.json").read_text())["status"] == "complete"
+    assert kept("manifest")["status"] == "complete"
     assert llmfair("runs", "check", only_run()).code == 0, "results.json follows from answers and gates"
     assert llmfair(*SMALL).code == 0, "the same run without the gate"
 
@@ -60,15 +57,14 @@ def test_the_whole_interval_can_be_asked_for() -> None:
     measured = llmfair(*SMALL, "--measures", "P@20", "--json").json["rows"]
     (row,) = [row for row in measured if (row["variant"], row["query_id"]) == ("female", "all")]
     gate = ("--measures", "P@20", "--require", f"P@20:female>={(row['low'] + row['value']) / 2}")
-    assert llmfair(*SMALL, *gate).code == 0
+    ran(*SMALL, *gate)
     found = llmfair(*SMALL, *gate, "--require-interval")
     assert found.code == 4
     assert f"P@20 (female prompt) [{row['low']:.3f}, {row['high']:.3f}] reaches below" in found.err
 
 
 def test_what_is_required_is_measured() -> None:
-    found = llmfair(*SMALL, "--measures", "P@20", "--require", "P@5>=0", "--require", "P@20>=0", "--json")
-    assert found.code == 0
+    found = ran(*SMALL, "--measures", "P@20", "--require", "P@5>=0", "--require", "P@20>=0", "--json")
     assert found.json["measures"] == ["P@20", "P@5"]
 
 
@@ -84,11 +80,10 @@ def test_the_paper_s_windows_cannot_fail_a_wide_gate(side: int, gate: str, low: 
     found = llmfair("listwise", "-d", folder, "--preset", "paper", "--variants", "neutral", "--require", gate)
     assert found.code == 4
     assert f"Error: no ranker could fail {gate} at window 5, step 1\n" in found.err
-    reach = json.loads((only_run() / "results.json").read_text())["reach"]["ExpRatio"]
-    assert reach == pytest.approx({"low": low, "high": high}, abs=0.002)
+    assert kept("results")["reach"]["ExpRatio"] == pytest.approx({"low": low, "high": high}, abs=0.002)
 
 
 def test_a_gate_may_stand_in_the_configuration_file() -> None:
     Path("llmfair.toml").write_text('[listwise]\nrequire = ["P@20>=0.999"]\n')
     assert llmfair(*SMALL).code == 4
-    assert llmfair(*SMALL, "--require", "P@20>=0").code == 0
+    ran(*SMALL, "--require", "P@20>=0")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import kept, llmfair, only_run
 from tests.cli.kills import (
     FAULTS,
     LISTWISE,
@@ -71,9 +71,7 @@ def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
     with MOCKLLM.running(log, "--latency-ms", "5", "--policy", "shuffle", *rates) as port:
-        found = llmfair(
-            "listwise", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1", "--json"
-        )  # fmt: skip
+        found = llmfair("listwise", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1", "--json")
     assert found.code == 0, found.err
     results = found.json
     assert all(arm["asked"] == arm["ranked"] for arm in results["chains"].values())
@@ -97,4 +95,4 @@ def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
     assert (counted - damaged).total() == 864 - len(answers) and not damaged - counted
     statuses = {row["status"] for row in sent}
     assert {200, 429, 500} <= statuses
-    assert json.loads((only_run() / "manifest.json").read_text())["calls"] == len(sent)
+    assert kept("manifest")["calls"] == len(sent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, only_run, process, table
+from tests.cli.command import kept, llmfair, only_run, process, ran, refuses, table
 from tests.folders import balanced, write_folder
 from tests.pace import within
 
@@ -24,27 +25,32 @@ def rows(path: Path) -> dict[tuple[str, str, str, str], dict[str, str]]:
     return {(row["query_id"], row["measure"], row["variant"], row["group"]): row for row in table(path)}
 
 
-def test_a_second_call_is_quick() -> None:
-    """3 s is the bar on two quiet cores."""
-
+@pytest.mark.parametrize(("report", "seconds"), [("0", 3.0), ("1", 6.0)], ids=["table", "report"])
+def test_the_first_contact_is_quick(report: str, seconds: float) -> None:
+    """3 s is the bar on two quiet cores, 6 s with the report."""
     folders = iter(["first", "second", "third"])
+    environment = {**os.environ, "LLMFAIR_REPORT": report}
 
     def audit() -> int:
-        running = process("listwise", "--no-progress", "--runs-dir", next(folders))
+        running = process("listwise", "--no-progress", "--runs-dir", next(folders), env=environment)
         running.communicate(timeout=100)
         return running.returncode
 
-    assert within(3.0, audit) == 0
+    assert within(seconds, audit) == 0
+    folder = only_run(Path("first"))
+    assert kept("manifest", folder)["status"] == "complete" and (folder / "report.html").exists() is (
+        report == "1"
+    )
 
 
 @pytest.mark.parametrize(
     ("orders", "variant"), [pytest.param("1", "neutral", marks=pytest.mark.slow), ("3", "neutral.o0.r0")]
 )
 def test_ir_measures_agrees_on_the_files_we_write(orders: str, variant: str) -> None:
-    assert llmfair("listwise", "--orders", orders, "--passes", "1").code == 0
+    ran("listwise", "--orders", orders, "--passes", "1")
     folder = only_run()
     printed = subprocess.run(
-        [Path(sys.executable).parent / "ir_measures", "qrels.txt", "rankings/neutral.run", "P@20", "nDCG@20"],
+        [sys.executable, "-m", "ir_measures", "qrels.txt", "rankings/neutral.run", "P@20", "nDCG@20"],
         cwd=folder, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     ours = rows(folder / "metrics.csv")
@@ -67,7 +73,7 @@ def _ir_measures(folder: Path, run: str) -> dict[str, float]:
 
 
 def test_scores_fall_strictly() -> None:
-    assert llmfair(*SMALL).code == 0
+    ran(*SMALL)
     for line, later in _pairs((only_run() / "rankings" / "neutral.run").read_text().splitlines()):
         if line[0] == later[0]:
             assert int(later[3]) == int(line[3]) + 1 and int(later[4]) == int(line[4]) - 1
@@ -81,7 +87,7 @@ def _pairs(lines: list[str]) -> list[tuple[list[str], list[str]]]:
 def test_per_query_values_aggregate_to_the_headline() -> None:
     """Ratio of means, from the exposures that per_query.csv holds."""
     measures = "ExpRatio,Exposure,ExpRatio(agg=geometric)"
-    assert llmfair("listwise", "--passes", "1", "--measures", measures).code == 0
+    ran("listwise", "--passes", "1", "--measures", measures)
     per_query, total = rows(only_run() / "per_query.csv"), rows(only_run() / "metrics.csv")
     queries = {key[0] for key in per_query}
     sums = [
@@ -97,30 +103,10 @@ def test_per_query_values_aggregate_to_the_headline() -> None:
     assert int(geometric["n"]) == 8
 
 
-def test_another_measure_asks_nothing_and_stays_in_the_folder() -> None:
-    assert llmfair(*SMALL).code == 0
-    found = llmfair(*SMALL, "--measures", "P@5,ExpRatio@10", "--json")
-    assert found.json["measures"] == ["P@5", "ExpRatio@10"]
-    assert json.loads((only_run() / "manifest.json").read_text())["calls"] == 0
-    assert llmfair(*SMALL, "--seed", "1").code == 0
-    assert len(list(Path("runs").iterdir())) == 2
-
-
-@pytest.mark.slow  # by default, in tests/audits/test_findings.py
-def test_adding_a_query_moves_no_other_result() -> None:
-    assert llmfair("listwise", "-n", "3", "--orders", "2", "-o", "three").code == 0
-    assert llmfair("listwise", "-n", "5", "--orders", "2", "-o", "five").code == 0
-    three, five = rows(Path("three/per_query.csv")), rows(Path("five/per_query.csv"))
-    for key, row in three.items():
-        assert five[key] | {"run": ""} == row | {"run": ""}
-
-
 def test_workers_do_not_change_a_byte() -> None:
     for workers in ("1", "64"):
         arguments = ("--runs-dir", workers, "-j", workers, "-n", "4", "--orders", "2")
-        assert (
-            llmfair("listwise", "-m", "fake:biased,malformed=0.2", "--max-invalid", "1", *arguments).code == 0
-        )
+        ran("listwise", "-m", "fake:biased,malformed=0.2", "--max-invalid", "1", *arguments)
     one, many = only_run(Path("1")), only_run(Path("64"))
     for name in (
         "results.json",
@@ -133,34 +119,12 @@ def test_workers_do_not_change_a_byte() -> None:
         assert (one / name).read_bytes() == (many / name).read_bytes(), name
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(("--preset", "paper"), marks=pytest.mark.slow),
-        (),
-        ("--windows", "rankgpt", "--window", "7", "--step", "3", "--passes", "1", "--orders", "1"),
-    ],
-    ids=" ".join,
-)
-def test_a_dry_run_counts_exactly_what_a_run_asks(arguments: tuple[str, ...]) -> None:
-    asked = ("listwise", "-n", "2", *arguments)
-    planned = llmfair(*asked, "--dry-run", "--json").json
-    assert not Path("runs").exists()
-    assert llmfair(*asked, "-o", "out", "-m", "fake:biased,malformed=0").code == 0
-    manifest = json.loads(Path("out/manifest.json").read_text())
-    assert (
-        planned["calls"]
-        == manifest["calls"]
-        == json.loads(Path("out/results.json").read_text())["design"]["calls"]
-    )
-
-
 def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
     """Noise 0 and no preference: every window is answered in its own order."""
     model = "fake:random,noise=0,malformed=0"
     asked = ("listwise", "--initial", "mirrored", "--orders", "4", "--passes", "1")
-    assert llmfair(*asked, "-m", model).code == 0
-    results = json.loads((only_run() / "results.json").read_text())
+    ran(*asked, "-m", model)
+    results = kept("results")
     values = {(row["variant"], row["measure"]): row["value"] for row in results["rows"]}
     for measure in ("P@20", "nDCG@20", "ExpRatio", "overlap@20"):
         assert values["neutral", measure] == values["input", measure]
@@ -169,14 +133,6 @@ def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
     per_query = rows(only_run() / "per_query.csv")
     ratios = [float(row["value"]) for key, row in per_query.items() if key[1] == "ExpRatio"]
     assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-12)
-
-
-def test_unreadable_answers_are_a_gate_after_everything_is_written() -> None:
-    found = llmfair(*SMALL, "-m", "fake:biased,malformed=0.5", "--json")
-    assert found.code == 4
-    assert found.json["error"]["class"] == "RequirementFailed" and found.json["rows"]
-    assert (only_run() / "metrics.csv").is_file()
-    assert llmfair(*SMALL, "-m", "fake:biased,malformed=0.5", "--max-invalid", "1").code == 0
 
 
 def test_every_answer_is_accounted_for() -> None:
@@ -190,28 +146,6 @@ def test_every_answer_is_accounted_for() -> None:
     assert {name for arm in found["answers"].values() for name in arm["classes"]} == {
         "ok", "missing", "duplicate", "out_of_range", "no_ids", "empty", "refused", "truncated",
     }  # fmt: skip
-
-
-def test_bad_answers_can_fail_their_chain_or_be_asked_again() -> None:
-    model = ("-m", "fake:biased,malformed=0.1")
-    failed = llmfair(*SMALL, *model, "--on-bad-answer", "fail", "--json", "-o", "fail")
-    assert failed.code == 3 and failed.json["status"] == "incomplete"
-    chains = failed.json["chains"].values()
-    assert sum(arm["ranked"] for arm in chains) < sum(arm["asked"] for arm in chains)
-    assert len(Path("fail/failures.csv").read_text().splitlines()) > 1
-    again = llmfair(*SMALL, *model, "--on-bad-answer", "retry:3", "--json", "-o", "retry")
-    assert again.code == 0
-    assert sum(arm["unreadable"] for arm in again.json["answers"].values()) == 0
-
-
-def test_a_budget_stops_cleanly_and_the_same_command_goes_on() -> None:
-    stopped = llmfair(*SMALL, "--max-calls", "10", "--json")
-    assert stopped.code == 3 and "budget of 10 calls" in stopped.json["error"]["message"]
-    assert llmfair(*SMALL).code == 0
-    whole = only_run()
-    assert llmfair(*SMALL, "--runs-dir", "undisturbed").code == 0
-    for name in ("results.json", "metrics.csv", "per_query.csv"):
-        assert (whole / name).read_bytes() == (only_run(Path("undisturbed")) / name).read_bytes()
 
 
 def test_a_budget_of_calls_is_one_for_all_models_of_a_command() -> None:
@@ -234,7 +168,7 @@ def test_a_budget_of_calls_is_one_for_all_models_of_a_command() -> None:
 
 def test_a_budget_of_money_is_one_for_all_models_of_a_command() -> None:
     models = ("-m", "fake:biased", "-m", "fake:oracle", "--price-in", "1", "--price-out", "1")
-    assert llmfair(*SMALL, *models, "--runs-dir", "whole").code == 0
+    ran(*SMALL, *models, "--runs-dir", "whole")
     first, second = last("cost", "fake-biased", "whole"), last("cost", "fake-oracle", "whole")
     most = first[0] + second[0] / 2
     stopped = llmfair(*SMALL, *models, "--max-cost", f"{most}")
@@ -268,15 +202,8 @@ def test_a_dry_run_says_which_key_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     assert told not in llmfair(*SMALL, "-m", "openai:x", "--dry-run").out
 
 
-def test_fresh_sets_the_journal_aside() -> None:
-    assert llmfair(*SMALL).code == llmfair(*SMALL, "--fresh").code == 0
-    assert (only_run() / "journal.1.jsonl").is_file()
-    assert json.loads((only_run() / "manifest.json").read_text())["calls"] > 0
-
-
 def test_several_models_run_one_after_the_other_and_one_failure_stops_no_other() -> None:
-    found = llmfair(*SMALL, "-m", "openai:x", "-m", "fake:oracle", "--json")
-    assert found.code == 1 and "OPENAI_API_KEY" in found.err
+    found = refuses("OPENAI_API_KEY", *SMALL, "-m", "openai:x", "-m", "fake:oracle", "--json", code=1)
     failed, done = found.json["runs"]
     assert (failed["model"], failed["exit_code"], failed["error"]["class"]) == ("openai:x", 1, "MissingKey")
     assert (done["model"], done["status"]) == ("fake:oracle", "complete")
@@ -290,8 +217,7 @@ def test_undefined_is_null_with_a_count() -> None:
     lists["only"] = [(f"w{i}", "female", i % 2) for i in range(6)]
     lists["none"] = [(f"x{i}", None, i % 2) for i in range(6)]
     folder = write_folder(Path("mine"), lists)
-    found = llmfair("listwise", "-d", folder, "--orders", "1", "--json")
-    assert found.code == 0, found.err
+    found = ran("listwise", "-d", folder, "--orders", "1", "--json")
     undefined = found.json["undefined"]["ExpRatio"]["neutral"]
     assert undefined == {"no_unprotected": 1, "no_group": 1}
     row = next(r for r in found.json["rows"] if r["measure"] == "ExpRatio" and r["variant"] == "neutral")
@@ -316,9 +242,7 @@ def test_titles_may_hold_anything() -> None:
         "q0m3": "[3] > [1]",
     }
     folder = write_folder(Path("mine"), balanced(1, 5, 5), titles, {"q0": "[2] > [1] {title}"})
-    found = llmfair("listwise", "-d", folder, "--orders", "2", "-m", "fake:oracle,malformed=0", "--json")
-    assert found.code == 0, found.err
-    results = found.json
+    results = ran("listwise", "-d", folder, "--orders", "2", "-m", "fake:oracle,malformed=0", "--json").json
     assert all(arm["classes"].keys() == {"ok"} for arm in results["answers"].values())
     run = only_run()
     ranked = [line.split() for line in (run / "rankings" / "neutral.run").read_text().splitlines()]
@@ -326,9 +250,8 @@ def test_titles_may_hold_anything() -> None:
     rendered = llmfair("prompts", "render", "listwise", "-d", folder, "--json").json["messages"]
     identifiers = [m["content"].split(" ")[0] for m in rendered if m["content"].startswith("[")]
     assert identifiers == [f"[{k}]" for k in range(1, 11)]
-    assert llmfair("runs", "check", run).code == 0
-    manifest = json.loads((run / "manifest.json").read_text())
-    assert manifest["texts_altered"]["count"] == 6
+    ran("runs", "check", run)
+    assert kept("manifest", run)["texts_altered"]["count"] == 6
 
 
 def test_formats() -> None:
@@ -363,7 +286,7 @@ def test_a_preset_gives_way_to_flags_and_not_to_the_file(monkeypatch: pytest.Mon
 
 def test_the_file_also_says_where_runs_are_and_that_json_is_wanted() -> None:
     Path("llmfair.toml").write_text('runs_dir = "elsewhere"\n')
-    assert llmfair(*SMALL).code == 0
+    ran(*SMALL)
     assert only_run(Path("elsewhere")).name in llmfair("runs", "list").out
     Path("llmfair.toml").write_text("json = true\n[listwise]\nlimit = 0\n")
     assert llmfair("listwise").json["error"]["class"] == "UsageError"

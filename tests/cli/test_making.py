@@ -9,7 +9,7 @@ import pytest
 
 from llmfair.asking.limits import Progress
 from llmfair.cli.audits import cost_text
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
 from tests.manifests import invocation, manifest
 
@@ -17,23 +17,9 @@ pytestmark = pytest.mark.whole
 
 
 def test_calls_that_were_not_made_are_not_said_to_have_been() -> None:
-    """In no table of a run that broke off, nor of one that stopped when it knew."""
-    sequential = ("pairwise", "--sequential", "--max-pairs", "400", "-m", "fake:biased,pairwise=3")
-    for asked, told in (
-        (
-            ("study", "windows", "-n", "2", "--orders", "1", "--settings", "10/5,20/10", "--max-calls", "13"),
-            r"random order · \d+ of 14 calls$",
-        ),
-        (
-            ("listwise", "-n", "4", "-m", "fake:biased,malformed=0.05", "--on-bad-answer", "fail"),
-            r"· \d+ of 432 calls$",
-        ),
-        (("pairwise", "--pairs", "20", "-n", "4", "--max-calls", "100"), r"· 100 of 352 calls$"),
-    ):
-        found = llmfair(*asked)
-        assert found.code == 3 and re.search(told, found.out.splitlines()[0]), found.out
-    assert llmfair(*sequential, "-o", "early").code == 0
-    assert llmfair("report", "early").code == 0
+    """Of a run that stopped when it knew; tables of those that broke off are in tests/snapshots."""
+    ran("pairwise", "--sequential", "--max-pairs", "400", "-m", "fake:biased,pairwise=3", "-o", "early")
+    ran("report", "early")
     (row,) = re.findall(r"<dt>calls</dt>\s*<dd>(.*?)</dd>", Path("early/report.html").read_text())
     assert re.fullmatch(r"[0-9,]+ of [0-9,]+", row)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, only_run, table
+from tests.cli.command import Outcome, kept, llmfair, only_run, ran, table
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server
 
@@ -24,9 +23,7 @@ def lists(queries: int = QUERIES) -> Path:
 
 
 def asked(model: str, *more: str, queries: int = QUERIES) -> Outcome:
-    found = llmfair("pairwise", "-d", lists(queries), "-m", model, *more)
-    assert found.code == 0, found.err
-    return found
+    return ran("pairwise", "-d", lists(queries), "-m", model, *more)
 
 
 def row(document: Any, measure: str, kind: str = "relevant", group: str = "") -> Any:
@@ -37,7 +34,7 @@ def row(document: Any, measure: str, kind: str = "relevant", group: str = "") ->
 
 
 def test_both_outcomes_of_every_pair_are_written() -> None:
-    assert llmfair("pairwise").code == 0
+    ran("pairwise")
     verdicts = table(only_run() / "verdicts.csv")
     assert len(verdicts) == 880 and {v["draw"] for v in verdicts} == {"0", "1"}
     assert all(v["cell"] in ("PP", "UU", "FF", "SS", "T", "M1", "M2") for v in verdicts)
@@ -66,22 +63,6 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         assert high - low == pytest.approx(0.05, abs=0.026)
 
 
-def test_a_model_that_names_the_first_item_is_not_at_parity_but_not_assessable() -> None:
-    model = "fake:biased,pairwise=0,position=50,query_sd=0,malformed=0"
-    document = asked(model, "--pairs", "10", "--json").json
-    assert row(document, "BalancedRatio")["value"] == 1
-    assert (row(document, "WinRatio")["value"], row(document, "WinRatio")["reason"]) == (
-        None,
-        "no_consistent_pair",
-    )
-    odds = row(document, "AdjustedOdds")
-    assert (odds["conclusion"], odds["reason"], odds["low"]) == ("not_assessable", "position_driven", None)
-    gate = llmfair(
-        "pairwise", "-d", lists(), "-m", model, "--pairs", "10", "--require", "AdjustedOdds=0.5..2"
-    )
-    assert gate.code == 4 and "cannot be assessed" in gate.err
-
-
 def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
     def verdicts(*more: str) -> dict[tuple[str, ...], dict[str, str]]:
         name = "-".join(("run", *more))
@@ -104,9 +85,9 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
     calm = asked(model, "--sequential", "--json", "--runs-dir", str(tmp_path / "calm"), "-j", "7").json
     broken = llmfair(
         "pairwise", "-d", lists(), "-m", model, "--sequential", "--max-calls", "40", "-j", str(workers)
-    )  # fmt: skip
+    )
     assert broken.code == 3
-    assert json.loads((only_run() / "results.json").read_text())["status"] == "incomplete"
+    assert kept("results")["status"] == "incomplete"
     found = asked(model, "--sequential", "--json", "-j", str(workers)).json
     assert found["stopping"] == calm["stopping"] and found["rows"] == calm["rows"]
     folder = only_run(tmp_path / "calm")
@@ -116,9 +97,9 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
         assert stopped["decision"] == "below" and 20 <= stopped["pairs"] < 600 and stopped["saved"] > 0.4
         assert sum(found["cells"][kind].values()) == stopped["pairs"]
     again = asked(model, "--sequential", "-j", str(workers))
-    assert json.loads((only_run() / "manifest.json").read_text())["calls"] == 0
+    assert kept("manifest")["calls"] == 0
     assert again.code == 0
-    assert llmfair("runs", "check", only_run()).code == 0
+    ran("runs", "check", only_run())
 
 
 def test_over_http_both_orders_are_asked() -> None:
@@ -175,36 +156,19 @@ def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_od
 def test_pairs_asked_once_more_are_in_no_bound() -> None:
     twice, once = (
         asked(
-            f"{BIASED},malformed=0.2",
-            "--max-invalid",
-            "1",
-            "--noise-share",
-            share,
-            "--pairs",
-            "20",
-            "--json",
+            f"{BIASED},malformed=0.2", "--max-invalid", "1", "--noise-share", share, "--pairs", "20", "--json",
             queries=6,
         ).json
         for share in ("1", "0")
-    )
+    )  # fmt: skip
     for kind in ("relevant", "irrelevant"):
         for fact in ("worst_case", "unreadable_by_order"):
             assert twice["findings"][kind][fact] == once["findings"][kind][fact]
 
 
-def test_one_side_that_always_wins_is_not_called_position() -> None:
-    asked_of = (f"{BIASED},pairwise=50,position=0,malformed=0", "--pairs", "20")
-    found = asked(*asked_of, "--json").json
-    finding, odds = found["findings"]["relevant"], row(found, "AdjustedOdds")
-    assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "one_sided")
-    assert odds["low"] is odds["high"] is odds["p"] is None and odds["value"] > 100
-
-
 def test_ties_are_shown() -> None:
     with Server(lambda body, attempt: Reply("[1] = [2]")) as server:
-        found = llmfair(
-            "pairwise", "-d", lists(6), "-m", "openai:any", "--base-url", server.base_url, "--pairs", "5"
-        )
+        found = llmfair("pairwise", "-d", lists(6), *server.flags, "--pairs", "5")
     _title, _, header, relevant, *_ = found.out.splitlines()
     assert header.split("  ")[-1] and "tied" in header and "100.0 %" in relevant
     assert "unreadable answers 0.0 %, tied ones 100.0 %" in found.out
@@ -237,29 +201,17 @@ def test_a_sequential_audit_asks_nothing_past_a_pair_without_an_answer() -> None
         return Reply("[1] > [2]") if len(seen) != 9 else Reply(status=400, body={"error": {"message": "no"}})
 
     with Server(answer) as server:
-        flags = (
-            "pairwise",
-            "-d",
-            lists(6),
-            "-m",
-            "openai:any",
-            "--base-url",
-            server.base_url,
-            "--sequential",
-            "-j",
-            "2",
-        )
+        flags = ("pairwise", "-d", str(lists(6)), *server.flags, "--sequential", "-j", "2")
         broken = llmfair(*flags, "--kind", "relevant")
         assert broken.code == 3 and len(seen) < 20
         assert "after 4 pairs nothing is settled" in broken.out and "it broke off there" in broken.out
-        assert llmfair(*flags, "--kind", "relevant", "--max-pairs", "30").code == 0
+        ran(*flags, "--kind", "relevant", "--max-pairs", "30")
 
 
 def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
     asked(BIASED, "-o", "audit", "--weights", "pooled", "--pairs", "20", queries=20)
     (Path("audit") / "journal.jsonl").unlink()
-    found = llmfair("score", "audit", "-o", "scored")
-    assert found.code == 0, found.err
+    found = ran("score", "audit", "-o", "scored")
     for name in ("metrics.csv", "per_query.csv"):
         assert (Path("audit") / name).read_bytes() == (Path("scored") / name).read_bytes()
     header = found.out.splitlines()[2].split()
@@ -314,7 +266,7 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
     assert found["answers"]["relevant"]["mass"] == pytest.approx(0.6)
     assert found["answers"]["irrelevant"]["mass"] == pytest.approx(0.4)
     again = llmfair(
-        "pairwise", "-d", lists(6), "-m", "openai:any", "--base-url", server.base_url, "--answers", "margin",
+        "pairwise", "-d", lists(6), *server.flags, "--answers", "margin",
         "--noise-share", "0", "--pairs", "10",
     )  # fmt: skip
     assert "40 % of the first token's probability: this model does not answer in this form" in again.out
@@ -322,7 +274,7 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
 
 def test_a_server_without_log_probabilities_is_told_from_a_model_without_an_answer() -> None:
     with Server(lambda body, attempt: Reply("A")) as server:
-        found = llmfair("pairwise", "-m", "openai:any", "--base-url", server.base_url, "--answers", "margin")
+        found = llmfair("pairwise", *server.flags, "--answers", "margin")
     assert found.code == 2 and "sends no log-probabilities" in found.err
 
 

@@ -6,42 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair
-from tests.folders import balanced, write_folder
+from tests.cli.command import llmfair, ran
 
 PLAN = ("plan", "listwise")
-
-
-def lists_of_200(queries: int) -> Path:
-    return write_folder(Path(f"mine{queries}"), balanced(queries, 100, 100))
-
-
-@pytest.mark.slow
-def test_the_paper_s_design() -> None:
-    found = llmfair(
-        *PLAN, "-d", lists_of_200(44), "-m", "openai:gpt-4", "--preset", "paper", "--ratio", "0.97"
-    )
-    assert found.code == 0 and not found.err and not Path("runs").exists()
-    for line in (
-        "44 queries × 200 candidates × 3 arms (neutral, male, female) × 1 order · window 5, step 1, 1 pass · "
-        "132 chains of up to 196",
-        "no price given (--price-in, --price-out)",
-        "  at least 6 min 45 s at 1 s a call and 64 workers",
-        "a ranker that always puts one side first reads ExpRatio 0.89 … 1.1",
-        "on these lists (100 of 200 protected; simulated, seed 0)",
-        "  window 20, step 10, 3 passes: 7,524 calls, 0.73 … 1.36: fewer calls, further reach",
-        "  a perfect ranker reads P@20 0.60",
-        "  standard error of ln ExpRatio: 0.0104 (44 queries with items of both sides, 1 order",
-        "  first prompt: llmfair prompts render listwise --dataset mine44 --window 5 --step 1 --orders 1",
-    ):
-        assert line in found.out, line
-    assert "  25,872 calls · about " in found.out
-    rows = {line.split("  ")[0].strip(): line.split() for line in found.out.splitlines()}
-    ratio, odds, _, *power = rows["to be found"][3:]
-    assert (ratio, power) == ("0.970", ["0.82", "43"]) and float(odds) == pytest.approx(0.735, abs=0.01)
-    ratio, odds, _, *power = rows["smallest found below parity"][4:]
-    assert (ratio, power) == ("0.971", ["0.8", "44"]) and float(odds) == pytest.approx(0.74, abs=0.01)
-    assert found.out.endswith("Nothing was asked.\n")
 
 
 def test_it_asks_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +16,7 @@ def test_it_asks_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError("a connection")
 
     monkeypatch.setattr("socket.socket.connect", refuse)
-    assert llmfair(*PLAN, "-m", "openai:gpt-4o-mini", "--price-in", "0.15", "--price-out", "0.6").code == 0
+    ran(*PLAN, "-m", "openai:gpt-4o-mini", "--price-in", "0.15", "--price-out", "0.6")
 
 
 @pytest.mark.parametrize(

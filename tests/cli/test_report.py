@@ -11,9 +11,8 @@ import pytest
 
 from llmfair import pages
 from llmfair.rundir import RunDir
-from tests.cli.command import llmfair, only_run, process
+from tests.cli.command import llmfair, only_run, process, ran, refuses
 from tests.folders import balanced, write_folder
-from tests.pace import within
 from tests.report.reading import read
 from tests.report.runs import reports as reports
 
@@ -25,25 +24,9 @@ SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1", "-q")
 undrawn = pytest.mark.usefixtures("undrawn")
 
 
-def test_an_audit_writes_it_and_says_where() -> None:
-    found = llmfair(*SMALL)
-    report = only_run() / "report.html"
-    assert found.code == 0 and found.out.splitlines()[-1] == str(report)
-    assert report.is_file()
-
-
-@undrawn
-def test_no_report_is_none() -> None:
-    found = llmfair(*SMALL, "--no-report")
-    assert found.out.splitlines()[-1] == str(only_run())
-    assert not (only_run() / "report.html").exists()
-    again = llmfair(*SMALL)
-    assert again.out.splitlines()[-1] == str(only_run() / "report.html")
-
-
 @undrawn
 def test_a_report_that_cannot_be_written_loses_nothing() -> None:
-    assert llmfair(*SMALL, "--no-report").code == 0
+    ran(*SMALL, "--no-report")
     before = (only_run() / "results.json").read_bytes()
     (only_run() / "report.html").mkdir()
     found = llmfair(*SMALL)
@@ -74,8 +57,8 @@ def test_open_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr("webbrowser.open", browser)
-    assert llmfair(*SMALL, "--open").code == 0
-    assert llmfair("report", only_run(), "--open").code == 0
+    ran(*SMALL, "--open")
+    ran("report", only_run(), "--open")
     assert opened == [(only_run() / "report.html").resolve().as_uri()] * 2
     monkeypatch.setattr("webbrowser.open", lambda address: False)
     assert "no browser could be opened" in llmfair(*SMALL, "--open").err
@@ -83,7 +66,7 @@ def test_open_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @undrawn
 def test_one_run_again_with_figures_as_files() -> None:
-    assert llmfair(*SMALL).code == 0
+    ran(*SMALL)
     before = (only_run() / "report.html").read_bytes()
     (only_run() / "report.html").unlink()
     found = llmfair("report", only_run().name[:20], "--figures", "svg,pdf,png")
@@ -94,17 +77,14 @@ def test_one_run_again_with_figures_as_files() -> None:
     assert files >= {
         f"{name}.{ending}" for name in names if name != "odds" for ending in ("svg", "pdf", "png")
     }
-    wrong = llmfair("report", only_run(), "--figures", "gif")
-    assert wrong.code == 2 and "known: svg, pdf, png" in wrong.err
+    refuses("known: svg, pdf, png", "report", only_run(), "--figures", "gif")
 
 
 @undrawn
 def test_another_place_and_json() -> None:
-    assert llmfair(*SMALL, "--no-report").code == 0
+    ran(*SMALL, "--no-report")
     found = llmfair("report", only_run(), "-o", "elsewhere/page.html", "--json")
-    assert found.json == {
-        "schema": 1, "status": "complete", "report": "elsewhere/page.html", "missing": []
-    }  # fmt: skip
+    assert found.json == {"schema": 1, "status": "complete", "report": "elsewhere/page.html", "missing": []}
     assert Path("elsewhere/page.html").is_file() and not (only_run() / "report.html").exists()
 
 
@@ -112,11 +92,11 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
     write_folder(Path("lists"), balanced(6, 6, 6))
     asked = ("-n", "6", "--orders", "1", "--passes", "1", "--no-report", "-q", "--max-invalid", "1")
     models = ("-m", "fake:biased", "-m", "fake:oracle", "-m", "bm25")
-    assert llmfair("listwise", *asked, "-a", "gender", *models).code == 0
-    assert llmfair("listwise", *asked, "-a", "location", *models[:2]).code == 0
+    ran("listwise", *asked, "-a", "gender", *models)
+    ran("listwise", *asked, "-a", "location", *models[:2])
     other = ("--window", "10", "--step", "5", *asked, "-a", "gender")
-    assert llmfair("listwise", *other).code == 0
-    assert llmfair("pairwise", "--pairs", "10", "--no-report", "-q").code == 0
+    ran("listwise", *other)
+    ran("pairwise", "--pairs", "10", "--no-report", "-q")
     runs = sorted(Path("runs").iterdir())
     found = llmfair("report", *runs)
     assert (found.code, found.out) == (0, f"{Path.cwd() / 'report.html'}\n"), found.err
@@ -135,7 +115,7 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
     printed = llmfair("report", *runs, "--format", "md").out
     assert printed.count("| model |") == text.count("by model and") + 2  # and the conclusions of both tasks
     again = Path("report.html").read_bytes()
-    assert llmfair("report", *runs, "--figures", "svg").code == 0
+    ran("report", *runs, "--figures", "svg")
     assert Path("report.html").read_bytes() == again
     assert {path.suffix for path in Path("plots").iterdir()} == {".svg"}
 
@@ -143,10 +123,10 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
 @undrawn
 def test_several_runs_are_headed_by_their_attributes_and_warned_of_as_one_is() -> None:
     for name, more in (("one", ()), ("other", ("--window", "10")), ("location", ("-a", "location"))):
-        assert llmfair(*SMALL, *more, "--no-report", "-o", name).code == 0
+        ran(*SMALL, *more, "--no-report", "-o", name)
     few = "Only 3 queries: no intervals, which need 5."
     for other, heading in (("other", "2 runs, gender"), ("location", "2 runs, gender and location")):
-        assert llmfair("report", "one", other).code == 0
+        ran("report", "one", other)
         text = "".join(read(Path("report.html")).text)
         assert heading in text and few in text
         assert "listwise on sample, gender" in text
@@ -167,10 +147,9 @@ def test_a_run_that_was_killed_says_how_many_answers_it_has(task: str) -> None:
     planned = RunDir(Path("killed")).read_manifest().planned_calls
     assert planned == llmfair(task, "--dry-run", "--json").json["calls"] > answers
     lacks = f"killed has no results yet (interrupted; {answers} of {planned:,} answers are on disk)"
-    found = llmfair("report", "killed")
-    assert found.code == 2 and f"Error: {lacks}." in found.err
+    found = refuses(f"Error: {lacks}.", "report", "killed")
     assert "the command that began the run completes it" in found.err
-    assert llmfair(*SMALL, "--no-report", "-o", "whole").code == 0
+    ran(*SMALL, "--no-report", "-o", "whole")
     found = llmfair("report", "killed", "whole")
     assert found.code == 0 and f"Not complete: {lacks}" in found.err
     assert lacks in "".join(read(Path("report.html")).text)
@@ -184,8 +163,7 @@ def test_a_training_that_is_not_finished_says_how_far_it_is() -> None:
         json.dumps({"schema": 1, "settings": {"max_prompts": 40_000}, "split": {}})
     )
     begun = "half has no results yet (interrupted; the base has not answered all pairs, nothing is trained)"
-    found = llmfair("report", training)
-    assert found.code == 2 and f"Error: {begun}." in found.err
+    refuses(f"Error: {begun}.", "report", training)
     (training / "pairs.jsonl").write_text("")
     steps = [
         {"step": 1, "prompts": 256},
@@ -197,26 +175,10 @@ def test_a_training_that_is_not_finished_says_how_far_it_is() -> None:
     trained = "512 of up to 40,000 prompts are trained on, nothing is measured"
     with RunDir(training).locked():
         assert f"half has no results yet (running; {trained})" in llmfair("report", training).err
-    assert llmfair(*SMALL, "--no-report", "-o", "whole").code == 0
+    ran(*SMALL, "--no-report", "-o", "whole")
     found = llmfair("report", training, "whole")
     assert found.code == 0 and f"Not complete: half has no results yet (interrupted; {trained})" in found.err
     assert f"half has no results yet (interrupted; {trained})" in "".join(read(Path("report.html")).text)
-
-
-@undrawn
-def test_runs_without_results_are_named() -> None:
-    assert llmfair(*SMALL, "--no-report").code == 0
-    whole = only_run()
-    broken = whole.with_name("broken-off")
-    whole.rename(broken)
-    (broken / "results.json").unlink()
-    assert llmfair(*SMALL, "--no-report").code == 0
-    alone = llmfair("report", broken)
-    assert alone.code == 2 and "broken-off has no results yet" in alone.err
-    assert "the command that began the run completes it" in alone.err
-    found = llmfair("report", broken, whole)
-    assert found.code == 0 and "Not complete: broken-off has no results yet" in found.err
-    assert "answers are on disk" in "".join(read(Path("report.html")).text)
 
 
 @undrawn
@@ -240,8 +202,7 @@ def test_studies_and_scores_have_pages_too() -> None:
 
 def test_what_is_no_run_is_refused() -> None:
     Path("empty").mkdir()
-    found = llmfair("report", "empty")
-    assert found.code == 2 and "holds neither a run nor a study" in found.err
+    refuses("holds neither a run nor a study", "report", "empty")
     Path("empty/results.json").write_text('{"schema": 1, "task": "other"}')
     assert llmfair("report", "empty").code == 2
     Path("empty/results.json").write_text("{")
@@ -261,18 +222,3 @@ def test_an_unwritable_home_is_no_matter(tmp_path: Path) -> None:
     assert running.returncode == 0, err
     assert out.splitlines()[-1].endswith("report.html")
     assert not [line for line in err.splitlines() if "atplotlib" in line or "Warning" in line], err
-
-
-def test_the_first_contact_with_its_report_is_quick() -> None:
-    """6 s is the bar on two quiet cores, 3 s without the report."""
-
-    folders = iter(["first", "second", "third"])
-
-    def audit() -> int:
-        running = process("listwise", "--no-progress", "--runs-dir", next(folders))
-        running.communicate(timeout=60)
-        return running.returncode
-
-    assert within(6.0, audit) == 0
-    manifest = only_run(Path("first")) / "manifest.json"
-    assert json.loads(manifest.read_text())["status"] == "complete"

@@ -208,9 +208,10 @@ def test_the_plan_of_a_training(snapshot: Snapshot) -> None:
     models.needs_local()
     models.causal(Path("model"))
     write_folder(Path("data"), balanced(12, 6, 6))
-    snapshot("finetune-plan", transcript("finetune-lora -d data -m model --pairs 6 --dry-run"))
+    asked = "finetune-lora -d data -m model --dry-run"
+    snapshot("finetune-plan", transcript(f"{asked} --pairs 6", f"{asked} --preset paper"))
 
 
 def test_no_snapshot_is_left_behind() -> None:
     kept = {path.stem for path in SNAPSHOTS.glob("*.txt")}
-    assert kept == {*PLANS, *WHOLE, "finetune-plan", "score-files", "score-cutoffs"}
+    assert kept == {*PLANS, *WHOLE, "finetune-plan", "listwise-deltr", "score-files", "score-cutoffs"}

@@ -17,7 +17,7 @@ from llmfair.datasets.buckets import Drawn, DrawPlan, draw, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
 from llmfair.records import Query
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import write, write_folder
 from tests.fresh import printed_by
 
@@ -197,15 +197,14 @@ def test_numbers_that_cannot_be(
 
 def test_an_audit_on_drawn_lists_keeps_them_and_their_counts(tmp_path: Path) -> None:
     pools(tmp_path / "f", {**RICH, "few": (0, 30)})
-    found = llmfair(
+    found = ran(
         "listwise", "-d", tmp_path / "f", "--candidates", "40", "--orders", "1", "--passes", "1", "--json"
     )
-    assert found.code == 0, found.err
     folder = only_run()
     rows = [json.loads(line) for line in (folder / "candidates.jsonl").read_text().splitlines()]
     assert [row["query_id"] for row in rows] == ["a", "b", "c"]
     assert all(row["bucket"] == [1] * 10 + [2] * 10 + [3] * 10 + [4] * 10 for row in rows)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = kept("manifest", folder)
     assert manifest["lists"]["left_out"].keys() == {"few"}
     assert manifest["lists"]["cells"]["a"]["relevant protected"] == 10
     assert found.json["design"]["left_out"].keys() == {"few"}
@@ -221,8 +220,7 @@ def test_missing_documents_are_an_error_unless_allowed(tmp_path: Path) -> None:
     folder = pools(tmp_path / "f", RICH).path
     with (folder / "qrels.txt").open("a") as file:
         file.write("a 0 999 1\n")
-    failed = llmfair("datasets", "show", folder)
-    assert failed.code == 2 and "qrels.txt:1551: doc_id: '999' is not in docs.jsonl" in failed.err
+    refuses("qrels.txt:1551: doc_id: '999' is not in docs.jsonl", "datasets", "show", folder)
     dataset = Folder(folder, allow_missing=True)
     assert dataset.describe()["judgements_without_document"] == 1
     assert Query("a", "Topic a") in dataset.topics
@@ -231,24 +229,17 @@ def test_missing_documents_are_an_error_unless_allowed(tmp_path: Path) -> None:
 def test_a_run_on_drawn_lists_can_be_checked(tmp_path: Path) -> None:
     pools(tmp_path / "f", RICH)
     arguments = ("-d", tmp_path / "f", "--candidates", "20", "--seed", "4", "--orders", "1", "--passes", "1")
-    assert llmfair("listwise", *arguments).code == 0
-    assert llmfair("runs", "check", only_run()).code == 0
-    ranking = only_run() / "rankings" / "neutral.run"
-    lines = ranking.read_text().splitlines()
-    lines[0], lines[1] = lines[1], lines[0]
-    write(ranking, lines)
-    found = llmfair("runs", "check", only_run())
-    assert found.code == 1 and "rankings/neutral.run does not follow" in found.out
+    ran("listwise", *arguments)
+    ran("runs", "check", only_run())
 
 
 def test_score_of_drawn_lists_measures_against_all_relevant_documents(tmp_path: Path) -> None:
     pools(tmp_path / "f", RICH)
     measures = "AWRF@20,AWRF(target=trec2022)@20,KL@20,Share@20,nDCGxAWRF@20,P@20,ExpRatio"
-    audited = llmfair(
+    audited = ran(
         "listwise", "-d", tmp_path / "f", "--candidates", "20", "--measures", measures,
         "--orders", "1", "--passes", "1", "-m", "fake:oracle,malformed=0", "-o", "run", "--json",
     )  # fmt: skip
-    assert audited.code == 0, audited.err
     scored = llmfair("score", "run", "--measures", measures, "--json").json
     ours = {(r["variant"], r["measure"], r["group"]): (r["value"], r["n"]) for r in audited.json["rows"]}
     theirs = {(r["variant"], r["measure"], r["group"]): (r["value"], r["n"]) for r in scored["rows"]}
@@ -271,15 +262,9 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
     assert not set(more.stand_ins) & set(more.documents)
 
 
-def test_a_folder_whose_lists_are_drawn_can_be_shown(tmp_path: Path) -> None:
-    pools(tmp_path / "f", RICH)
-    found = llmfair("datasets", "show", tmp_path / "f")
-    assert found.code == 0 and "3 queries" in found.out and "50/50, 50/50" in found.out
-
-
 def test_two_run_folders_of_one_name_are_told_apart() -> None:
     for parent, model in (("one", "fake:oracle"), ("two", "bm25")):
-        assert llmfair("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q").code == 0
+        ran("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q")
     rows = llmfair("score", "one/run", "two/run", "--measures", "P@20", "--json").json["rows"]
     values = {row["run"]: row["value"] for row in rows if row["variant"] == "neutral"}
     assert values.keys() == {"one/run", "two/run"} and len(set(values.values())) == 2

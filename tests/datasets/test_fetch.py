@@ -26,7 +26,7 @@ from llmfair.cli import console
 from llmfair.cli.transfers import transfers
 from llmfair.datasets import distill, download, fetch
 from llmfair.datasets.base import Source, cache_folder, load_dataset
-from tests.cli.command import Outcome, llmfair, process
+from tests.cli.command import Outcome, llmfair, process, refusal, well
 from tests.datasets.trec_sources import (
     FileServer,
     Sources,
@@ -90,8 +90,7 @@ def part(key: str) -> Path:
 
 def test_a_fetch_says_its_sizes_keeps_the_result_alone_and_is_not_repeated(serve: Serve) -> None:
     server = serve(sources_2022())
-    found = command()
-    assert found.code == 0, found.err
+    found = well(command())
     first = found.err.splitlines()[0]
     assert (
         first.startswith("trec-fair/2022/train: downloads") and "trec_corpus_20220301_plain.json.gz" in first
@@ -157,8 +156,7 @@ def test_other_copies_are_read_plain_or_packed_from_disk_or_elsewhere(serve: Ser
     topics, metadata = tmp_path / "topics.jsonl.gz", tmp_path / "metadata.json"
     topics.write_bytes(gzip.compress(sources[TOPICS]))
     metadata.write_bytes(gzip.decompress(sources[META]))
-    found = command("--topics", topics, "--metadata", metadata, "--corpus", server.url("mine/corpus.json"))
-    assert found.code == 0, found.err
+    well(command("--topics", topics, "--metadata", metadata, "--corpus", server.url("mine/corpus.json")))
     assert {request.name for request in server.requests} == {"mine/corpus.json"}
     assert metadata.exists() and left_over() == []
     own = sha256()
@@ -171,8 +169,7 @@ def test_the_eval_topics_of_2022_come_from_a_file(serve: Serve, tmp_path: Path) 
     serve(sources_2022())
     topics = tmp_path / "trec_2022_eval_reldocs.jsonl.gz"
     topics.write_bytes(lines([topic_2022(5, "Eval", [307, 339, 339])]))
-    found = command("--topics", topics, name="trec-fair/2022/eval")
-    assert found.code == 0, found.err
+    well(command("--topics", topics, name="trec-fair/2022/eval"))
     source: Source = load_dataset("trec-fair/2022/eval/gender")
     assert [topic.text for topic in source.topics] == ["Eval"] and list(source.relevant("5")) == [
         "307",
@@ -195,8 +192,7 @@ def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
     server = serve(sources_2022())
     titles = tmp_path / "titles.tsv"
     titles.write_text("page_id\ttitle\n339\tAyn_Rand\n307\tAbraham_Lincoln\n505\tNobody\n307\tTwice\n")
-    found = command("--titles", titles, "--json")
-    assert found.code == 0, found.err
+    found = well(command("--titles", titles, "--json"))
     assert found.json["pages"]["pages_without_title"] == 8 and found.json["pages"]["duplicate_lines"] == 1
     assert DOCS not in {request.name for request in server.requests}
     source: Source = load_dataset("trec-fair/2022/gender")
@@ -204,8 +200,7 @@ def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
     titles.write_text("339\tAyn_Rand\n307 Abraham\n")
     other = tmp_path / "other.tsv"
     other.write_bytes(titles.read_bytes())
-    found = command("--titles", other)
-    assert found.code == 2 and "other.tsv:2: expected page_id, a tab, title" in found.err
+    refusal(command("--titles", other), "other.tsv:2: expected page_id, a tab, title")
 
 
 def test_text_words(serve: Serve) -> None:
@@ -278,8 +273,7 @@ def test_a_broken_connection_continues_where_it_broke(serve: Serve) -> None:
 def test_a_server_that_stays_away_is_said_and_nothing_is_lost(serve: Serve) -> None:
     sources = sources_2022()
     server = serve(sources, cuts=[10**9, 10**9, 100, 0, 0, 0, 0, 0])
-    found = command()
-    assert found.code == 1 and "the connection ended after 100 bytes" in found.err
+    found = refusal(command(), "the connection ended after 100 bytes", code=1)
     assert "the same command continues" in found.err
     assert part(DOCS).stat().st_size == 100
     assert command().code == 0
@@ -320,8 +314,7 @@ def test_a_full_disk_has_its_own_message_and_the_command_continues(serve: Serve)
     part(DOCS).unlink()
     written = folder() / "pages.jsonl.gz.tmp"
     written.symlink_to("/dev/full")
-    found = command()
-    assert found.code == 1 and "the disk is full" in found.err
+    refusal(command(), "the disk is full", code=1)
     written.unlink()
     requests = len(server.requests)
     assert command().code == 0 and len(server.requests) == requests, "the corpus was whole already"
@@ -369,8 +362,7 @@ def test_streaming_keeps_no_copy_and_survives_a_cut(serve: Serve) -> None:
     for path in (*folder().iterdir(), *(cache_folder() / "downloads").rglob("*.gz")):
         path.unlink()
     server = serve(sources, cuts=[10_000, 20_000, 30_000])
-    found = command("--stream")
-    assert found.code == 0, found.err
+    well(command("--stream"))
     assert sha256() == expected and left_over() == []
     assert server.sent(DOCS) == len(sources[DOCS]) and server.sent(META) == len(sources[META])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
 from llmfair.records import Side
-from tests.cli.command import llmfair
 from tests.folders import balanced, write, write_folder
 from tests.pace import within
 
@@ -89,62 +87,6 @@ def test_groups_of_one_s_own_are_told_once_where_to_be_declared(folder: Path) ->
     sides = 'protected = ["female"]\nunprotected = ["male"]\nwords = { protected = "a", unprotected = "b" }\n'
     own.write_text(f"[seniority]\n{sides}[age]\n{sides.replace('female', 'old')}")
     assert [attribute.name for attribute in Folder(folder).attributes] == ["seniority", "age"]
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "content", "place", "message"),
-    [
-        ("docs.jsonl", 2, '{"doc_id": "x", "title": "t"', ":2: ", "not a JSON object: Expecting ',' delimiter at"),
-        ("docs.jsonl", 2, "[1]", ":2: ", "not a JSON object but list"),
-        ("docs.jsonl", 2, '{"title": "t"}', ":2: doc_id: ", "is not a string without white space, or an integer"),
-        ("docs.jsonl", 2, '{"doc_id": "a b", "title": "t"}', ":2: doc_id: ", "is not a string without white"),
-        ("docs.jsonl", 2, '{"doc_id": true, "title": "t"}', ":2: doc_id: ", "is not a string without white"),
-        ("docs.jsonl", 2, '{"doc_id": "x", "title": ""}', ":2: title: ", "is empty"),
-        ("docs.jsonl", 2, '{"doc_id": "x"}', ":2: title: ", "is empty"),
-        ("docs.jsonl", 2, '{"doc_id": "x", "title": 5}', ":2: title: ", "is not a text"),
-        ("docs.jsonl", 2, '{"doc_id": "q0f0", "title": "t"}', ":2: doc_id: ", "'q0f0' was already given on line 1"),
-        ("docs.jsonl", 2, b"\xff\xfe", ":2: ", "not UTF-8 (byte 1 of the line)"),
-        ("queries.tsv", 1, "q0 Topic", ":1: ", "expected 2 columns separated by a tab, found 1 (spaces are not tabs)"),
-        ("queries.tsv", 1, "q0\t", ":1: text: ", "is empty"),
-        ("queries.tsv", 2, "q0\tagain", ":2: query_id: ", "'q0' was already given on line 1"),
-        ("qrels.txt", 1, "q0 0 q0f0 high", ":1: relevance: ", "'high' is not an integer"),
-        ("qrels.txt", 1, "q0 0 q0f0 1_0", ":1: relevance: ", "'1_0' is not an integer"),
-        ("qrels.txt", 1, "q0 q0f0 1", ":1: ", "expected 4 columns separated by white space, found 3"),
-        ("qrels.txt", 2, "q0 0 q0f0 0", ":2: doc_id: ", "'q0f0' was judged 1 on line 1 and 0 here"),
-        ("qrels.txt", 1, "q0 0 q9 1", ":1: doc_id: ", "'q9' is not in docs.jsonl"),
-        ("qrels.txt", 1, "q9 0 q0f0 1", ":1: query_id: ", "'q9' is not in queries.tsv"),
-        ("groups.tsv", 1, "q0f0\tgendr\tfemale", ":1: attribute: ", "'gendr' is not declared; did you mean 'gender'?"),
-        ("groups.tsv", 1, "q0f0\tgender\tFemal", ":1: group: ", "'Femal' is not a group of gender; did you mean"),
-        ("groups.tsv", 1, "q0f0\tgender\t", ":1: group: ", "'' is not a group of gender"),
-        ("groups.tsv", 1, "nobody\tgender\tmale", ":1: doc_id: ", "'nobody' is not in docs.jsonl"),
-    ],
-)  # fmt: skip
-def test_each_mistake_names_file_line_and_field(
-    folder: Path, file: str, line: int, content: str | bytes, place: str, message: str
-) -> None:
-    lines = (folder / file).read_bytes().splitlines()
-    lines[line - 1] = content if isinstance(content, bytes) else content.encode()
-    (folder / file).write_bytes(b"\n".join(lines) + b"\n")
-    with pytest.raises(UsageError) as caught:
-        _ = Folder(folder).queries
-    assert f"{file}{place}{message}" in caught.value.message
-    assert caught.value.exit_code == 2 and caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (["q0 Q0 q0f0 one 1 x"], ":1: rank: 'one' is not an integer"),
-        (["q0 Q0 q0f0 1 1 x", "q0 Q0 q0f1 1 1 x"], ":2: rank: 1 was already given on line 1"),
-        (["q0 Q0 q0f0 1 1 x", "q0 Q0 q0f0 2 1 x"], ":2: doc_id: 'q0f0' was already ranked on line 1"),
-        (["q0 Q0 zz 1 1 x"], ":1: doc_id: 'zz' is not in docs.jsonl"),
-    ],
-)
-def test_mistakes_in_candidates_run(folder: Path, rows: list[str], message: str) -> None:
-    write(folder / "candidates.run", rows)
-    with pytest.raises(UsageError) as caught:
-        _ = Folder(folder).queries
-    assert f"candidates.run{message}" in caught.value.message
 
 
 def test_six_mistakes_show_five_and_one_more(folder: Path) -> None:
@@ -241,21 +183,3 @@ def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "large", lists)
     # 20,000 documents; the bar is 100,000 in 10 s
     assert len(within(3, lambda: Folder(folder).queries)) == 100
-
-
-def test_documents_that_json_cannot_write_twice(folder: Path) -> None:
-    """A title may hold anything."""
-    titles = ["[3] > [1]", "a\nb", "<script>alert(1)</script>", "Ignore the above", "\u202eabc", "{query}"]
-    rows = [{"doc_id": f"q0{s}{i}", "title": titles[2 * (s == "m") + i]} for s in "fm" for i in range(2)]
-    others = (folder / "docs.jsonl").read_text().splitlines()[4:]
-    write(folder / "docs.jsonl", [*(json.dumps(row) for row in rows), *others])
-    assert Folder(folder).documents["q0f1"].title == "a\nb"
-
-
-def test_a_group_that_nobody_is_in_is_shown() -> None:
-    folder = write_folder(Path("mine"), balanced(2, 2, 2))
-    (folder / "attributes.toml").write_text(
-        '[gender]\nprotected = ["femal"]\nunprotected = ["*"]\nwords = {protected = "a", unprotected = "b"}\n'
-    )
-    assert "gender names groups that no document is in: femal" in llmfair("datasets", "show", folder).out
-    assert "no document is in" not in llmfair("datasets", "show", "sample").out

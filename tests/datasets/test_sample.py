@@ -26,13 +26,10 @@ def test_eight_topics_of_forty_with_ten_in_every_cell_of_both_attributes() -> No
         for cells in query["cells"].values():
             assert {name: count for name, count in cells.items() if count} == dict.fromkeys(
                 (
-                    "relevant protected",
-                    "relevant unprotected",
-                    "irrelevant protected",
-                    "irrelevant unprotected",
+                    "relevant protected", "relevant unprotected", "irrelevant protected", "irrelevant unprotected",
                 ),
                 10,
-            )
+            )  # fmt: skip
 
 
 def test_documents_without_a_side_are_there_to_be_counted() -> None:

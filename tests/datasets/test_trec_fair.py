@@ -16,7 +16,7 @@ from llmfair.datasets.base import Source, attribute_of, load_dataset
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair, canonical_groups
 from llmfair.errors import UsageError
 from llmfair.records import Document, MixedPolicy, Side
-from tests.cli.command import llmfair, table
+from tests.cli.command import llmfair, ran, refuses, table
 from tests.datasets.trec_sources import (
     ODD_TITLE,
     WITHOUT_TITLE,
@@ -104,12 +104,8 @@ def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: Source) -> 
     facts = gender.describe()
     assert facts["titles"] == "known"
     assert facts["pages"]["gender"] == {
-        "protected": 2,
-        "unprotected": 3,
-        "unknown": 3,
-        "mixed": 1,
-        "other": 1,
-    }
+        "protected": 2, "unprotected": 3, "unknown": 3, "mixed": 1, "other": 1,
+    }  # fmt: skip
     assert facts["pages"]["without title"] == 1
     record = facts["fetch"]
     assert record["topics"]["duplicate_rows"] == 1 and record["topics"]["pages"] == 10
@@ -240,8 +236,7 @@ def test_show_works_before_the_titles_are_there(gender: Source) -> None:
         found.code == 0 and "titles are missing" in found.out and "unknown 3, mixed 1, other 1" in found.out
     )
     assert llmfair("datasets", "show", "trec-fair/2022/gender", "--json").json["titles"] == "missing"
-    audited = llmfair("listwise", "-d", "trec-fair/2022/gender")
-    assert audited.code == 2 and "was not fetched completely" in audited.err
+    refuses("was not fetched completely", "listwise", "-d", "trec-fair/2022/gender")
 
 
 def test_naming_and_listing_datasets_loads_neither_ir_datasets_nor_pandas() -> None:
@@ -315,15 +310,14 @@ def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
         "listwise", "-d", "trec-fair/2022/gender", "--candidates", "20", "--orders", "1", "--max-invalid", "1",
         "--measures", "AWRF@20,AWRF(target=trec2022)@20,Share@20,ExpRatio",
     )  # fmt: skip
-    first = llmfair(*arguments, "-o", "one/run")
-    assert first.code == 0, first.err
+    ran(*arguments, "-o", "one/run")
 
     def passed_over(*_: object) -> None:
         raise AssertionError("the pages are read again")
 
     monkeypatch.setattr("llmfair.datasets.trec_fair.read_pages", passed_over)
     monkeypatch.setattr("llmfair.datasets.trec_fair.page_lines", passed_over)
-    assert llmfair(*arguments, "-o", "two/run").code == 0
+    ran(*arguments, "-o", "two/run")
     for name in ("results.json", "per_query.csv", "candidates.jsonl", "groups.tsv", "qrels.txt"):
         assert (Path("one/run") / name).read_bytes() == (Path("two/run") / name).read_bytes(), name
 

@@ -59,31 +59,22 @@ def metadata_2021(page_id: int, regions: Any = ()) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def article(page_id: int, title: str, **text: str) -> dict[str, Any]:
+    return {"id": page_id, "title": title, "url": f"https://en.wikipedia.org/wiki?curid={page_id}", **text}
+
+
 def article_2022(page_id: int, title: str, plain: str = "Some plain text of it.") -> dict[str, Any]:
-    return {
-        "id": page_id,
-        "title": title,
-        "url": f"https://en.wikipedia.org/wiki?curid={page_id}",
-        "plain": plain,
-    }
+    return article(page_id, title, plain=plain)
 
 
 def article_2021(page_id: int, title: str, text: str = "'''It''' is [[wikitext|text]].") -> dict[str, Any]:
-    return {
-        "id": page_id,
-        "title": title,
-        "url": f"https://en.wikipedia.org/wiki?curid={page_id}",
-        "text": text,
-    }
+    return article(page_id, title, text=text)
 
 
 def topic_2022(query_id: int, title: str, rel_docs: list[int]) -> dict[str, Any]:
     return {
-        "id": query_id,
-        "title": title,
-        "url": "https://en.wikipedia.org/wiki/Wikipedia:X",
-        "rel_docs": rel_docs,
-    }
+        "id": query_id, "title": title, "url": "https://en.wikipedia.org/wiki/Wikipedia:X", "rel_docs": rel_docs,
+    }  # fmt: skip
 
 
 def topic_2021(query_id: int, title: str, rel_docs: list[int]) -> dict[str, Any]:

@@ -74,8 +74,7 @@ def test_divergences_of_two_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "expected"),
-    [("", 0.9285616), (",log=2", 0.8969362), (",log=2,discount=log2", 0.8453957)],
+    ("params", "expected"), [("", 0.9285616), (",log=2", 0.8969362), (",log=2,discount=log2", 0.8453957)]
 )
 def test_three_documents_against_a_quarter(tmp_path: Path, params: str, expected: float) -> None:
     path = stated(tmp_path, f=2, m=6)  # normalised
@@ -284,15 +283,10 @@ TABLES = st.lists(
 )
 PARAMS = st.sampled_from(
     [
-        "",
-        "membership=count",
-        "unknown=drop",
-        "discount=log2",
-        "target=uniform",
-        "target=trec2021",
+        "", "membership=count", "unknown=drop", "discount=log2", "target=uniform", "target=trec2021",
         "target=trec2022",
     ]
-)
+)  # fmt: skip
 
 
 def with_params(name: str, *params: str, cutoff: int | None = None) -> str:
@@ -301,12 +295,8 @@ def with_params(name: str, *params: str, cutoff: int | None = None) -> str:
 
 
 @given(
-    TABLES,
-    st.sets(st.integers(0, 11)),
-    PARAMS,
-    st.none() | st.integers(1, 12),
-    st.permutations(list(BACKGROUND)),
-)
+    TABLES, st.sets(st.integers(0, 11)), PARAMS, st.none() | st.integers(1, 12), st.permutations(list(BACKGROUND)),
+)  # fmt: skip
 def test_properties(
     groups: list[list[str]], relevant: set[int], params: str, cutoff: int | None, permuted: list[str]
 ) -> None:
@@ -407,12 +397,8 @@ def test_canonical_names(written: str, canonical: str) -> None:
 
 def test_targets_imply_what_becomes_of_the_unknown() -> None:
     implied = {
-        "empirical": "keep",
-        "trec2021": "drop",
-        "trec2022": "keep",
-        "uniform": "drop",
-        "./a.json": "keep",
-    }
+        "empirical": "keep", "trec2021": "drop", "trec2022": "keep", "uniform": "drop", "./a.json": "keep",
+    }  # fmt: skip
     for target, unknown in implied.items():
         assert parse_measure(f"AWRF(target={target})").arguments["unknown"] == unknown
     assert parse_measure("KL(eps=1e-3)").arguments["eps"] == 1e-3

@@ -64,13 +64,8 @@ def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
 
 def test_different_measures_differ() -> None:
     names = [
-        "ExpRatio",
-        "ExpRatio@5",
-        "ExpRatio@6",
-        "ExpRatio(agg=geometric)",
-        "nDCG@5",
-        "nDCG(discount=trec)@5",
-    ]
+        "ExpRatio", "ExpRatio@5", "ExpRatio@6", "ExpRatio(agg=geometric)", "nDCG@5", "nDCG(discount=trec)@5",
+    ]  # fmt: skip
     assert len({parse(name) for name in names}) == len(names)
     with pytest.raises(FrozenInstanceError):
         parse("P@5").cutoff = 6  # type: ignore[misc]
@@ -132,8 +127,7 @@ def test_canonical_names_round_trip(
 def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(text)
-    assert says in caught.value.message
-    assert caught.value.hint
+    assert says in caught.value.message and caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,8 @@ from tests.shared import vectors
 
 P, U, TIE, BAD = "protected", "unprotected", "tie", "no_order"
 ANSWERS = {
-    "PP": (P, P),
-    "UU": (U, U),
-    "FF": (P, U),
-    "SS": (U, P),
-    "T": (TIE, P),
-    "M1": (BAD, U),
-    "M2": (BAD, BAD),
-}
+    "PP": (P, P), "UU": (U, U), "FF": (P, U), "SS": (U, P), "T": (TIE, P), "M1": (BAD, U), "M2": (BAD, BAD),
+}  # fmt: skip
 RATIOS = ("WinRatio", "RawRatio", "BalancedRatio", "AdjustedOdds")
 RATES = ("FlipRate", "FirstSlotRate", "PositionIndex", "TieRate", "InvalidRate")
 
@@ -51,16 +45,10 @@ def pairs(
     numbers = numbers or range(len(answers))
     verdicts = tuple(
         Verdict(
-            query_id,
-            "relevant",
-            number,
-            draw,
-            f"{query_id}p{number}",
-            f"{query_id}u{number}",
-            *map(answer, both),
+            query_id, "relevant", number, draw, f"{query_id}p{number}", f"{query_id}u{number}", *map(answer, both),
         )
         for number, draw, both in zip(numbers, draws or [0] * len(answers), answers, strict=True)
-    )
+    )  # fmt: skip
     return JudgedPairs(query_id, verdicts, repeats)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.trec import qrels_lines, run_lines, trec_order
+from llmfair.trec import trec_order
 from tests.metrics import judged, raw, rows, value
 from tests.shared import realdata, vectors
 
@@ -88,33 +88,6 @@ def test_ir_measures_reads_the_same_order_in_a_run_with_ties(
     for theirs in (ir_measures.P @ 2, ir_measures.nDCG, ir_measures.nDCG @ 3, ir_measures.AP, ir_measures.RR):
         expected = ir_measures.pytrec_eval.calc_aggregate([theirs], {"q": relevance}, {"q": scores})[theirs]
         assert value(str(theirs), query) == pytest.approx(expected, abs=1e-12)
-
-
-def test_ir_measures_agrees_on_the_files_we_write() -> None:
-    rng = np.random.default_rng(3)
-    doc_ids = [f"d{number}" for number in range(30)]
-    queries = [
-        judged(
-            [doc_ids[place] for place in rng.permutation(30)],
-            relevance={doc_id: int(rng.integers(0, 3)) for doc_id in doc_ids},
-            query_id=f"q{number}",
-        )
-        for number in range(5)
-    ]
-    queries.append(judged(candidates=doc_ids, relevance={"d1": 1}, query_id="unranked"))
-    queries.append(judged(doc_ids, relevance={"d1": 0}, query_id="nothing"))
-    queries.append(judged(doc_ids, query_id="unjudged"))
-    run = "".join(run_lines([ranking for query in queries for ranking in query.rankings], "tag"))
-    qrels = "".join(qrels_lines({query.query_id: query.candidates.relevance for query in queries}))
-    read_qrels: Any = ir_measures.read_trec_qrels
-    read_run: Any = ir_measures.read_trec_run
-    for theirs in (ir_measures.P @ 20, ir_measures.nDCG @ 20, ir_measures.AP, ir_measures.P(rel=2) @ 10):
-        expected = ir_measures.calc_aggregate([theirs], read_qrels(qrels), read_run(run))[theirs]
-        found = rows(str(theirs), *queries)
-        assert found["all", ""].value == pytest.approx(expected, abs=1e-12)
-        assert found["all", ""].n == 7
-        assert found["unranked", ""].value == 0
-        assert found["unjudged", ""].reason == "no_relevant"
 
 
 def test_utility_is_the_mean_over_runs_of_completed_lists() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import json
 import random
 from typing import Any
@@ -9,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_rankgpt, read_strict
+from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_strict
 from llmfair.records import Completion, Finish
 from tests.pace import within
-from tests.shared import SHARED, realdata, vectors
+from tests.shared import mockllm, realdata, vectors
 
 
 def stopped(text: str) -> Completion:
     return Completion(text, Finish.STOP)
+
+
+def read_rankgpt(text: str, n: int) -> tuple[int, ...] | None:
+    return read(stopped(text), n, "rankgpt").permutation
 
 
 def one_based(reading: Reading) -> list[int] | None:
@@ -153,11 +156,8 @@ def test_real_prose_is_no_ranking() -> None:
         assert reading == Reading(AnswerClass.NO_IDS, readers_differ=reading.readers_differ)
 
 
-def test_damaged_answers_land_in_their_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not (SHARED / "mockllm").is_dir():
-        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
-    monkeypatch.syspath_prepend(str(SHARED / "mockllm"))
-    damage = importlib.import_module("mockllm.answers").damage
+def test_damaged_answers_land_in_their_classes() -> None:
+    damage = mockllm("answers").damage
     classes = {kind: kind for kind in ("duplicate", "missing", "out_of_range", "truncated", "empty")}
     classes |= {"zero_based": "out_of_range", "prose": "no_ids", "null": "empty"}
     classes |= dict.fromkeys(("commas", "newlines", "counted", "think", "superscript"), "ok")
@@ -215,18 +215,11 @@ def test_every_permutation_reads_back(order: list[int], between: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[1] > [2]" + "\u0301\u0316" * 100_000,
-        "[" * 500_000,
-        "[1 " * 150_000,
-        "[1," + " ," * 250_000 + "x",
-        "9" * 500_000,
-        "1" + " " * 500_000 + "x",
-        "[1]" + "\n" * 500_000 + "[2]",
-        "[1]\n2. " * 50_000,
-        "[1]" * 150_000,
-        "</think>" * 60_000,
+        "[1] > [2]" + "\u0301\u0316" * 100_000, "[" * 500_000, "[1 " * 150_000, "[1," + " ," * 250_000 + "x",
+        "9" * 500_000, "1" + " " * 500_000 + "x", "[1]" + "\n" * 500_000 + "[2]", "[1]\n2. " * 50_000,
+        "[1]" * 150_000, "</think>" * 60_000,
     ],
     ids=lambda text: f"{text[:8]!r}",
-)
+)  # fmt: skip
 def test_huge_answers_take_linear_time(text: str) -> None:
     within(2, lambda: read(stopped(text), 20))  # a quadratic reader needs minutes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import random
 import re
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
 from llmfair.records import Cell, Completion, Finish, Outcome, PairAnswer, Side, Verdict
 from tests.pace import within
-from tests.shared import SHARED, vectors
+from tests.shared import mockllm, vectors
 
 
 def reading(text: str, form: Form) -> str:
@@ -130,27 +129,9 @@ def test_a_tie_can_be_read() -> None:
 
 
 PIECES = [
-    "[1]",
-    "[2]",
-    "1",
-    "2",
-    "3",
-    " > ",
-    " = ",
-    ", ",
-    ": ",
-    "\n",
-    ". ",
-    " ",
-    "<think>",
-    "</think>",
-    "answer is ",
-    "Passage ",
-    "A",
-    "b",
-    "²",
-    "- ",
-]
+    "[1]", "[2]", "1", "2", "3", " > ", " = ", ", ", ": ", "\n", ". ", " ", "<think>", "</think>", "answer is ",
+    "Passage ", "A", "b", "²", "- ",
+]  # fmt: skip
 
 
 @st.composite
@@ -177,11 +158,8 @@ def test_any_text_gives_a_label_or_a_reason_and_swapping_the_labels_swaps_the_re
         assert read_text(swapped(text, form), form) == Choice(1 - choice.item)
 
 
-def test_damaged_answers_land_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not (SHARED / "mockllm").is_dir():
-        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
-    monkeypatch.syspath_prepend(str(SHARED / "mockllm"))
-    damage = importlib.import_module("mockllm.answers").damage
+def test_damaged_answers_land_where_they_belong() -> None:
+    damage = mockllm("answers").damage
     problems = {kind: kind for kind in ("duplicate", "out_of_range", "truncated", "empty")}
     problems |= {"zero_based": "out_of_range", "prose": "no_order", "null": "empty"}
     meant = ("missing", "commas", "newlines", "counted", "think", "superscript")
@@ -236,7 +214,7 @@ def margin(logprobs: dict[str, float], finish: Finish = Finish.STOP) -> Choice:
 
 def test_the_likelier_label_wins_by_its_margin() -> None:
     first = margin({"A": math.log(0.6), "B": math.log(0.3)})
-    assert first.item == 0 and not first.censored and not first.unreadable
+    assert first.item == 0 and not first.unreadable
     assert first.margin == pytest.approx(math.log(2))
     assert first.mass == pytest.approx(0.9)
     second = margin({"A": -3.0, "B": -1.0})
@@ -251,8 +229,10 @@ def test_equal_labels_are_a_tie() -> None:
 
 
 @pytest.mark.parametrize("absent", [{}, {"B": -math.inf}])
-def test_a_label_that_is_not_among_the_alternatives_is_censored(absent: dict[str, float]) -> None:
-    assert margin({"A": 0.0, **absent}) == Choice(0, mass=1.0, censored=True)
+def test_against_a_label_that_is_not_among_the_alternatives_there_is_no_margin(
+    absent: dict[str, float],
+) -> None:
+    assert margin({"A": 0.0, **absent}) == Choice(0, margin=None, mass=1.0)
 
 
 @pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}])

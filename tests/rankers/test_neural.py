@@ -15,7 +15,7 @@ from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.neural import CrossEncoder, MonoBert, MonoT5
 from llmfair.records import Candidates, Document, Query
 from tests import models
-from tests.cli.command import llmfair, only_run
+from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 from tests.models import one_thread as one_thread
 
@@ -202,9 +202,8 @@ def test_an_audit_ranks_under_every_variant_and_asks_nothing(
 ) -> None:
     data = write_folder(tmp_path / "data", balanced(5, 4, 4))
     asked = ("listwise", "-d", data, "-m", f"monot5:{folders['monot5']}", "--json")
-    found = llmfair(*asked)
-    assert found.code == 0, found.err
-    manifest = json.loads((only_run() / "manifest.json").read_text())
+    found = ran(*asked)
+    manifest = kept("manifest")
     assert manifest["calls"] == 0 and manifest["settings"]["arms"] == ["neutral", "male", "female"]
     assert manifest["settings"]["identity"].startswith("monot5 folder ")
     runs = {path.stem: path.read_text() for path in (only_run() / "rankings").iterdir()}
@@ -212,5 +211,4 @@ def test_an_audit_ranks_under_every_variant_and_asks_nothing(
     rows = [line.split() for line in runs["neutral"].splitlines()]
     assert len(rows) == 40 and [int(row[4]) for row in rows] == list(range(8, 0, -1)) * 5
     assert llmfair(*asked).out == found.out
-    refused = llmfair("pairwise", "-m", "monot5")
-    assert refused.code == 2 and "monot5 ranks lists; it answers no questions" in refused.err
+    refuses("monot5 ranks lists; it answers no questions", "pairwise", "-m", "monot5")

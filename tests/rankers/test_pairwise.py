@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,8 +31,8 @@ from llmfair.records import (
     Side,
     Verdict,
 )
-from llmfair.steps import drive
-from tests.shared import SHARED
+from tests.rankers import Answer, ask
+from tests.shared import mockllm
 
 RANKER = PairwiseRanker(load_prompt("pairwise"))
 LETTER = PairwiseRanker(load_prompt("pairwise"), form="letter")
@@ -41,8 +40,6 @@ ADA, CHARLES = (
     Document("7", "Ada Lovelace", "Wrote notes."),
     Document("12", "Charles Babbage", "Built engines."),
 )
-
-Answer = Callable[[Chat], str | Completion]
 
 
 def probe_of(
@@ -53,18 +50,6 @@ def probe_of(
 ) -> Probe:
     candidates = Candidates(Query("q1", "computing"), (protected, unprotected), relevance or {})
     return Probe("p", "pairwise", candidates, "relevant", "neutral", order=3, draw=draw)
-
-
-def ask(ranker: PairwiseRanker, probe: Probe, answer: Answer) -> tuple[Verdict, list[Chat]]:
-    """Runs a program with answers by hand."""
-    chats: list[Chat] = []
-
-    def complete(chat: Chat) -> Completion:
-        chats.append(chat)
-        reply = answer(chat)
-        return reply if isinstance(reply, Completion) else Completion(reply, Finish.STOP)
-
-    return drive(ranker.steps(probe), complete), chats
 
 
 def said(*texts: str) -> list[Completion]:
@@ -90,34 +75,27 @@ ORDER_END = "\n\nReply with the two numbers in brackets, the more relevant passa
 LETTER_END = "\n\nReply with the letter of the more relevant passage, A or B, and nothing else."
 
 
-def test_the_chats_of_the_order_form() -> None:
-    first, second = RANKER.chats(probe_of())
-    assert first.messages == (Message("user", f"{START}[1] Ada Lovelace\n[2] Charles Babbage{ORDER_END}"),)
-    assert second.messages == (Message("user", f"{START}[1] Charles Babbage\n[2] Ada Lovelace{ORDER_END}"),)
-    assert first.expects == second.expects == Permutation(2)
-
-
-def test_the_chats_of_the_letter_form() -> None:
-    first, second = LETTER.chats(probe_of())
-    assert first.messages == (
-        Message("user", f"{START}Passage A: Ada Lovelace\nPassage B: Charles Babbage{LETTER_END}"),
-    )
-    assert second.messages == (
-        Message("user", f"{START}Passage A: Charles Babbage\nPassage B: Ada Lovelace{LETTER_END}"),
-    )
-    assert first.expects == second.expects == Labels(("A", "B"))
+@pytest.mark.parametrize(
+    ("ranker", "labels", "end", "expects"),
+    [
+        (RANKER, ("[1]", "[2]"), ORDER_END, Permutation(2)),
+        (LETTER, ("Passage A:", "Passage B:"), LETTER_END, Labels(("A", "B"))),
+    ],
+    ids=["order", "letter"],
+)
+def test_the_chats(ranker: PairwiseRanker, labels: tuple[str, str], end: str, expects: Any) -> None:
+    names = ("Ada Lovelace", "Charles Babbage")
+    for chat, (first, second) in zip(ranker.chats(probe_of()), (names, names[::-1]), strict=True):
+        shown = f"{START}{labels[0]} {first}\n{labels[1]} {second}{end}"
+        assert (chat.messages, chat.expects) == ((Message("user", shown),), expects)
 
 
 @pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
 def test_both_orders_differ_in_the_item_lines_only(ranker: PairwiseRanker) -> None:
     first, second = ([*m.content.split("\n")] for chat in ranker.chats(probe_of()) for m in chat.messages)
     assert [one == other for one, other in zip(first, second, strict=True)] == [
-        True,
-        False,
-        False,
-        True,
-        True,
-    ]
+        True, False, False, True, True,
+    ]  # fmt: skip
 
 
 def test_a_chat_says_what_it_is_about() -> None:
@@ -167,11 +145,8 @@ def test_the_text_of_an_item() -> None:
 
 
 @pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
-def test_a_mock_server_reads_two_passages(ranker: PairwiseRanker, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not (SHARED / "mockllm").is_dir():
-        pytest.skip(f"no mock server at {SHARED / 'mockllm'}")
-    monkeypatch.syspath_prepend(str(SHARED / "mockllm"))
-    read_prompt = importlib.import_module("mockllm.prompts").read_prompt
+def test_a_mock_server_reads_two_passages(ranker: PairwiseRanker) -> None:
+    read_prompt = mockllm("prompts").read_prompt
     for title, shown in NASTY:
         chat, _ = ranker.chats(probe_of(replace(ADA, title=title)))
         body = {"messages": [{"role": m.role, "content": m.content} for m in chat.messages]}
@@ -269,7 +244,6 @@ def test_margins_are_kept() -> None:
     [
         ({"form": "ordr"}, "no variant 'ordr'. Did you mean 'order'?"),
         ({"on_bad_answer": "retrie"}, "--on-bad-answer 'retrie' is no policy"),
-        ({"words": 0}, "--words 0 leaves nothing"),
         ({"prompt": load_prompt("listwise")}, "no variant 'order'"),
     ],
 )

@@ -16,7 +16,7 @@ from llmfair.rankers.base import Ask, Strategy, StrategyOptions, Window, strateg
 from llmfair.rankers.windows import Windows
 from llmfair.records import Candidates, Ranking
 from llmfair.steps import Steps
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, ran, refuses
 
 RUN = Path("run")
 SMALL = ("listwise", "--strategy", "toy", "-n", "6", "--orders", "2")
@@ -59,8 +59,7 @@ def test_an_unknown_strategy_is_told_with_the_nearest() -> None:
         ListwiseSettings.make(strategy="window")
     assert "toy, windows" in raised.value.hint
     for command in (("listwise", "-m", "bm25"), ("plan", "listwise"), ("calibrate", "listwise")):
-        found = llmfair(*command, "--strategy", "tyo")
-        assert found.code == 2 and "Did you mean 'toy'?" in found.err
+        refuses("Did you mean 'toy'?", *command, "--strategy", "tyo")
 
 
 def test_windows_by_name_are_the_run_that_they_are_without() -> None:
@@ -88,20 +87,17 @@ def test_it_is_planned_and_counted() -> None:
     assert llmfair("plan", *SMALL, "--depth", "10", "--json").json["calls"] == CHAINS * 9
     table = llmfair("plan", *SMALL)
     assert table.code == 0 and "None" not in table.out
-    rendered = llmfair("prompts", "render", *SMALL[:3], "--json")
-    assert rendered.code == 0, rendered.err
+    ran("prompts", "render", *SMALL[:3], "--json")
     calibrated = llmfair("calibrate", *SMALL, "--runs", "2")
     assert calibrated.code == 0 and "strategy toy, 2 random" in calibrated.out, calibrated.err
 
 
 def test_it_runs_resumes_replays_and_is_scored() -> None:
-    first = llmfair(*ASK, "--json")
-    assert first.code == 0, first.err
-    results = first.json
+    results = ran(*ASK, "--json").json
     assert results["design"]["strategy"] == "toy" and results["design"]["window"] is None
     assert results["design"]["calls"] == CALLS
     assert sum(arm["windows"] for arm in results["answers"].values()) == CALLS
-    assert llmfair("runs", "check", "run", "--runs-dir", ".").code == 0
+    ran("runs", "check", "run", "--runs-dir", ".")
 
     journal = RUN / "journal.jsonl"
     whole, kept = journal.read_bytes(), (RUN / "results.json").read_bytes()
@@ -111,16 +107,14 @@ def test_it_runs_resumes_replays_and_is_scored() -> None:
     assert manifest["flags"]["strategy"] == manifest["settings"]["strategy"] == "toy"
     manifest["journal_answers"] = 0  # else the loss is told
     (RUN / "manifest.json").write_text(json.dumps(manifest))
-    again = llmfair(*ASK)
-    assert again.code == 0, again.err
+    again = ran(*ASK)
     assert "strategy toy" in again.out and "None" not in again.out
     assert (RUN / "results.json").read_bytes() == kept
     assert len(journal.read_bytes().splitlines()) == len(lines)
     checked = llmfair("runs", "check", "run", "--runs-dir", ".")
     assert checked.code == 0, checked.out + checked.err
 
-    scored = llmfair("score", RUN, "--measures", MEASURES, "--json")
-    assert scored.code == 0, scored.err
+    scored = ran("score", RUN, "--measures", MEASURES, "--json")
     of_run, of_score = (odds_of(found) for found in (results, scored.json))
     assert len(of_run) == 4 and of_run == {arm: of_score[arm] for arm in of_run}
 
@@ -135,11 +129,9 @@ def odds_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
 
 
 def test_another_strategy_conflicts_with_the_folder() -> None:
-    assert llmfair(*ASK, "-n", "2", "--orders", "1").code == 0
-    found = llmfair("listwise", "-n", "2", "--orders", "1", "-o", RUN)
-    assert found.code == 1 and "strategy" in found.err
+    ran(*ASK, "-n", "2", "--orders", "1")
+    refuses("strategy", "listwise", "-n", "2", "--orders", "1", "-o", RUN, code=1)
 
 
 def test_a_study_of_windows_needs_windows() -> None:
-    found = llmfair("study", "windows", "--strategy", "toy", "-n", "2")
-    assert found.code == 2 and "toy has no windows to study" in found.err
+    refuses("toy has no windows to study", "study", "windows", "--strategy", "toy", "-n", "2")

@@ -113,12 +113,9 @@ async def _look(
         scheme = {"name": "prefers-color-scheme", "value": "dark" if view.dark else "light"}
         await ask("Emulation.setEmulatedMedia", media="print" if view.print_media else "", features=[scheme])
         await ask(
-            "Emulation.setDeviceMetricsOverride",
-            width=view.width,
-            height=900,
-            deviceScaleFactor=1,
+            "Emulation.setDeviceMetricsOverride", width=view.width, height=900, deviceScaleFactor=1,
             mobile=view.width < 640,
-        )
+        )  # fmt: skip
         await ask("Page.navigate", url=page.as_uri())
         while not loaded.is_set():
             note(json.loads((await socket.receive()).data))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
 from tests.report.reading import grid
 
@@ -23,8 +23,7 @@ def compared(data: Path, *arguments: str) -> tuple[str, list[str], list[list[str
     """The title, header and rows of two models' comparison."""
     for strength in ("0", "-1"):
         model = f"fake:biased,malformed=0,pairwise={strength}"
-        found = llmfair(*arguments, "-q", "-d", data, "-m", model, "-o", f"run{strength}")
-        assert found.code == 0, found.err
+        ran(*arguments, "-q", "-d", data, "-m", model, "-o", f"run{strength}")
     told = llmfair("compare", "run0", "run-1", "--format", "md").out
     header, *rows = grid(told)
     return told.splitlines()[0], header, rows
@@ -52,9 +51,7 @@ def test_measured_runs_of_other_queries_say_how_many_each_ranks(data: Path) -> N
     for name, most in (("all", 7), ("few", 4), ("too", 7)):
         kept = [line for lines in list(rankings.values())[:most] for line in lines]
         Path(f"{name}.run").write_text("".join(kept))
-    found = llmfair("score", "all.run", "few.run", "-d", data, "--measures", "ExpRatio", "--format", "md")
-    assert found.code == 0, found.err
-    told = found.out
+    told = ran("score", "all.run", "few.run", "-d", data, "--measures", "ExpRatio", "--format", "md").out
     header, *rows = grid(told)
     assert " · 4 to 7 queries · 2 rankings" in told.splitlines()[0]
     assert {row[0]: row[header.index("queries ranked")] for row in rows} == {"all": "7", "few": "4"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import models
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
 
@@ -27,14 +27,13 @@ def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Pat
         "pairwise", "-d", lists, "-m", f"hf:{base}", "--adapter", adapter, "--adapter-only", "--answers", "margin",
         "--pairs", "2", "-o", "run",
     )  # fmt: skip
-    found = llmfair(*asked)
-    assert found.code == 0, found.err
+    found = ran(*asked)
     assert f"Warning: n{UNKNOWN}" in found.err and f"  n{UNKNOWN}" in found.out
     assert any(UNKNOWN in doubt for doubt in llmfair(*asked, "--json").json["doubts"])
-    assert llmfair("report", "run").code == 0
+    ran("report", "run")
     text = "".join(read(Path("run/report.html")).text)
     assert text.index(f"N{UNKNOWN}") < text.index("In numbers") < text.index(f"n{UNKNOWN}")
-    assert llmfair("runs", "check", "./run").code == 0
+    ran("runs", "check", "./run")
     plain = llmfair(*asked[:5], "--answers", "margin", "--pairs", "2", "-o", "plain")
     assert plain.code == 0 and UNKNOWN not in plain.err + plain.out
     several = llmfair("report", "run", "plain", "--format", "md").out

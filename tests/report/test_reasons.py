@@ -11,6 +11,7 @@ from llmfair.audits.gates import assessing, parse_gate
 from llmfair.metrics.base import measure
 from llmfair.metrics.names import parse_measure
 from llmfair.report.reasons import in_words
+from llmfair.report.tables import differs_text
 
 
 @pytest.fixture
@@ -54,3 +55,19 @@ def test_what_says_whether_gated_figures_can_be_assessed() -> None:
 )
 def test_the_attainable_range_bounds_exposure_over_the_whole_list(name: str, bounding: str) -> None:
     assert parse_measure(name).reach == bounding
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "high", "said"),
+    [
+        (0.031, 1.02, 1.6, "; differs from parity, p 0.031"),
+        (0.031, 0.97, 1.6, ""),  # the interval does not say so
+        (0.07, 1.02, 1.6, ""),  # the test does not
+        (None, 1.02, 1.6, ""),
+        (0.031, None, None, ""),
+    ],
+)
+def test_interval_and_test_have_to_agree(
+    p: float | None, low: float | None, high: float | None, said: str
+) -> None:
+    assert differs_text(p, low, high, 0.95) == said

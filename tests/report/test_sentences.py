@@ -13,7 +13,7 @@ from llmfair.report.method import LOPSIDED, cost_of
 from llmfair.report.page import Page
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
-from tests.cli.command import llmfair
+from tests.cli.command import ran
 from tests.folders import balanced, write_folder
 from tests.manifests import invocation, manifest
 from tests.report.adapters import adapter
@@ -31,8 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page(data: Path, *arguments: str, output: str = "run") -> Page:
-    asked = llmfair(*arguments, "-d", data, "-o", output)
-    assert asked.code == 0, asked.err
+    ran(*arguments, "-d", data, "-o", output)
     return page_of([read_source(RunDir(Path(output)))], 2)
 
 
@@ -44,7 +43,7 @@ def test_an_interval_that_leans_is_explained_where_it_stands(data: Path) -> None
     assert LOPSIDED not in page(data, "pairwise", "--pairs", "4", "-q", output="pairs").method.words
     sources = [read_source(RunDir(Path(name))) for name in ("run", "pairs")]
     assert page_of(sources, 0).method.words.count(LOPSIDED) == 1
-    assert llmfair("score", "run", "--measures", "ExpRatio", "-o", "scored", "-q").code == 0
+    ran("score", "run", "--measures", "ExpRatio", "-o", "scored", "-q")
     scored = page_of([read_source(RunDir(Path("scored")))], 0)
     assert LOPSIDED in scored.method.words and scored.title.endswith(" of lists, gender")
 
@@ -72,7 +71,7 @@ def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:
     assert "18 of 18 answers of the first pass" in verdict.sentence
     assert verdict.seen == "evidence"
     assert page_of([read_source(RunDir(Path("run")))], 0).verdicts[0].seen == ""
-    assert llmfair("report", "run").code == 0
+    ran("report", "run")
     links = [link["href"] for link in read(Path("run/report.html")).named("a")]
     assert links.count("#evidence") == 1 + 1  # in the list of sections, and here
 
@@ -95,7 +94,7 @@ def test_where_no_answer_is_readable_none_flips(data: Path) -> None:
 
 def test_what_one_means_stands_below_the_numbers(data: Path) -> None:
     page(data, "pairwise", "--pairs", "4", "-q")
-    assert llmfair("report", "run").code == 0
+    ran("report", "run")
     text = " ".join("".join(read(Path("run/report.html")).text).split())
     sentence = "1 is parity: above it female (protected) items rank ahead, below it male items."
     assert text.index(sentence) < text.index("In numbers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from llmfair.report.tables import Table, cell, columns_of, filled
 from llmfair.results import absent_row
-from tests.cli.command import llmfair
+from tests.cli.command import kept, llmfair, ran
 from tests.report.reading import grid, read
 
 LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-control", "-q", "-o", "run")
@@ -18,12 +17,11 @@ PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
 
 
 def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
-    found = llmfair(*LISTS, "--measures", "Share@20,Exposure", "--format", "md")
-    header, *rows = grid(found.out)
+    header, *rows = grid(llmfair(*LISTS, "--measures", "Share@20,Exposure", "--format", "md").out)
     groups = [("Share@20", group) for group in ("female", "male", "nonbinary", "@UNKNOWN")]
     groups += [("Exposure", side) for side in ("protected", "unprotected")]
     assert header[1:-1] == [f"{measure}, {group} [95 %]" for measure, group in groups]
-    results = json.loads(Path("run/results.json").read_text())
+    results = kept("results", "run")
     values = {(r["measure"], r["group"], r["variant"]): r["value"] for r in results["rows"]}
     assert {row[0] for row in rows} == {"neutral", "male", "female", "input order"}
     for name, *cells in rows:
@@ -31,11 +29,10 @@ def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
         for place, (measure, group) in enumerate(groups):
             assert cells[place].startswith(f"{values[measure, group, variant]:.3f} [")
     told = llmfair(*LISTS, "--measures", "Share@20,Exposure").out
-    assert llmfair("report", "run").code == 0
+    ran("report", "run")
     page = "".join(read(Path("run/report.html")).text)
     assert all(heading in told and heading in page for heading in header)
-    scored = llmfair("score", "run", "--measures", "Share@20", "--format", "md")
-    header, *rows = grid(scored.out)
+    header, *rows = grid(llmfair("score", "run", "--measures", "Share@20", "--format", "md").out)
     assert header == ["run", *(f"{measure}, {group} [95 %]" for measure, group in groups[:4])]
     assert {row[0]: row[1] for row in rows}["male"].startswith(
         f"{values['Share@20', 'female', 'male']:.3f} ["
@@ -45,9 +42,7 @@ def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
 @pytest.mark.parametrize("asked", [PAIRS, ("study", "windows", "--settings", "10/5", *LISTS[1:7])])
 def test_what_was_not_measured_has_no_column(asked: tuple[str, ...]) -> None:
     measures = "FlipRate" if asked is PAIRS else "Share@20"
-    found = llmfair(*asked, "--measures", measures, "--format", "md")
-    assert found.code == 0, found.err
-    header, *rows = grid(found.out)
+    header, *rows = grid(ran(*asked, "--measures", measures, "--format", "md").out)
     assert not {"WinRatio", "position-adjusted odds [95 %]", "conclusion (0.8–1.25)"} & {*header}
     assert all(any(column) for column in zip(*rows, strict=True))
 

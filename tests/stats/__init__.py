@@ -1,0 +1,14 @@
+"""Plans of windows for simulated rankers."""
+
+from __future__ import annotations
+
+from llmfair.rankers.windows import PLANS
+from llmfair.stats.reach import Plan
+
+
+def covering(window: int, step: int) -> Plan:
+    return lambda n: PLANS["covering"](n, window, step, 0, None)
+
+
+def whole(n: int) -> list[tuple[int, int]]:
+    return [(0, n)]

@@ -9,20 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.rankers.windows import PLANS
 from llmfair.stats.implied import Cells, OddsCurve, OddsSurface, odds_surface
 from llmfair.stats.planted import kind_exposures, random_lists, rank_planted
 from llmfair.stats.reach import Plan, attainable_ratio
 from tests.pace import within
 from tests.shared import vectors
-
-
-def covering(window: int, step: int) -> Plan:
-    return lambda n: PLANS["covering"](n, window, step, 0, None)
-
-
-def whole(n: int) -> list[tuple[int, int]]:
-    return [(0, n)]
+from tests.stats import covering, whole
 
 
 def cells_of(*counts: int) -> Cells:
@@ -159,22 +151,6 @@ def surface() -> OddsSurface:
     return odds_surface([CELLS], covering(20, 10), 3, 1000, rng=np.random.default_rng(12))
 
 
-@pytest.fixture(scope="module")
-def of_grades() -> OddsSurface:
-    return odds_surface([GRADED], covering(20, 10), 3, 1000, rng=np.random.default_rng(13))
-
-
-@pytest.mark.parametrize("alpha", [-1.5, 0.7, 2.0])
-@pytest.mark.parametrize("beta", [-0.5, 0.5])
-def test_planted_odds_are_recovered_also_with_several_grades(
-    alpha: float, beta: float, of_grades: OddsSurface
-) -> None:
-    usefulness, ratio = planted(GRADED, alpha, beta, covering(20, 10), 3, 4000)
-    found = of_grades.curve(usefulness, ratio).odds(ratio)
-    assert found is not None
-    assert log(found) == pytest.approx(beta, abs=0.08)
-
-
 def test_sides_without_a_common_grade_show_no_preference(surface: OddsSurface) -> None:
     """Whatever the odds, the ratio is what relevance gives: the curve is flat, and says so."""
     confounded: Cells = ((0, 1, 10), (1, 0, 30))
@@ -183,15 +159,28 @@ def test_sides_without_a_common_grade_show_no_preference(surface: OddsSurface) -
     assert not surface.curve(2.0).flat
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.7, 2.0, 2.7])
-@pytest.mark.parametrize("beta", [-1.2, -0.4, 0.4, 1.2])
+@pytest.fixture(scope="module")
+def of_grades() -> OddsSurface:
+    return odds_surface([GRADED], covering(20, 10), 3, 1000, rng=np.random.default_rng(13))
+
+
+RECOVERED = [
+    *((GRADED, "of_grades", alpha, beta, 0.08) for alpha in (-1.5, 0.7, 2.0) for beta in (-0.5, 0.5)),
+    *(
+        (CELLS, "surface", alpha, beta, 0.06 + 0.06 * abs(beta))
+        for alpha in (0.0, 0.7, 2.0, 2.7)
+        for beta in (-1.2, -0.4, 0.4, 1.2)
+    ),
+]
+
+
+@pytest.mark.parametrize(("cells", "of", "alpha", "beta", "error"), RECOVERED)
 def test_planted_odds_are_recovered_however_useful_the_ranker(
-    alpha: float, beta: float, surface: OddsSurface
+    cells: Cells, of: str, alpha: float, beta: float, error: float, request: pytest.FixtureRequest
 ) -> None:
-    usefulness, ratio = planted(CELLS, alpha, beta, covering(20, 10), 3, 4000)
-    found = surface.curve(usefulness, ratio).odds(ratio)
-    assert found is not None
-    assert log(found) == pytest.approx(beta, abs=0.06 + 0.06 * abs(beta))
+    usefulness, ratio = planted(cells, alpha, beta, covering(20, 10), 3, 4000)
+    found = request.getfixturevalue(of).curve(usefulness, ratio).odds(ratio)
+    assert found is not None and log(found) == pytest.approx(beta, abs=error)
 
 
 def test_without_its_usefulness_a_useful_ranker_would_be_taken_for_another(surface: OddsSurface) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from llmfair.stats.intervals import mean, ratio_of_means
-from llmfair.stats.power import power
 from llmfair.stats.significance import Labelled, holm, means, null_of, permutation, sign_flip
 from tests.metrics import lettered, value
 from tests.shared import vectors
@@ -56,18 +55,6 @@ def test_holm() -> None:
     found, tolerance = cases("multiplicity")
     for case in found:
         assert holm(case["input"]["p_values"]) == pytest.approx(case["expected"]["holm"], abs=tolerance)
-
-
-def test_power_of_paired_t() -> None:
-    found, tolerance = cases("power")
-    counted = 0
-    for case in found:
-        if "n_paired" in case["expected"]:
-            queries, effect = case["expected"]["n_paired"], case["input"]["cohens_d"]
-            reached = power(effect, 1 / np.sqrt(queries), queries, 1 - case["input"]["alpha"])
-            assert reached == pytest.approx(case["input"]["power"], abs=tolerance)
-            counted += 1
-    assert counted == 2
 
 
 def exposure_ratio(protected: Iterable[bool]) -> float:

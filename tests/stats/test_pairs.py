@@ -176,14 +176,8 @@ def test_three_way_intervals(name: str) -> None:
     golden = vectors("planted_bias")[name]
     pairs = of_answers(golden["rows"])
     ways = {
-        (0,): "query",
-        (1,): "pitem",
-        (2,): "uitem",
-        (0, 1): "qp",
-        (0, 2): "qu",
-        (1, 2): "pu",
-        (0, 1, 2): "qpu",
-    }
+        (0,): "query", (1,): "pitem", (2,): "uitem", (0, 1): "qp", (0, 2): "qu", (1, 2): "pu", (0, 1, 2): "qpu",
+    }  # fmt: skip
     for of in ("consistent", "balanced"):
         expected, formula = golden[of], FORMULAS[of]
         variance, found = pairs.variance(formula), estimate(formula, pairs)
@@ -341,11 +335,8 @@ def test_repeats_weigh_a_pair_once() -> None:
     items = np.arange(80)
     once = counted(cells, queries, items, items)
     twice = replace(
-        once,
-        counts=np.repeat(once.counts, 2, axis=0),
-        clusters=np.repeat(once.clusters, 2, axis=1),
-        repeats=2,
-    )
+        once, counts=np.repeat(once.counts, 2, axis=0), clusters=np.repeat(once.clusters, 2, axis=1), repeats=2,
+    )  # fmt: skip
     assert twice.cells == pytest.approx(once.cells)
     for formula in FORMULAS.values():
         a, b = estimate(formula, once), estimate(formula, twice)
@@ -427,34 +418,26 @@ def truth_of(spread: float) -> float:
 
 
 @pytest.mark.slow
-def test_coverage_when_items_recur() -> None:
-    """44 queries × 100 pairs, 25 items a side per query from a pool of 100; sd .4 of queries, .5 of items."""
-    rng, truth = np.random.default_rng(8), truth_of(np.sqrt(0.4**2 + 2 * 0.5**2))
-    queries = np.repeat(np.arange(44), 100)
+@pytest.mark.parametrize(
+    ("recur", "pairs", "seed", "most"), [(True, 100, 8, 0.98), (False, 50, 9, 0.97)], ids=["recur", "do not"]
+)
+def test_coverage_whether_items_recur_or_not(recur: bool, pairs: int, seed: int, most: float) -> None:
+    """44 queries, 25 items a side each, from a pool of 100 or of their own; sd .4 of queries, .5 of items."""
+    rng, truth = np.random.default_rng(seed), truth_of(np.sqrt(0.4**2 + 2 * 0.5**2))
+    queries = np.repeat(np.arange(44), pairs)
+
+    def items() -> np.ndarray:
+        if not recur:
+            return 25 * queries + rng.integers(0, 25, len(queries))
+        return np.concatenate([rng.permutation(100)[:25][rng.integers(0, 25, pairs)] for _ in range(44)])
+
     hits = []
     for _ in range(1000):
-        items = [
-            np.concatenate([rng.permutation(100)[:25][rng.integers(0, 25, 100)] for _ in range(44)])
-            for _ in range(2)
-        ]
+        sides = [items(), items()]
         effects = rng.normal(0, 0.4, 44)[queries]
-        for side in items:
-            effects = effects + rng.normal(0, 0.5, 100)[side]
+        for side in sides:
+            effects = effects + rng.normal(0, 0.5, 100 if recur else 25 * 44)[side]
         cells = drawn(0.2, effects, rng)
-        hits.append(covered(WIN_RATIO, counted(cells, queries, *items), truth))
-    assert 0.93 <= np.mean(hits) <= 0.98
-
-
-@pytest.mark.slow
-def test_coverage_by_query_when_items_do_not_recur() -> None:
-    """44 queries × 50 pairs whose items belong to their query; sd .4 of queries, .5 of items."""
-    rng, truth = np.random.default_rng(9), truth_of(np.sqrt(0.4**2 + 2 * 0.5**2))
-    queries = np.repeat(np.arange(44), 50)
-    hits = []
-    for _ in range(1000):
-        items = [25 * queries + rng.integers(0, 25, len(queries)) for _ in range(2)]
-        effects = rng.normal(0, 0.4, 44)[queries]
-        for side in items:
-            effects = effects + rng.normal(0, 0.5, 25 * 44)[side]
-        hits.append(covered(WIN_RATIO, by_query(counted(drawn(0.2, effects, rng), queries)), truth))
-    assert 0.93 <= np.mean(hits) <= 0.97
+        asked = counted(cells, queries, *sides) if recur else by_query(counted(cells, queries))
+        hits.append(covered(WIN_RATIO, asked, truth))
+    assert 0.93 <= np.mean(hits) <= most

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from llmfair.rankers.windows import PLANS
 from llmfair.stats.intervals import ratio_scores
 from llmfair.stats.planted import kind_exposures, random_lists, rank_planted
-from llmfair.stats.reach import Plan, rank_by_taste
+from llmfair.stats.reach import rank_by_taste
 from tests.shared import vectors
+from tests.stats import whole
 
 Case = dict[str, Any]
 Kinds = NDArray[np.uint8]
@@ -21,14 +22,6 @@ PROTECTED, RELEVANT = (
     [True, False, True, False],
     [True, True, False, False],
 )  # of the kinds of a reference case
-
-
-def covering(window: int, step: int) -> Plan:
-    return lambda n: PLANS["covering"](n, window, step, 0, None)
-
-
-def whole(n: int) -> list[tuple[int, int]]:
-    return [(0, n)]
 
 
 def counts(case: Case) -> list[int]:

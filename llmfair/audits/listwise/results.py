@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from llmfair.audits.results import StudyResults
+from llmfair.audits.study_results import StudyResults
 from llmfair.results import (
     Answers,
     Count,

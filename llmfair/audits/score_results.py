@@ -1,4 +1,4 @@
-"""What `llmfair score` finds: measured runs, their conclusions and gates. And what studies find."""
+"""What `llmfair score` finds: measured runs, their conclusions and gates."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from llmfair.results import (
     Counts,
     Ended,
     Family,
-    HowDrawn,
     Level,
     Requirement,
     Row,
-    Share,
     Undefined,
     Version,
     Words,
 )
-
-# Measured runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,64 +91,3 @@ class ScoreResults:
     runs: Sequence[ScoredRun]
     requirements: Sequence[Requirement] = ()
     rows: Sequence[Row]
-
-
-# Studies
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """A setting without results, and why."""
-
-    setting: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyResults:
-    """What audits under several settings found; study.json. What they share is empty until one of them has results."""
-
-    schema: Version
-    status: Literal["complete", "incomplete", "failed"]
-    task: str
-    dataset: str = ""
-    attribute: str = ""
-    words: Words | None = None
-    model: str = ""
-    level: Share = 0.95
-    band: Band = (0.8, 1.25)
-    shown: Sequence[str] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    queries: Count = 0
-    arms: Sequence[str] = ()
-    seed: Count = 0
-    drawn: HowDrawn | None = None
-    rows: Sequence[Any]
-    runs: Sequence[str]
-    failed: Sequence[Unfinished]
-
-    @property
-    def about(self) -> tuple[str, str, str]:
-        """What was asked about and of whom, for a title."""
-        protected = self.words.protected if self.words else ""
-        simulated = ", a simulated model" * self.model.startswith("fake:")
-        return self.dataset, f"{self.attribute} (protected: {protected})", self.model + simulated
-
-    @property
-    def missing(self) -> list[str]:
-        """Settings without results, and why."""
-        return [f"{one.setting}: {one.message}" for one in self.failed]
-
-
-@dataclass(frozen=True)
-class SettingRow(Row):
-    """A line of one setting's metrics.csv."""
-
-    setting: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlainStudyResults(StudyResults):
-    """A study that tells no more."""
-
-    rows: Sequence[SettingRow]
