@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.listwise.calibrate import share
+from llmfair.audits.calibrate import share
 from llmfair.audits.listwise.simulate import Kinds, Simulated, simulate
 from llmfair.audits.summary import Inference, aggregate, controlled
 from llmfair.metrics.values import Quotient

@@ -2,7 +2,7 @@
 
 The public names stand in `__init__.pyi`, once: type checkers read it, and so does this file. They are loaded when they
 are first used, so that `import llmfair` costs next to nothing; `audit_NAME`, `plan_NAME` and `calibrate_NAME` are there
-for every kind of audit that is registered.
+for every kind of audit that is registered, `study_NAME` for each of its studies.
 """
 
 import re
@@ -17,7 +17,7 @@ _HOME_OF = {
     name: home for home, name in re.findall(r"^from (llmfair[\w.]+) import (\w+) as \2$", _stub, re.M)
 }
 _HOME_OF |= dict.fromkeys(re.findall(r"^def (\w+)\(", _stub, re.M), "llmfair.api")
-_OF_KINDS = ("audit_", "plan_", "calibrate_")
+_OF_KINDS = ("audit_", "plan_", "calibrate_", "study_")
 __all__ = [*_HOME_OF, "__version__"]
 
 

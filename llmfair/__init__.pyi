@@ -9,7 +9,6 @@ from llmfair.api import open_run as open_run
 from llmfair.api import parse_model as parse_model
 from llmfair.api import schema as schema
 from llmfair.api import score as score
-from llmfair.api import study_windows as study_windows
 from llmfair.api import write_report as write_report
 from llmfair.datasets.base import load_dataset as load_dataset
 from llmfair.errors import BackendError as BackendError
@@ -56,7 +55,7 @@ from llmfair.steps import Steps as Steps
 __all__: list[str]
 __version__: str
 
-# Of every kind of audit that is registered, those of other packages too; here stand ours.
+# Of every kind of audit that is registered and its studies, those of other packages too; here stand ours.
 
 def audit_listwise(
     dataset: str | Path = ...,
@@ -78,3 +77,6 @@ def audit_pairwise(
 ) -> Result: ...
 def plan_pairwise(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...
 def calibrate_pairwise(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...
+def study_windows(
+    dataset: str | Path = ..., *, progress: bool = ..., preset: str | None = ..., **settings: Any
+) -> Result: ...

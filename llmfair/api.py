@@ -11,18 +11,18 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
 from llmfair.arguments import make_settings, plain, takes
-from llmfair.audits.kind import Kind, kind_of
-from llmfair.audits.listwise.settings import StudySettings
+from llmfair.audits.kind import Kind, kind_of, studies
+from llmfair.audits.study import Study
 from llmfair.config import typed
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
-from llmfair.settings import AuditSettings, FinetuneSettings, ScoreSettings, default_of
+from llmfair.settings import AuditSettings, FinetuneSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -41,6 +41,10 @@ AUDIT = """
 
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
+    """
+
+STUDY = """
+    Raises the gravest of the settings' errors, after all were tried.
     """
 
 
@@ -83,15 +87,41 @@ def _calibrate_of(kind: Kind) -> Callable[..., Result]:
     return takes(calibrated)(call)
 
 
+def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
+    def call(
+        dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **others: Any
+    ) -> Result:
+        from llmfair.audits.sweep import sweep, told
+        from llmfair.rundir import RunDir
+
+        made = make_settings(study.settings, {"dataset": dataset, **others}, preset)
+
+        def watch_of(setting: str) -> Watch:
+            return _watch(f"Asking {made.model[0]}, {setting}", progress, made)
+
+        found, gravest = told(study, list(sweep(kind, study, made, watch_of)), made.output)
+        if made.output is not None and made.report:
+            _report(RunDir(made.output))
+        if gravest is not None:
+            raise gravest
+        return Result(study.task, found, made.output)
+
+    call.__doc__ = study.does.replace("\n", "\n    ") + f"\n{STUDY}"
+    return takes(study.settings)(call)
+
+
 OF_KINDS = {"audit": _audit_of, "plan": _plan_of, "calibrate": _calibrate_of}
-"""What there is of every kind of audit: `audit_NAME`, `plan_NAME`, `calibrate_NAME`."""
+"""What there is of every kind of audit: `audit_NAME`, `plan_NAME`, `calibrate_NAME`. Its studies are `study_NAME`."""
 
 
 def __getattr__(name: str) -> Callable[..., Result]:
-    command, _, kind = name.partition("_")
-    if command not in OF_KINDS or kind not in registry.names("audit"):
+    command, _, of = name.partition("_")
+    if command == "study" and of in studies():
+        call = _study_of(*studies()[of])
+    elif command in OF_KINDS and of in registry.names("audit"):
+        call = OF_KINDS[command](kind_of(of))
+    else:
         raise AttributeError(f"module 'llmfair' has no attribute {name!r}")
-    call = OF_KINDS[command](kind_of(kind))
     call.__name__ = call.__qualname__ = name
     globals()[name] = call
     return call
@@ -117,43 +147,6 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
     return Result("score", scored.results, made.output, of_queries)
 
 
-@takes(StudySettings)
-def study_windows(
-    dataset: Name = "sample",
-    *,
-    settings: str | Sequence[str] = default_of(
-        next(item for item in fields(StudySettings) if item.name == "settings")
-    ),
-    progress: bool = False,
-    preset: str | None = None,
-    **others: Any,
-) -> Result:
-    """Windows and steps side by side, as in the paper's Table 2: `settings="5/1,20/10x3"`.
-
-    Every setting is the run that the audit itself makes. Raises the gravest of their errors, after all were tried.
-    """
-    from llmfair.audits.listwise.sweep import gravest_of, make_folder, study_of, write_study
-    from llmfair.audits.listwise.sweep import study_windows as tried_of
-    from llmfair.rundir import RunDir
-
-    made = make_settings(StudySettings, {"dataset": dataset, "settings": settings, **others}, preset)
-    if made.output is not None:
-        make_folder(made.output)
-
-    def watch_of(setting: str) -> Watch:
-        return _watch(f"Asking {made.model[0]}, {setting}", progress, made)
-
-    tried = list(tried_of(made, watch_of))
-    found, gravest = study_of(tried), gravest_of(tried)
-    if made.output is not None:
-        write_study(found, made.output)
-        if made.report:
-            _report(RunDir(made.output))
-    if gravest is not None:
-        raise gravest
-    return Result("study windows", found, made.output)
-
-
 def compare(*runs: Name | Result, measures: Any = None, runs_dir: Name = "runs") -> Result:
     """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
     from llmfair.audits.compare import compare as compared_of
@@ -165,7 +158,7 @@ def compare(*runs: Name | Result, measures: Any = None, runs_dir: Name = "runs")
 def open_run(run: Name, runs_dir: Name = "runs") -> Result:
     """The results of a run folder: by its path, or by its name's beginning below `runs_dir`.
 
-    Also of a folder that `score`, `study_windows` or `finetune_lora` wrote. Raises UsageError where there are none.
+    Also of a folder that `score`, a study or `finetune_lora` wrote. Raises UsageError where there are none.
     """
     from llmfair.report.source import read_source, unfinished
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from llmfair.errors import BackendError, MissingExtra, UsageError
+from llmfair.errors import BackendError, MissingExtra, UsageError, did_you_mean, line_of
 
 INSTALL = "pip install 'llmfair[local]'"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".h5", ".gguf")
@@ -160,6 +160,27 @@ def dtype_of(checkpoint: Checkpoint, asked: str = "auto") -> tuple[str, str]:
     return "bfloat16", f"the checkpoint's {saved} is no type to calculate in"
 
 
+def arguments_of(who: str, given: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """`--backend-arg` over the defaults, with numbers for numbers. Raises UsageError for what they are not."""
+    for key in given:
+        if key not in defaults:
+            raise UsageError(
+                f"{who} has no --backend-arg '{key}'.{did_you_mean(key, defaults)}",
+                f"known: {', '.join(defaults)}",
+            )
+    found: dict[str, Any] = {**defaults, **given}
+    for key, default in defaults.items():
+        if isinstance(default, int):
+            text = str(found[key])
+            if not text.isdecimal() or int(text) < 1:
+                raise UsageError(
+                    f"--backend-arg {key}={text} is not a number of 1 or more.",
+                    f"for example {key}={default}",
+                )
+            found[key] = int(text)
+    return found
+
+
 def device_of(asked: str = "auto") -> tuple[str, str]:
     """The device a model runs on, and why: as asked, else a GPU where torch finds one."""
     import torch
@@ -214,5 +235,4 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
     except errors.EntryNotFoundError:
         raise UsageError(f"{repository} holds no model: it has no config.json.", "check its name") from None
     except (errors.HfHubHTTPError, OSError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BackendError(f"{repository} cannot be fetched: {line}.", "try again later") from None
+        raise BackendError(f"{repository} cannot be fetched: {line_of(error)}.", "try again later") from None

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.documents import Comparison
-from llmfair.audits.kind import kinds
-from llmfair.audits.results import ScoreResults
+from llmfair.audits.kind import kinds, studies
+from llmfair.audits.score_results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
 from llmfair.tuning.results import Finetuned, FinetunePlan, Merged
 
@@ -251,9 +251,8 @@ def documents() -> dict[str, Document]:
         for name, of in kind.documents().items():
             rules = (("rows",), PRICED) if name == "plan" else ()
             found[f"{name}_{kind.name}"] = Document(of, *rules)
-        for study in kind.studies:
-            found[study.name.replace(" ", "_")] = Document(study.results(), may_fail=True)
-            found["study_plan"] = Document(study.planned(), ("rows",))
+    for name, (_, study) in studies().items():
+        found[f"study_{name}"] = Document(study.results(), may_fail=True)
     return {**found, **GENERAL}
 
 
@@ -269,6 +268,8 @@ def schema() -> dict[str, Any]:
     }
     looks = [{"$ref": f"#/$defs/{one.__name__}"} for one in LOOKS]
     names["look"] = {"anyOf": looks, **_never("task", "status")}
+    planned = [_planned(study.task, names[f"plan_{kind.name}"]) for kind, study in studies().values()]
+    names["study_plan"] = {"title": "llmfair study, --dry-run", "anyOf": planned, **_never("rows")}
     of_one = [{"$ref": f"#/$defs/{name}"} for name in (kind.name for kind in kinds())]
     named = {"properties": {"model": {"type": "string"}}, "required": ["model"]}
     failed = {"allOf": [{"$ref": "#/$defs/failure"}, named]}
@@ -277,12 +278,8 @@ def schema() -> dict[str, Any]:
         "runs": {"type": "array", "items": {"anyOf": [*of_one, failed]}, "minItems": 2},
     }
     several["comparison"] = {"anyOf": [{"$ref": "#/$defs/comparison"}, {"type": "null"}]}
-    names["several"] = {
-        "title": "An audit of several models: one entry each, in the order given",
-        "type": "object",
-        "properties": several,
-        "required": list(several),
-    }
+    title = "An audit of several models: one entry each, in the order given"
+    names["several"] = {"title": title, **_object(several)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:llmfair:results:1",
@@ -292,6 +289,20 @@ def schema() -> dict[str, Any]:
         "anyOf": [{"$ref": f"#/$defs/{name}"} for name in names],
         "$defs": {**found, **names},
     }
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """An object that has all of these."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _planned(task: str, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of a study: a plan of its kind for each setting."""
+    setting = {"setting": {"type": "string"}}
+    always = [*setting, *(name for name in plan["required"] if name != "schema")]
+    each = {**plan, "properties": {**plan["properties"], **setting}, "required": always}
+    calls, settings = {"type": "integer", "minimum": 0}, {"type": "array", "items": each, "minItems": 1}
+    return _object({"schema": {"const": 1}, "task": {"const": task}, "calls": calls, "settings": settings})
 
 
 def _never(*keys: str) -> dict[str, Any]:

@@ -22,6 +22,12 @@ from functools import cache as once
 from typing import ClassVar
 
 
+def line_of(error: BaseException) -> str:
+    """The first line of a library's error that says something."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__).rstrip(".")
+
+
 class LlmfairError(Exception):
     """A failure said in one sentence (`message`) with the way out (`hint`)."""
 

@@ -294,6 +294,10 @@ class PairAnswer:
     margin: float | None = None
     mass: float | None = None
 
+    @property
+    def unreadable(self) -> bool:
+        return self.problem not in (None, "tie")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -314,7 +318,7 @@ class Verdict:
     @property
     def cell(self) -> Cell:
         answers = (self.first, self.second)
-        unreadable = sum(answer.problem not in (None, "tie") for answer in answers)
+        unreadable = sum(answer.unreadable for answer in answers)
         if unreadable:
             return Cell.M1 if unreadable == 1 else Cell.M2
         if any(answer.problem == "tie" for answer in answers):

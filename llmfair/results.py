@@ -261,7 +261,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value):
         return {
             name: plain(getattr(value, name))
-            for name, needs in _in_order(value.__class__)
+            for name, needs in in_order(value.__class__)
             if not needs or not _lacking(getattr(value, needs))
         }
     if isinstance(value, Mapping):
@@ -276,7 +276,7 @@ def _lacking(value: Any) -> bool:
 
 
 @cache
-def _in_order(of: type) -> tuple[tuple[str, str | None], ...]:
+def in_order(of: type) -> tuple[tuple[str, str | None], ...]:
     """A class's fields in the order that JSON has them, each with the field that it needs, if any."""
     found = {one.name: one for one in fields(of)}
     names = list(found)

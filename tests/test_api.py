@@ -19,7 +19,8 @@ import pytest
 import llmfair
 from llmfair import registry
 from llmfair.arguments import COMMAND_LINE
-from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings, StudySettings
+from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
@@ -47,7 +48,7 @@ FUNCTIONS: dict[str, type[CommandSettings]] = {
     "audit_listwise": ListwiseSettings, "audit_pairwise": PairwiseSettings,
     "calibrate_listwise": CalibrateSettings, "calibrate_pairwise": CalibratePairwiseSettings,
     "finetune_lora": FinetuneSettings, "plan_listwise": PlanSettings, "plan_pairwise": PlanPairwiseSettings,
-    "score": ScoreSettings, "study_windows": StudySettings,
+    "score": ScoreSettings, "study_windows": WindowsSettings,
 }  # fmt: skip
 QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "variants": "neutral", "control": False, "report": False}
 QUICK_FLAGS = ("--limit", "5", "--orders", "1", "--variants", "neutral", "--no-control")

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "steps": {"records"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits.kind", "results", "rundir", "trec", "stats", "metrics.base"},
+    "report": {"audits.kind", "audits.study", "results", "rundir", "trec", "stats", "metrics.base"},
     "results": {"rundir"},
     "documents": {"audits", "results", "tuning"},
     "pages": {"audits", "report", "tuning"},
@@ -51,10 +51,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 }  # fmt: skip
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
-    "report/page.py": {"audits.results"},
-    "report/source.py": {"audits.results"},
-    "report/score_page.py": {"audits.results"},
-    "report/score.py": {"audits.results"},
+    "report/page.py": {"audits.score_results"},
+    "report/source.py": {"audits.score_results"},
+    "report/score_page.py": {"audits.score_results"},
+    "report/score.py": {"audits.score_results"},
     "report/compare.py": {"audits.exhibits"},
 }
 LAZY = {

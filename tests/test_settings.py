@@ -35,6 +35,8 @@ def test_the_paper_preset_and_a_flag_over_it() -> None:
         ({"window": 5, "step": 6}, "--step 6 is larger than --window 5"),
         ({"step": 0}, "--step is 0"),
         ({"passes": 0}, "--passes is 0"),
+        ({"depth": 0}, "--depth is 0"),
+        ({"words": 0}, "--words is 0"),
         ({"level": 1.0}, "--level is 1.0"),
         ({"max_invalid": 2.0}, "--max-invalid is 2.0"),
         ({"max_wait": "soon"}, "'soon' is not a time"),

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -76,31 +77,24 @@ def dispatch_batch(
         raise cause
 
 
+@dataclass(eq=False)
 class _Asking(Generic[B]):
     """One call of `dispatch_batch`, up to where the journal holds every answer there is."""
 
-    def __init__(
-        self,
-        programs: Sequence[Program],
-        server: BatchServer[B],
-        journal: Journal,
-        sampling: Sampling,
-        limits: Limits,
-        progress: Progress,
-        cache: Cache | None,
-    ) -> None:
-        self.programs = programs
-        self.server = server
-        self.journal = journal
-        self.sampling = sampling
-        self.limits = limits
-        self.progress = progress
-        self.cache = cache
-        self.ledger = Ledger(journal.path.parent, server.key_of)
+    programs: Sequence[Program]
+    server: BatchServer[B]
+    journal: Journal
+    sampling: Sampling
+    limits: Limits
+    progress: Progress
+    cache: Cache | None
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.journal.path.parent, self.server.key_of)
         self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
         self.failed: dict[str, LlmfairError] = {}
         self.collected: set[str] = set()
-        self.budget = Budget(price_in=limits.price_in, price_out=limits.price_out)
+        self.budget = Budget(price_in=self.limits.price_in, price_out=self.limits.price_out)
 
     def fill(self) -> None:
         """Submits and collects until every question has an answer or a failure.

@@ -37,17 +37,7 @@ SHARED = "cache"
 """The source of an answer that another run was given."""
 _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
-_COMPLETION_FIELDS = (
-    "prompt_tokens",
-    "completion_tokens",
-    "reasoning_tokens",
-    "cached_tokens",
-    "reasoning",
-    "logprobs",
-    "model",
-    "fingerprint",
-    "seconds",
-)
+_COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
 
 
 def request_key(
@@ -244,13 +234,11 @@ def _ends_with_newline(path: Path) -> bool:
 
 def completion_of(row: Mapping[str, Any]) -> Completion:
     """The completion a journal row holds."""
-    fields: dict[str, Any] = {name: row.get(name) for name in _COMPLETION_FIELDS}
-    fields["seconds"] = fields["seconds"] or 0.0
-    if fields["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
-        fields["logprobs"] = {
-            label: value for label, value in fields["logprobs"].items() if value is not None
-        }
-    return Completion(row["text"], Finish(row["finish"]), **fields)
+    known: dict[str, Any] = {name: row.get(name) for name in _COMPLETION_FIELDS}
+    known["seconds"] = known["seconds"] or 0.0
+    if known["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+        known["logprobs"] = {label: value for label, value in known["logprobs"].items() if value is not None}
+    return Completion(row["text"], Finish(row["finish"]), **known)
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

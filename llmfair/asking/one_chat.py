@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llmfair.asking.budgets import Budget, characters
@@ -41,24 +41,19 @@ class Stopped(Exception):
     """A chat was not asked because the run is stopping."""
 
 
+@dataclass(eq=False)
 class Asker:
     """Answers chats within the limits; `stop`, which whoever drives may replace, hears why when it must end."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        journal: Journal,
-        cache: Cache | None,
-        sampling: Sampling,
-        limits: Limits,
-        progress: Progress,
-    ) -> None:
-        self.backend = backend
-        self.journal = journal
-        self.cache = cache
-        self.sampling = sampling
-        self.limits = limits
-        self.progress = progress
+    backend: Backend
+    journal: Journal
+    cache: Cache | None
+    sampling: Sampling
+    limits: Limits
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        backend, limits, progress = self.backend, self.limits, self.progress
         self.stop: Callable[[LlmfairError], None] = lambda cause: self.halt()
         self.slots = _slots(limits)
         adapts = limits.adaptive and "adaptive" in backend.capabilities

@@ -1,4 +1,4 @@
-"""What a comparison, and the plan of a study, print with `--json`."""
+"""What a comparison, and a plan of a kind that tells no more, print with `--json`."""
 
 from __future__ import annotations
 
@@ -62,29 +62,49 @@ class Planted(TypedDict):
     undefined: Counts
 
 
-class Plan(TypedDict):
-    """llmfair plan, and --dry-run, of a kind of audit that tells no more."""
+class Planned(TypedDict):
+    """What every plan tells, whatever the kind; a dry run has a cost only at given prices, and plans nothing more."""
 
     schema: Version
-    task: str
     queries: Count
-    design: dict[str, Any]
     calls: Count
     prompt_tokens: Count
     completion_tokens: Count
     workers: Count
     seconds_at_1s_a_call: Count
     folder: str
-    answered: Count
-    cached: Count
-    left: Count
-    unready: list[str]
+    answered: Annotated[Count, Meta(description="Answers that the folder holds already.")]
+    cached: Annotated[Count, Meta(description="Answers beside those that the shared cache holds.")]
+    left: Annotated[Count, Meta(description="Calls that are left, at most.")]
+    unready: Annotated[list[str], Meta(description="Models that cannot be asked yet, and why.")]
     latency: NotRequired[float]
     seconds: NotRequired[float]
     price_in: NotRequired[float | None]
     price_out: NotRequired[float | None]
     cost: NotRequired[float | None]
+
+
+class Plan(Planned):
+    """llmfair plan, and --dry-run, of a kind of audit that tells no more."""
+
+    task: str
+    design: dict[str, Any]
     findable: NotRequired[Any]
+
+
+class Calibration(TypedDict):
+    """What every calibration tells of itself."""
+
+    schema: Version
+    dataset: str
+    attribute: str
+    words: Words
+    seed: Count
+    runs: Count
+    level: Level
+    band: Band
+    design: dict[str, Any]
+    settings: dict[str, Any]
 
 
 class Comparison(TypedDict):

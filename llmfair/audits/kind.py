@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair import registry
+from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, Calibrated, Planned
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
     from llmfair.audits.design import Design
-    from llmfair.audits.results import ScoredRun
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
@@ -53,21 +54,9 @@ HELP: Mapping[str, str] = {
 """What commands about an audit say of themselves, unless its kind says it better."""
 
 
-COMMANDS = frozenset(
-    [
-        "cache",
-        "calibrate",
-        "compare",
-        "datasets",
-        "doctor",
-        "plan",
-        "prompts",
-        "report",
-        "runs",
-        "score",
-        "study",
-    ]
-)
+COMMANDS = {
+    "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "runs", "score", "study",
+}  # fmt: skip
 """Commands that are no audits: no kind can have their names."""
 
 
@@ -120,9 +109,9 @@ class Kind(ABC):
 
     def plan_text(self, planned: Mapping[str, Any]) -> str:
         """What a dry run says, and a plan without table."""
-        from llmfair.report.planned import plan_lines
+        from llmfair.report.planned import plan_text
 
-        return "\n".join([*plan_lines(planned), "Nothing was asked.", ""])
+        return plan_text(planned)
 
     numbered: str = "Which question."
     """What `--number` of `llmfair prompts render NAME` counts."""
@@ -148,9 +137,6 @@ class Kind(ABC):
     def calibration_table(self, found: Mapping[str, Any]) -> Table:
         raise NotImplementedError
 
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
-        raise NotImplementedError
-
     # What was found
 
     def results(self) -> type[Results]:
@@ -172,7 +158,7 @@ class Kind(ABC):
     lopsided: bool = False
     """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
     studies: Sequence[Study] = ()
-    """Studies over several of its audits whose results are reported; each has a command of its own in `cli/`."""
+    """Commands over several of its audits: `llmfair study NAME`."""
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -249,7 +235,7 @@ class Kind(ABC):
 
         By default its observations, of which nothing is concluded.
         """
-        from llmfair.audits.runs import measured_again
+        from llmfair.audits.remeasured import measured_again
 
         return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
@@ -292,42 +278,6 @@ class Kind(ABC):
         return {}
 
 
-class Study(ABC):
-    """A command over several audits of one kind, with results and a page of its own; `words` are its method's."""
-
-    name: str
-    title: str
-
-    @property
-    @abstractmethod
-    def words(self) -> Sequence[str]:
-        """How it is made, a paragraph each."""
-
-    @abstractmethod
-    def results(self) -> type:
-        """The class of its results: `dataset`, `attribute`, `words` and `model` once there are `rows`."""
-
-    @abstractmethod
-    def planned(self) -> Any:
-        """The type of what its dry run prints with --json."""
-
-    @abstractmethod
-    def table(self, found: Any) -> Table:
-        """The table of its results."""
-
-    @abstractmethod
-    def plots(self, found: Any, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
-        """Its figures."""
-
-    @abstractmethod
-    def missing(self, found: Any) -> list[str]:
-        """What it lacks, a sentence each."""
-
-    @abstractmethod
-    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """The columns and lines of its CSV file, from its results as JSON has them."""
-
-
 def check_kind(name: str, offered: object) -> None:
     """Raises ValueError for what another package offers as a kind of this name and could not be used."""
     if not isinstance(offered, Kind):
@@ -341,6 +291,8 @@ def check_kind(name: str, offered: object) -> None:
         raise ValueError(f"llmfair {name} is another command")
     if "" not in offered.helps:
         raise ValueError('its helps say nothing of its command (by "")')
+    if not all(isinstance(one, Study) and one.name.isidentifier() for one in offered.studies):
+        raise ValueError("its studies have to be values, too, each with a name of one word")
 
 
 def kind_of(name: str) -> Kind:
@@ -363,14 +315,19 @@ def kinds() -> list[Kind]:
     return [kind_of(name) for name in registry.names("audit")]
 
 
-def study_of(name: str) -> Study | None:
-    """The study of this name, whatever its kind; None where there is none."""
-    return next((study for kind in kinds() for study in kind.studies if study.name == name), None)
+def studies() -> dict[str, tuple[Kind, Study]]:
+    """All studies with their kinds, by name."""
+    return {study.name: (kind, study) for kind in kinds() for study in kind.studies}
+
+
+def study_of(task: str) -> Study | None:
+    """The study that results of this task are of; None where they are of none."""
+    return next((study for _, study in studies().values() if study.task == task), None)
 
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
-    from llmfair.audits.results import ScoreResults
+    from llmfair.audits.score_results import ScoreResults
     from llmfair.jsonfiles import typed
 
     task = document["task"]

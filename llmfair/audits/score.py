@@ -19,7 +19,7 @@ from typing import Any
 from llmfair.audits.exhibits import REPRODUCES
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
-from llmfair.audits.runs import Announce, Remeasured
+from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.score_gates import named_in_reasons, requirements_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions

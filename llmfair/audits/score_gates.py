@@ -7,7 +7,7 @@ from typing import Any
 
 from llmfair.audits.gates import Gated, check_gates, parse_gate, read_gates, require_met
 from llmfair.audits.kind import kind_of
-from llmfair.audits.runs import Remeasured
+from llmfair.audits.remeasured import Remeasured
 from llmfair.errors import RequirementFailed
 from llmfair.jsonfiles import typed
 from llmfair.results import Finding, Requirement, Row, plain

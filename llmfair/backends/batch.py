@@ -63,13 +63,28 @@ class Batches:
         head = f'{{"custom_id":"{request.key}","method":"POST","url":"/v1/chat/completions","body":'
         return head.encode() + self.backend.body(request) + b"}\n"
 
-    def key_of(self, line: bytes) -> str | None:
+    @staticmethod
+    def key_of(line: bytes) -> str | None:
         """The key a line was sent under; None for one that does not say."""
-        return _key_of(line)
+        try:
+            key = decode(line)["custom_id"]
+        except UNREADABLE:
+            return None
+        return key if isinstance(key, str) else None
 
-    def files(self, lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    @staticmethod
+    def files(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
         """Keys and lines in as few files as the server's limits allow, in the order they come."""
-        return split(lines)
+        file: list[tuple[str, bytes]] = []
+        size = 0
+        for key, line in lines:
+            if file and (len(file) >= MOST_LINES or size + len(line) > MOST_BYTES):
+                yield file
+                file, size = [], 0
+            file.append((key, line))
+            size += len(line)
+        if file:
+            yield file
 
     def upload(self, path: Path) -> str:
         """The id of the server's copy of a file of lines."""
@@ -164,7 +179,7 @@ class Batches:
 
         def read(attempt: int) -> dict[str, bytes]:
             content = self._client.files.content(file_id).content
-            found = {key: line for line in content.split(b"\n") if (key := _key_of(line))}
+            found = {key: line for line in content.split(b"\n") if (key := self.key_of(line))}
             if content.strip() and b'"custom_id"' not in content:
                 raise ValueError(file_id)
             return found
@@ -236,25 +251,3 @@ def _id_of(thing: FileObject | Batch) -> str:
     if not isinstance(thing.id, str):
         raise ValueError(thing)
     return thing.id
-
-
-def split(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-    """Keys and lines in as few files as the server's limits allow, in the order they come."""
-    file: list[tuple[str, bytes]] = []
-    size = 0
-    for key, line in lines:
-        if file and (len(file) >= MOST_LINES or size + len(line) > MOST_BYTES):
-            yield file
-            file, size = [], 0
-        file.append((key, line))
-        size += len(line)
-    if file:
-        yield file
-
-
-def _key_of(line: bytes) -> str | None:
-    try:
-        key = decode(line)["custom_id"]
-    except UNREADABLE:
-        return None
-    return key if isinstance(key, str) else None

@@ -16,8 +16,8 @@ from llmfair.backends.batching import MicroBatcher
 from llmfair.backends.chat_completions import finish_of
 from llmfair.backends.sampling import grammar_of
 from llmfair.backends.templates import ChatTemplate, label_answers
-from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
-from llmfair.errors import BackendError, ContextTooLong, UsageError, did_you_mean
+from llmfair.checkpoints import Checkpoint, Place, arguments_of, device_of, dtype_of, find_checkpoint
+from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.records import Completion, Finish, Request
 from llmfair.registry import register
 
@@ -217,22 +217,7 @@ class LocalBackend:
 
 def read_arguments(given: Mapping[str, str]) -> dict[str, Any]:
     """`--backend-arg` over the defaults. Raises UsageError for an unknown name or a wrong value."""
-    for key in given:
-        if key not in ARGUMENTS:
-            raise UsageError(
-                f"hf: has no --backend-arg '{key}'.{did_you_mean(key, ARGUMENTS)}",
-                f"known: {', '.join(ARGUMENTS)}",
-            )
-    found: dict[str, Any] = {**ARGUMENTS, **given}
-    for key in ("batch_tokens", "num_beams"):
-        text = str(found[key])
-        if not text.isdecimal() or int(text) < 1:
-            raise UsageError(
-                f"--backend-arg {key}={text} is not a number of 1 or more.",
-                f"for example {key}={ARGUMENTS[key]}",
-            )
-        found[key] = int(text)
-    return found
+    return arguments_of("hf:", given, ARGUMENTS)
 
 
 def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float]]:

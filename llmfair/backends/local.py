@@ -18,7 +18,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.sampling import Constraint, Drawing, GrammarTokens
 from llmfair.backends.templates import ChatTemplate
 from llmfair.checkpoints import INSTALL, Checkpoint, Place
-from llmfair.errors import BackendError, MissingExtra
+from llmfair.errors import BackendError, MissingExtra, line_of
 from llmfair.records import Message
 
 if TYPE_CHECKING:
@@ -321,5 +321,4 @@ def _said(what: str, place: Place) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise BackendError(f"{what} does not fit the memory of {place.device}.", SMALLER) from None
     except Exception as error:  # each library has its own for files that are missing or broken
-        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BackendError(f"{what} cannot be loaded: {line.rstrip('.')}.", "-v shows where") from error
+        raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error

@@ -21,7 +21,7 @@ from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, req
 from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.chat_completions import finish_of, structured
 from llmfair.backends.templates import ChatTemplate, label_answers
-from llmfair.backends.vllm_engine import INSTALL, LOG_HINT, line_of
+from llmfair.backends.vllm_engine import INSTALL, LOG_HINT
 from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
 from llmfair.errors import (
     BackendError,
@@ -30,6 +30,7 @@ from llmfair.errors import (
     Rejected,
     UsageError,
     did_you_mean,
+    line_of,
 )
 from llmfair.records import Completion, Finish, Message, Request
 from llmfair.registry import register

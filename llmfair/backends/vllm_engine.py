@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.checkpoints import Checkpoint
-from llmfair.errors import BackendError, UsageError, did_you_mean
+from llmfair.errors import BackendError, UsageError, did_you_mean, line_of
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -143,9 +143,3 @@ def cpu_cache_bytes() -> int:
     import psutil
 
     return min(CPU_CACHE_BYTES, int(psutil.virtual_memory().available) // 4)
-
-
-def line_of(error: BaseException) -> str:
-    """The first line of an error that says something."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return next(filter(None, lines), type(error).__name__).rstrip(".")

@@ -145,7 +145,6 @@ def _audit(
     """
     from llmfair.audits.run import perform
     from llmfair.cli.report import write_report
-    from llmfair.rundir import RunDir
 
     name = subject.label
     seen: dict[str, Any] = {}
@@ -176,11 +175,6 @@ def _audit(
             f"The same command continues: {seen['folder']}"
         )
 
-    def say_cost() -> None:
-        made = RunDir(seen["folder"])
-        if made.manifest.is_file() and (told := cost_text(made.read_manifest(), seen["progress"], spender)):
-            console.say(told)
-
     before = spending.told(settings)
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
@@ -190,7 +184,7 @@ def _audit(
             raise
         left = str(seen["folder"]) if seen["folder"].is_dir() else None
         code = console.interrupted(stop, how_far(), run=left)
-        say_cost()
+        say_cost(seen["folder"], seen["progress"], spender)
         raise typer.Exit(code) from None
     if cached := seen["progress"].cached:
         console.say(
@@ -201,13 +195,13 @@ def _audit(
         error.message += before
     for line in written.skipped:
         console.warn(line)
-    report = write_report(run, settings.open) if settings.report and _ranked(results) else None
+    report = write_report(run, settings.open) if settings.report and ranked(results) else None
     _show(kind, results, report or seen["folder"], style)
     if error is not None:
         results |= console.failure(error)
         if isinstance(error, Incomplete):
             console.say(how_far())
-    say_cost()
+    say_cost(seen["folder"], seen["progress"], spender)
     return results, error, run
 
 
@@ -216,6 +210,15 @@ def answers_of(run: Path, progress: Progress) -> int:
     from llmfair.rundir import RunDir
 
     return max(RunDir(run).answers(), progress.answered)
+
+
+def say_cost(folder: Path, progress: Progress, spender: str) -> None:
+    """What a run has cost, where prices are known, after what `spender` asked and cost now."""
+    from llmfair.rundir import RunDir
+
+    run = RunDir(folder)
+    if run.manifest.is_file() and (told := cost_text(run.read_manifest(), progress, spender)):
+        console.say(told)
 
 
 def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
@@ -244,7 +247,7 @@ def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> Non
         return
     if style == "tsv":
         print(tidy_tsv(found_of(results).rows), end="")
-    elif not _ranked(results):
+    elif not ranked(results):
         asked = sum(arm["asked"] for arm in results["chains"].values())
         print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
@@ -255,6 +258,6 @@ def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> Non
         print(written)
 
 
-def _ranked(results: Mapping[str, Any]) -> int:
+def ranked(results: Mapping[str, Any]) -> int:
     """How many chains or pairs have all their answers; without one there is nothing to show."""
     return sum(arm["ranked"] for arm in results["chains"].values())

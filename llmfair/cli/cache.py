@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import console
-from llmfair.cli.options import Json, variable
+from llmfair.cli.options import Json, flag
 from llmfair.errors import UsageError
 
 cache = typer.Typer(
@@ -54,15 +53,13 @@ def info(as_json: Json = False) -> None:
 def clear(
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Only this model's: PREFIX:NAME, or as `info` shows it.", envvar=variable("clear_model")
-        ),
+        flag("Only this model's: PREFIX:NAME, or as `info` shows it.", named="clear_model"),
     ] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(help="Only answers older than this: 12h, 30d, 8w.", envvar=variable("clear_older_than")),
+        flag("Only answers older than this: 12h, 30d, 8w.", named="clear_older_than"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.", envvar=variable("yes"))] = False,
+    yes: Annotated[bool, flag("Do not ask.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove cached answers; run folders keep theirs."""
@@ -75,7 +72,11 @@ def clear(
         whose = "" if model is None else f" of {model}"
         console.say(f"Nothing to remove: no such answer{whose} in {path}.")
     elif not yes:
-        _ask("the damaged cache" if found is None else _answers(found), path)
+        what = "the damaged cache" if found is None else _answers(found)
+        hint = "add --yes to remove without asking"
+        if not console.agreed(f"Remove {what} from {path}?", False, f"remove {what}", hint):
+            console.say("Nothing was removed.")
+            raise typer.Exit(1)
     removed = answers.clear(path, identity, before) if found != 0 else 0
     if as_json:
         console.print_json({"schema": 1, "path": str(path), "removed": removed})
@@ -88,18 +89,6 @@ def _path() -> Path:
     from llmfair.datasets.base import cache_folder
 
     return cache_folder() / FILE
-
-
-def _ask(what: str, path: Path) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"without a terminal nobody can be asked whether to remove {what}.",
-            "add --yes to remove without asking",
-        )
-    print(f"Remove {what} from {path}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        console.say("Nothing was removed.")
-        raise typer.Exit(1)
 
 
 def _before(age: str | None) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, RunsDir, variable
+from llmfair.cli.options import Config, Json, RunsDir, flag
 
 Runs = Annotated[
     list[str],
@@ -21,15 +21,13 @@ Runs = Annotated[
 ]
 Measures = Annotated[
     str | None,
-    typer.Option(
-        "--measures",
-        help="Measures, comma-separated (default: those of both runs that have a better direction).",
-        envvar=variable("measures"),
+    flag(
+        "Measures, comma-separated (default: those of both runs that have a better direction).", "--measures"
     ),
 ]
 Format = Annotated[
     Literal["table", "tsv", "json", "md"],
-    typer.Option("--format", help="What stdout gets.", envvar=variable("format")),
+    flag("What stdout gets.", "--format"),
 ]
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from llmfair.errors import LlmfairError
+from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -106,6 +106,17 @@ def say(text: str = "") -> None:
     """A line on stderr, unless only results are wanted."""
     if not output.quiet:
         print(text, file=sys.stderr)
+
+
+def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
+    """Whether the user says yes; an empty answer is the default. Raises UsageError where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"without a terminal nobody can be asked whether to {alone}.", flag)
+    choices = "[Y/n]" if default else "[y/N]"
+    print(f"{question} {choices} ", end="", file=sys.stderr, flush=True)  # stdout is for results alone
+    answer = sys.stdin.readline()
+    said = answer.strip().lower()
+    return said in ("y", "yes") or (default and bool(answer) and not said)
 
 
 def print_json(content: Any) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, variable
+from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, flag
 from llmfair.cli.transfers import transfers
-from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
     from llmfair.datasets.fetch import FetchOptions, Plan
@@ -54,10 +52,6 @@ def _listing(name: str) -> dict[str, Any]:
     return {"attributes": attributes, "queries": len(dataset.queries), "size": "bundled", "fetched": None}
 
 
-def _panel(flag: str, text: str, panel: str) -> Any:
-    return typer.Option(flag, help=text, rich_help_panel=panel, envvar=variable(flag[2:].replace("-", "_")))
-
-
 COPY = "file or address of another copy, gzip or plain"
 
 
@@ -74,21 +68,21 @@ def fetch(
             autocompletion=complete.datasets,
         ),
     ],
-    yes: Annotated[bool, _panel("--yes", "Do not ask before downloading.", "Fetching")] = False,
+    yes: Annotated[bool, flag("Do not ask before downloading.", "--yes", panel="Fetching")] = False,
     stream: Annotated[
-        bool, _panel("--stream", "Read from the connection; keep no copy.", "Fetching")
+        bool, flag("Read from the connection; keep no copy.", "--stream", panel="Fetching")
     ] = False,
     keep_downloads: Annotated[
-        bool, _panel("--keep-downloads", "Keep the source files afterwards.", "Fetching")
+        bool, flag("Keep the source files afterwards.", "--keep-downloads", panel="Fetching")
     ] = False,
     text_words: Annotated[
-        int, _panel("--text-words", "Keep the first N words of each article too.", "Fetching")
+        int, flag("Keep the first N words of each article too.", "--text-words", panel="Fetching")
     ] = 0,
-    topics: Annotated[str | None, _panel("--topics", f"Topics with rel_docs: {COPY}.", "Sources")] = None,
-    metadata: Annotated[str | None, _panel("--metadata", f"Metadata: {COPY}.", "Sources")] = None,
-    corpus: Annotated[str | None, _panel("--corpus", f"Corpus: {COPY}.", "Sources")] = None,
+    topics: Annotated[str | None, flag(f"Topics with rel_docs: {COPY}.", "--topics", panel="Sources")] = None,
+    metadata: Annotated[str | None, flag(f"Metadata: {COPY}.", "--metadata", panel="Sources")] = None,
+    corpus: Annotated[str | None, flag(f"Corpus: {COPY}.", "--corpus", panel="Sources")] = None,
     titles: Annotated[
-        str | None, _panel("--titles", "Lines page_id, tab, title: replaces the corpus.", "Sources")
+        str | None, flag("Lines page_id, tab, title: replaces the corpus.", "--titles", panel="Sources")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -108,8 +102,10 @@ def fetch(
     plan = plan_fetch(collection, options)
     if plan.origins:
         _tell(plan, options)
-        if not yes:
-            _ask(name)
+        hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
+        if not yes and not console.agreed("Download?", True, "download this", hint):
+            console.say("Nothing was downloaded.")
+            raise typer.Exit(1)
     with transfers() as progress:
         record = fetch_collection(plan, progress)
     if as_json:
@@ -143,19 +139,6 @@ def _tell(plan: Plan, options: FetchOptions) -> None:
         f"  needs {_size(plan.disk_bytes)} of disk, {_size(shutil.disk_usage(place).free)} are free in {place}; "
         f"the source files are {kept}"
     )
-
-
-def _ask(name: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "without a terminal nobody can be asked whether to download this.",
-            f"llmfair datasets fetch {name} --yes    downloads without asking",
-        )
-    print("Download? [Y/n] ", end="", file=sys.stderr, flush=True)  # stdout is for results alone
-    answer = sys.stdin.readline()
-    if answer.strip().lower() not in ("", "y", "yes") or not answer:
-        console.say("Nothing was downloaded.")
-        raise typer.Exit(1)
 
 
 def _size(count: int) -> str:

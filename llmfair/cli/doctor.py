@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from llmfair.cli import complete, console
-from llmfair.cli.options import Json, variable
+from llmfair.cli.options import Json, flag
 
 if TYPE_CHECKING:
     from llmfair.backends.base import Backend
@@ -16,23 +14,18 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        "Look at this model: where it would run, what it can do.",
         "--model",
         "-m",
-        help="Look at this model: where it would run, what it can do.",
-        envvar=variable("model"),
         autocompletion=complete.models,
     ),
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(
-        "--base-url",
-        help="Any OpenAI-compatible server (default: OPENAI_BASE_URL).",
-        envvar=variable("base_url"),
-    ),
+    flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url"),
 ]
-Ask = Annotated[bool, typer.Option("--ask", help="Ask the model one question.", envvar=variable("ask"))]
+Ask = Annotated[bool, flag("Ask the model one question.", "--ask")]
 
 
 def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_json: Json = False) -> None:

@@ -16,17 +16,8 @@ from typing import Any
 import typer
 
 PANELS = (
-    "Fetching",
-    "Sources",
-    "Data",
-    "Model",
-    "Prompt",
-    "Sampling",
-    "Training",
-    "Spending",
-    "Statistics",
-    "Output",
-)
+    "Fetching", "Sources", "Data", "Model", "Prompt", "Sampling", "Training", "Spending", "Statistics", "Output",
+)  # fmt: skip
 GROUPS = ("Audit", "Mitigate", "Plan", "Read", "Look")
 """The panels of flags and of commands, in this order; what is in none comes first."""
 NARROWEST, WIDEST = 40, 100

@@ -11,16 +11,15 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from llmfair.audits.kind import Help, kinds
-from llmfair.audits.listwise.settings import StudySettings
+from llmfair.audits.kind import Help, kinds, studies
 from llmfair.cli import console
 from llmfair.cli.complete import OFFERED
+from llmfair.cli.help import PANELS
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
 
 S = TypeVar("S", bound=CommandSettings)
-PANELS = ("Data", "Model", "Prompt", "Sampling", "Training", "Spending", "Statistics", "Output")
 ENVIRONMENT = "LLMFAIR_"
 ELSEWHERE = ("LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM")
 """Variables that are no flag's: where fetched data and answers are kept, and what the tests must not skip."""
@@ -144,55 +143,35 @@ def _rank(ctx: typer.Context, name: str) -> int:
 
 # Flags that every command has, beside its settings
 
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="One JSON document on stdout.", rich_help_panel="Output", envvar=variable("json")
-    ),
-]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Results only.", rich_help_panel="Output", envvar=variable("quiet")),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", help="Tracebacks too.", rich_help_panel="Output", envvar=variable("verbose")
-    ),
-]
-NoProgress = Annotated[
-    bool,
-    typer.Option(
-        "--no-progress", help="No progress bar.", rich_help_panel="Output", envvar=variable("no_progress")
-    ),
-]
-Color = Annotated[
-    str,
-    typer.Option(
-        "--color", help="auto, always or never.", rich_help_panel="Output", envvar=variable("color")
-    ),
-]
-RunsDir = Annotated[
-    Path, typer.Option("--runs-dir", help="Where run folders are.", envvar=variable("runs_dir"))
-]
+
+def flag(said: str, *names: str, panel: str | None = None, named: str = "", **more: Any) -> Any:
+    """A flag of these names, the long one first, with a variable `named` so, or else as the flag is."""
+    name = named or names[0].removeprefix("--").replace("-", "_")
+    return typer.Option(*names, help=said, rich_help_panel=panel, envvar=variable(name), **more)
+
+
+Json = Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")]
+Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel="Output")]
+Verbose = Annotated[bool, flag("Tracebacks too.", "--verbose", "-v", panel="Output")]
+NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel="Output")]
+Color = Annotated[str, flag("auto, always or never.", "--color", panel="Output")]
+RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
 Config = Annotated[
     Path | None,
-    typer.Option(
+    flag(
+        "Configuration file; the nearest llmfair.toml upwards.",
         "--config",
-        help="Configuration file; the nearest llmfair.toml upwards.",
-        rich_help_panel="Output",
-        envvar=variable("config"),
+        panel="Output",
         is_eager=True,
         callback=lambda ctx, value: _configure(ctx, value),
     ),
 ]
 Preset = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels.",
         "--preset",
-        help="paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels.",
-        rich_help_panel="Prompt",
-        envvar=variable("preset"),
+        panel="Prompt",
         autocompletion=OFFERED["preset"],
     ),
 ]
@@ -218,7 +197,7 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
         "score": (ScoreSettings,),
         "plan": tuple(kind.planned for kind in audits),
         "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
-        "study": (StudySettings,),
+        "study": tuple(study.settings for _, study in studies().values()),
         "finetune-lora": (FinetuneSettings,),
     }
 
@@ -231,10 +210,7 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     if value is not None and not path.is_file():
         raise UsageError(f"no configuration file {path}.", "name one with --config")
     everywhere = {
-        "json": bool,
-        "quiet": bool,
-        "verbose": bool,
-        "no_progress": bool,
+        **dict.fromkeys(("json", "quiet", "verbose", "no_progress"), bool),
         "color": str,
         "preset": str,
     }

@@ -9,7 +9,7 @@ import typer
 
 from llmfair.audits.kind import Kind, kinds
 from llmfair.cli import complete, console
-from llmfair.cli.options import Json, add_command, variable
+from llmfair.cli.options import Json, add_command, flag
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings
 
@@ -65,9 +65,7 @@ def _of(kind: Kind) -> Callable[..., None]:
     ) -> None:
         _print(list(kind.rendered(settings)), number, f"{kind.question}s", style)
 
-    run.__annotations__["number"] = Annotated[
-        int, typer.Option(help=kind.numbered, envvar=variable("number"))
-    ]
+    run.__annotations__["number"] = Annotated[int, flag(kind.numbered, named="number")]
     return run
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, RunsDir, variable
+from llmfair.cli.options import Config, Json, RunsDir, flag
 from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
@@ -27,29 +27,30 @@ Runs = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o",
-        help="The file; report.html in the run folder, of several runs in this folder.",
-        envvar=variable("report_file"),
+    flag(
+        "The file; report.html in the run folder, of several runs in this folder.",
+        "--output",
+        "-o",
+        named="report_file",
     ),
-]  # fmt: skip
+]
 Figures = Annotated[
     str | None,
-    typer.Option("--figures", help="Also as files in plots/: svg, pdf, png.", envvar=variable("figures")),
+    flag("Also as files in plots/: svg, pdf, png.", "--figures"),
 ]
 Evidence = Annotated[
     int,
-    typer.Option("--evidence", min=0, help="Answers shown with their prompts.", envvar=variable("evidence")),
+    flag("Answers shown with their prompts.", "--evidence", min=0),
 ]
 Format = Annotated[
     Literal["html", "md", "card"],
-    typer.Option(
+    flag(
+        "html: the page; md: its tables on stdout; card: a section for a model card on stdout.",
         "--format",
-        help="html: the page; md: its tables on stdout; card: a section for a model card on stdout.",
-        envvar=variable("report_format"),
+        named="report_format",
     ),
 ]
-Open = Annotated[bool, typer.Option("--open", help="Open it in the browser.", envvar=variable("open"))]
+Open = Annotated[bool, flag("Open it in the browser.", "--open")]
 
 
 def report(

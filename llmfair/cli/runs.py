@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, RunsDir, variable
+from llmfair.cli.options import Config, Json, RunsDir, flag
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
 Run = Annotated[
@@ -42,20 +42,12 @@ def list_all(runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Co
 )
 def show(
     name: Run,
-    query: Annotated[
-        str | None, typer.Option(help="Only answers about this query.", envvar=variable("show_query"))
-    ] = None,
-    answers: Annotated[
-        bool, typer.Option("--answers", help="Every answer, raw.", envvar=variable("show_answers"))
-    ] = False,
-    failures: Annotated[
-        bool, typer.Option("--failures", help="Probes without an answer.", envvar=variable("show_failures"))
-    ] = False,
+    query: Annotated[str | None, flag("Only answers about this query.", named="show_query")] = None,
+    answers: Annotated[bool, flag("Every answer, raw.", "--answers", named="show_answers")] = False,
+    failures: Annotated[bool, flag("Probes without an answer.", "--failures", named="show_failures")] = False,
     invalid: Annotated[
         bool,
-        typer.Option(
-            "--invalid", help="Only answers that are not well-formed.", envvar=variable("show_invalid")
-        ),
+        flag("Only answers that are not well-formed.", "--invalid", named="show_invalid"),
     ] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,

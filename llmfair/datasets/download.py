@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import llmfair
 from llmfair.errors import LlmfairError, UsageError
+from llmfair.trec import GZIP
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 BLOCK = 1 << 16
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; any new byte starts them anew
 TIMEOUT = 60.0
-GZIP = b"\x1f\x8b"
 
 
 class Progress(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,14 +119,13 @@ COMPARED: Mapping[str, tuple[str, ...]] = {
     "stratum": ("none", "relevant", "irrelevant"),
 }
 CONTROL: Mapping[str, tuple[str, ...]] = {"control": ("none", "order")}
+OF_RATIOS: Mapping[str, Any] = {"parity": 1.0, "bounds": (0.0, math.inf), "scale": "log"}
 
 
 @measure(
     "ExpRatio",
     params={"agg": ("ratio-of-means", "mean-of-ratios", "geometric"), **COMPARED, **CONTROL},
-    parity=1.0,
-    bounds=(0.0, math.inf),
-    scale="log",
+    **OF_RATIOS,
     better="parity",
     aggregate="ratio-of-means",
     label="exposure ratio",
@@ -196,9 +196,7 @@ def _pair(sides: Floats) -> tuple[float, float]:
 @measure(
     "RelevanceRatio",
     cutoff="none",
-    parity=1.0,
-    bounds=(0.0, math.inf),
-    scale="log",
+    **OF_RATIOS,
     aggregate="ratio-of-means",
     label="relevance ratio",
     cite="M1/M0: the exposure that the sides' relevance alone gives them",
@@ -229,9 +227,7 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     "ExcessRatio",
     params=CONTROL,
     cutoff="none",
-    parity=1.0,
-    bounds=(0.0, math.inf),
-    scale="log",
+    **OF_RATIOS,
     better="parity",
     aggregate="ratio-of-means",
     label="excess ratio",
@@ -263,9 +259,7 @@ def _useful(judged: Judged) -> Ratio | None:
     "ImpliedOdds",
     params=CONTROL,
     cutoff="none",
-    parity=1.0,
-    bounds=(0.0, math.inf),
-    scale="log",
+    **OF_RATIOS,
     better="parity",
     aggregate="implied-odds",
     label="implied pair odds",

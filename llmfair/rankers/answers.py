@@ -19,7 +19,6 @@ from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish
 
 ReaderName = Literal["strict", "rankgpt"]
-READERS: tuple[ReaderName, ...] = ("strict", "rankgpt")
 
 
 class AnswerClass(StrEnum):
@@ -86,7 +85,7 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
         # As it was asked for, and as most are: readers agree, and need not look for what else it might mean.
         return Reading(AnswerClass.OK, *_repaired(numbers, n))
     strict = read_strict(text, n)
-    original, named = _repaired(_digits(text), n)
+    original, named = _repaired(_digits(text), n)  # RankGPT's: every number ranks, wherever it stands
     chosen = (strict.permutation, strict.named) if reader == "strict" else (original, named)
     return Reading(strict.answer_class, *chosen, readers_differ=strict.permutation != original)
 
@@ -106,11 +105,6 @@ def read_strict(text: str, n: int) -> Reading:
     if not numbers:
         return Reading(AnswerClass.NO_IDS)
     return Reading(_class_of(numbers, n), *_repaired(numbers, n))
-
-
-def read_rankgpt(text: str, n: int) -> tuple[int, ...] | None:
-    """RankGPT's reading: every number ranks, wherever it stands; None where it names nothing or crashes."""
-    return _repaired(_digits(text), n)[0]
 
 
 def _compatible(match: re.Match[str]) -> str:

@@ -41,15 +41,14 @@ class Choice:
     """The place of the item ranked first, 0 or 1 as shown, or the problem.
 
     From a margin also `margin`, the log-probability of the first item's label minus that of the second's, and
-    `mass`, the probability of both labels together. `censored`: one label was not among the alternatives, so
-    the winner is known and the margin is not.
+    `mass`, the probability of both labels together; where one label was not among the alternatives, the winner is
+    known and the margin is not.
     """
 
     item: int | None
     problem: Problem | None = None
     margin: float | None = None
     mass: float | None = None
-    censored: bool = False
 
     @property
     def unreadable(self) -> bool:
@@ -87,8 +86,7 @@ def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
     if first == second:
         return Choice(None, Problem.TIE, margin=0.0, mass=mass)
     margin = first - second
-    known = math.isfinite(margin)
-    return Choice(int(margin < 0), margin=margin if known else None, mass=mass, censored=not known)
+    return Choice(int(margin < 0), margin=margin if math.isfinite(margin) else None, mass=mass)
 
 
 def read_text(text: str, form: Form) -> Choice:

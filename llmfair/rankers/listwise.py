@@ -6,7 +6,7 @@ is kept for every window.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from typing import NamedTuple
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import (
-    READERS,
     AnswerClass,
     ReaderName,
     Reading,
@@ -53,10 +52,6 @@ class ListwiseRanker:
     words: int = WORDS
 
     def __post_init__(self) -> None:
-        if self.words < 1:
-            raise UsageError(f"--words {self.words} leaves nothing to rank.", "use --words 1 or more")
-        _check_choice("read", self.reader, READERS)
-        _check_choice("input", self.input, ("title", "text"))
         retries_of(self.on_bad_answer)
         needed = {"query", "k", "title"}
         self.prompt.expect({*needed, "n"}, needed, "neutral")
@@ -243,10 +238,3 @@ def _side_named_by(variant: str, attribute: Attribute) -> Side | None:
             f"known: {', '.join(attribute.variants)}",
         )
     return attribute.variants[variant]
-
-
-def _check_choice(flag: str, choice: str, known: Collection[str]) -> None:
-    if choice not in known:
-        raise UsageError(
-            f"--{flag} '{choice}' is unknown.{did_you_mean(choice, known)}", f"known: {', '.join(known)}"
-        )

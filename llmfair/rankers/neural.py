@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint
+from llmfair.checkpoints import Checkpoint, arguments_of, device_of, dtype_of, find_checkpoint
 from llmfair.control_tokens import without_control_tokens
-from llmfair.errors import BackendError, UsageError, did_you_mean
+from llmfair.errors import BackendError, UsageError, line_of
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Candidates, Document, Query
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 QUERY_TOKENS = 64
 TOKENS = 512
-BATCH_TOKENS = 16_384
-ARGUMENTS = {"device": "auto", "dtype": "auto", "batch_tokens": str(BATCH_TOKENS)}
+ARGUMENTS: Mapping[str, Any] = {"device": "auto", "dtype": "auto", "batch_tokens": 16_384}
 """What `--backend-arg` takes, with the defaults."""
 
 
@@ -64,7 +63,7 @@ class CrossEncoder(ScoringRanker):
     def __init__(self, options: RankerOptions, default: str) -> None:
         self.checkpoint: Checkpoint = find_checkpoint(options.checkpoint or default)
         self.passages = options.passages
-        self.arguments = _read_arguments(self.name, options.backend_args)
+        self.arguments = arguments_of(self.name, options.backend_args, ARGUMENTS)
         self.dtype = dtype_of(self.checkpoint, self.arguments["dtype"])[0]
         self.tokens = min(TOKENS, self.checkpoint.context or TOKENS)
         self.attribute = options.attribute
@@ -130,7 +129,7 @@ class CrossEncoder(ScoringRanker):
             except torch.OutOfMemoryError:
                 raise BackendError(
                     f"{self.name} does not fit the memory with {len(batch)} passages at once.",
-                    f"--backend-arg batch_tokens={max(TOKENS, self._batch_tokens // 4)}",
+                    f"--backend-arg batch_tokens={max(TOKENS, self.arguments['batch_tokens'] // 4)}",
                 ) from None
             for place, score in zip(batch, scores.tolist(), strict=True):
                 found[place] = score
@@ -140,13 +139,9 @@ class CrossEncoder(ScoringRanker):
         """Places of inputs of like lengths, rows × longest within the limit."""
         by_length = sorted(range(len(inputs)), key=lambda place: -len(inputs[place].ids))
         while by_length:
-            rows = max(1, self._batch_tokens // len(inputs[by_length[0]].ids))
+            rows = max(1, self.arguments["batch_tokens"] // len(inputs[by_length[0]].ids))
             batch, by_length = by_length[:rows], by_length[rows:]
             yield batch
-
-    @property
-    def _batch_tokens(self) -> int:
-        return int(self.arguments["batch_tokens"])
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -180,9 +175,8 @@ class CrossEncoder(ScoringRanker):
         try:
             return kind.from_pretrained(self.checkpoint.source, **where, **settings)
         except Exception as error:  # each library has its own for files that are missing or broken
-            line = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise BackendError(
-                f"{self.checkpoint.name} cannot be loaded as {self.name}: {line.rstrip('.')}.",
+                f"{self.checkpoint.name} cannot be loaded as {self.name}: {line_of(error)}.",
                 f"name another checkpoint with -m {self.name}:NAME",
             ) from error
 
@@ -315,20 +309,3 @@ def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, t
         ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
         mask[number, : len(row)] = 1
     return ids, mask
-
-
-def _read_arguments(ranker: str, given: Any) -> dict[str, str]:
-    """`--backend-arg` over the defaults. Raises UsageError."""
-    for key in given:
-        if key not in ARGUMENTS:
-            raise UsageError(
-                f"{ranker} has no --backend-arg '{key}'.{did_you_mean(key, ARGUMENTS)}",
-                f"known: {', '.join(ARGUMENTS)}",
-            )
-    found = {**ARGUMENTS, **given}
-    if not found["batch_tokens"].isdecimal() or int(found["batch_tokens"]) < 1:
-        raise UsageError(
-            f"--backend-arg batch_tokens={found['batch_tokens']} is not a number of 1 or more.",
-            f"for example batch_tokens={BATCH_TOKENS}",
-        )
-    return found

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from llmfair.errors import UsageError
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import UnreadableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, read_choice, read_margin
@@ -52,8 +51,6 @@ class PairwiseRanker:
     words: int = WORDS
 
     def __post_init__(self) -> None:
-        if self.words < 1:
-            raise UsageError(f"--words {self.words} leaves nothing to rank.", "use --words 1 or more")
         retries_of(self.on_bad_answer)
         needed = {"query", "first", "second"}
         self.prompt.expect(needed, needed, self.form)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import UsageError
 from llmfair.rankers.base import WINDOW_FACTS, Ask, Strategy, StrategyOptions, Window
 from llmfair.records import Candidates, Ranking
 from llmfair.registry import register
@@ -90,8 +90,7 @@ def never_ranked(
 class Windows(Strategy):
     """Windows that slide from the tail to the head, several times over.
 
-    `depth` ranks the first N candidates only, the others keep their place. Raises UsageError for settings that
-    cannot rank.
+    `depth` ranks the first N candidates only, the others keep their place.
     """
 
     window: int = 20
@@ -99,17 +98,6 @@ class Windows(Strategy):
     passes: int = 3
     depth: int | None = None
     windows: str = "covering"
-
-    def __post_init__(self) -> None:
-        check_window(self.window, self.step)
-        for flag, number in [("passes", self.passes), ("depth", self.depth)]:
-            if number is not None and number < 1:
-                raise UsageError(f"--{flag} {number} leaves nothing to rank.", f"use --{flag} 1 or more")
-        if self.windows not in PLANS:
-            raise UsageError(
-                f"--windows '{self.windows}' is unknown.{did_you_mean(self.windows, PLANS)}",
-                f"known: {', '.join(PLANS)}",
-            )
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         order = list(candidates.documents)

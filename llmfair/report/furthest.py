@@ -10,6 +10,7 @@ from pathlib import Path
 
 from llmfair.errors import UsageError
 from llmfair.report.figures import plain
+from llmfair.results import Results
 
 FURTHEST = 10
 HINT = "the command that began the run writes it anew"
@@ -47,19 +48,25 @@ class Furthest:
 
 
 def furthest_from_parity(
-    values: Mapping[str, Values],
-    queries: int,
+    folder: Path,
+    results: Results,
+    arms: Sequence[str],
     by: str,
     over: str,
     show: Callable[[str, Values], Shown | None],
 ) -> Furthest | None:
-    """The queries whose own values of the measure `by` are furthest from parity, of so many; None where none is shown.
+    """The queries whose own values of the measure `by` are furthest from parity; None where none is shown.
 
-    `values` by query_id and condition, as `own_values` reads them; `show` gives a query as it is shown, or None.
+    `show` gives a query as it is shown, by its id and its values under these `arms`, or None.
     """
+    values = own_values(folder, by, arms)
     first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
     found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
-    return Furthest(_title(len(found), len(values), queries), plain(by), over, found) if found else None
+    return (
+        Furthest(_title(len(found), len(values), results.design.queries), plain(by), over, found)
+        if found
+        else None
+    )
 
 
 def _title(shown: int, known: int, queries: int) -> str:

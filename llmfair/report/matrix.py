@@ -151,7 +151,7 @@ def _missing(sources: Sequence[Source], general: Mapping[str, General]) -> list[
                 )[:-1]
             ]
         elif source.study is not None:
-            said += [f"{source.name}: {line}" for line in source.study.missing(source.found)]
+            said += [f"{source.name}: {line}" for line in source.found.missing]
         else:
             said += [f"{source.name}: {line}" for line in general[_task(source)].missing(source)]
     return said

@@ -48,11 +48,10 @@ def method_of(
     exhibits: Mapping[str, Any],
     words: Sequence[str],
     facts: Sequence[tuple[str, str]] = (),
-    limits: Sequence[str] = (),
 ) -> Method:
-    """The method of a run: `words`, `facts` and `limits` of its own among those of every run."""
+    """The method of a run: `words` and `facts` of its own among those of every run."""
     settings, design = {} if manifest is None else manifest.settings, results.get("design", {})
-    limits = [*LIMITS, *limits]
+    limits = [*LIMITS]
     if settings.get("input") == "title":
         limits.append(TITLES_ONLY)
     if str(results.get("model", "")).startswith("fake:"):

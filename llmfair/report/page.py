@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.kind import Study, found_of, kind_of
+from llmfair.audits.kind import found_of, kind_of
+from llmfair.audits.study import Study
 from llmfair.manifest import Manifest
 from llmfair.report.furthest import Furthest
 from llmfair.report.method import Method, method_of
@@ -73,9 +74,7 @@ def run_page(
         plots=section.plots,
         furthest=section.furthest,
         evidence=exhibits["evidence"],
-        method=method_of(
-            document, manifest, exhibits, section.words, [*section.facts, *calls], section.limits
-        ),
+        method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
         rows=document["rows"],
     )
 
@@ -87,7 +86,7 @@ def study_page(study: Study, document: Mapping[str, Any], exhibits: Mapping[str,
     title = f"{found.model} on {found.dataset}, {found.attribute}" if found.rows else "no results yet"
     return plain_page(
         document, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
-        {} if found.words is None or not found.rows else asdict(found.words), study.missing(found),
+        {} if found.words is None or not found.rows else asdict(found.words), found.missing,
         warnings_of([found.model] * bool(found.rows)),
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
@@ -12,16 +12,21 @@ SHOWN_LEFT_OUT = 3
 MINUTE, HOUR = 60, 3600
 
 
-def plan_lines(planned: Mapping[str, Any]) -> list[str]:
+def plan_text(planned: Mapping[str, Any]) -> str:
     """A plan of which nothing but its calls is known."""
-    told = [
+    lines = [
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),
         *folder_lines(planned),
         *planned["unready"],
     ]
-    return [count(planned["queries"], "query", "queries"), *(f"  {line}" for line in told)]
+    return told(count(planned["queries"], "query", "queries"), lines)
+
+
+def told(design: str, lines: Iterable[str]) -> str:
+    """What a dry run says: the design, and indented what it takes and finds."""
+    return "\n".join([design, *(f"  {line}" for line in lines), "Nothing was asked.", ""])
 
 
 def queries_lines(planned: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.results import ScoredRun, ScoreResults
+from llmfair.audits.score_results import ScoredRun, ScoreResults
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
     Table,

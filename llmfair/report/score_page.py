@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from llmfair.audits.kind import found_of
-from llmfair.audits.results import ScoreResults
+from llmfair.audits.score_results import ScoreResults
 from llmfair.report.figures import Declared, on_log, plain, ratio_of, utility_of, value_of
 from llmfair.report.page import General, Page, plain_page, warnings_of
 from llmfair.report.plots.base import Plot

@@ -36,7 +36,7 @@ class Verdict:
 class Section:
     """What a kind tells of a run.
 
-    `words` are paragraphs of the method, `facts` rows of its settings, `limits` what else the run cannot say.
+    `words` are paragraphs of the method, `facts` rows of its settings.
     """
 
     table: Table
@@ -45,7 +45,6 @@ class Section:
     furthest: Furthest | None = None
     words: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
-    limits: Sequence[str] = ()
 
 
 def condition_verdicts(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
-from llmfair.audits.kind import Study, found_of, kinds, study_of
+from llmfair.audits.kind import found_of, kinds, studies, study_of
+from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json
 from llmfair.manifest import RUNS_HINT, Manifest
@@ -94,11 +95,11 @@ def _known(path: Path, results: Any) -> dict[str, Any]:
 
 def known_tasks() -> list[str]:
     """Everything that there are reports of: audits, measured runs, studies, trainings."""
-    audits, (first, *others) = kinds(), GENERAL
+    first, *others = GENERAL
     return [
-        *(kind.name for kind in audits),
+        *(kind.name for kind in kinds()),
         first,
-        *(s.name for kind in audits for s in kind.studies),
+        *(study.task for _, study in studies().values()),
         *others,
     ]
 

@@ -13,6 +13,7 @@ from llmfair.results import Figure, Finding, HowDrawn, Results, Row
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
+SHOWN_RANKS = 12
 UNEVEN = 0.01
 POWER = 0.8
 """From this share on, what relevance alone gives the sides is told."""
@@ -108,12 +109,9 @@ def conditions_table(title: str, results: Results, condition: str, titles: Mappi
         )
         for arm in results.design.arms
     ]
-    model = results.model + (", a simulated model" if results.model.startswith("fake:") else "")
     parts = [
         title,
-        results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})",
-        model,
+        *audited(results),
         count(results.design.queries, "query", "queries"),
         f"{calls_of(results)} {plural(results.design.calls, 'call')}",
     ]
@@ -121,6 +119,13 @@ def conditions_table(title: str, results: Results, condition: str, titles: Mappi
     notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes)))
+
+
+def audited(results: Results) -> list[str]:
+    """On which data, about whom, and which model: what follows the name of an audit in its title."""
+    simulated = ", a simulated model" * results.model.startswith("fake:")
+    about = f"{results.attribute} (protected: {results.words.protected})"
+    return [results.dataset, about, f"{results.model}{simulated}"]
 
 
 def _concluded(finding: Finding | None) -> str:
@@ -214,6 +219,18 @@ def planned_note(planned: Mapping[str, Any]) -> list[str]:
     return drawn_note(HowDrawn(**planned["drawn"]) if "drawn" in planned else None)
 
 
+def window_notes(never_ranked: Sequence[int], window: int | None, step: int | None) -> list[str]:
+    """What windows leave out, or carry nowhere."""
+    notes = []
+    if never_ranked:
+        more = ", …" * (len(never_ranked) > SHOWN_RANKS)
+        ranks = ", ".join(str(position + 1) for position in never_ranked[:SHOWN_RANKS]) + more
+        notes.append(f"ranks that no window holds in some list: {ranks}")
+    if window is not None and step == window:
+        notes.append("step equals window: no item is carried from window to window")
+    return notes
+
+
 def on_disk(planned: Mapping[str, Any]) -> str:
     """How much of a run that goes on is answered already."""
     known = planned["on_disk"]
@@ -230,6 +247,11 @@ def percent(part: int, whole: int) -> str:
 
 def count(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {plural(n, one, many)}"
+
+
+def span(low: int, high: int) -> str:
+    """From the least to the most, or the one number that both are."""
+    return f"{low}" if low == high else f"{low}–{high}"
 
 
 def capitalised(text: str) -> str:

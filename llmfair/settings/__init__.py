@@ -18,7 +18,7 @@ from llmfair.settings.base import (
     seconds,
     setting,
 )
-from llmfair.settings.designs import Calibrated, Planned, planted_of
+from llmfair.settings.designs import Calibrated, Planned, Studied, planted_of
 from llmfair.settings.score import SCORE_FORMS, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
@@ -34,6 +34,7 @@ __all__ = [
     "MeasureSettings",
     "Planned",
     "ScoreSettings",
+    "Studied",
     "at_least",
     "band_of",
     "default_of",

@@ -1,9 +1,12 @@
-"""Audits that are planned or calibrated, whatever is audited: what is wanted of them."""
+"""Audits that are planned, calibrated or studied, whatever is audited: what is wanted of them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.audit import AuditSettings
@@ -64,6 +67,24 @@ class Planned(AuditSettings):
                 f"--power is {self.power}, but lies between 0.05, the chance of a false alarm, and 1.",
                 "for example 0.8",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studied(AuditSettings):
+    """What studies share, whatever the audits.
+
+    `varied` are settings in which the audits differ, each with what to say instead of it: named as flags they are
+    refused, and what a file or variable has for other commands gives way.
+    """
+
+    varied: ClassVar[Mapping[str, str]] = {}
+    output: Path | None = setting(
+        None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
+    )
+
+    @classmethod
+    def make(cls, preset: str | None = None, **given: Any) -> Self:
+        return super().make(preset, **{name: given[name] for name in given if name not in cls.varied})
 
 
 def planted_of(text: str) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from math import ceil, exp, log
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.planted import kind_exposures, random_lists, rank_planted
+from llmfair.stats.planted import kind_exposures, random_lists, rank_exposures, rank_planted
 from llmfair.stats.reach import Plan
 
 Floats = NDArray[np.float64]
@@ -138,7 +138,7 @@ def odds_surface(
         found = np.concatenate(
             [_ranked(block, log_weights, windows(n), passes, rng) @ parts for block in blocks], axis=2
         )
-        mean = np.mean(1 / np.log1p(np.arange(1, n + 1)))
+        mean = np.mean(rank_exposures(n))
         initial = (kind_exposures(kinds, len(cells)) @ parts)[..., :2] - mean
         controls = np.empty((len(alphas), share, 2, 2))
         controls[..., 0], controls[..., 1] = initial, found[:, _MIDDLE, :, :2] - found[:, _MIDDLE, :, 2:4]

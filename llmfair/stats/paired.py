@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate, geometric_mean, mean
-from llmfair.stats.pairs import FEWEST_TESTED, Counted, Figure, t_interval, t_p
+from llmfair.stats.pairs import Counted, Figure, t_interval, t_p
+from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 
 

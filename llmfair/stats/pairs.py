@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from llmfair.stats.clusters import Codes, Floats, Variance, clustered_variance
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
+from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 
 Figure = Callable[[NDArray[Any]], Any]
 """Cells of shape (C,), real or complex, to a number; or to the logarithm of one."""
 Weights = Literal["macro", "pooled"]
 
-FEWEST_TESTED = 6
-"""From this many queries on there is a test: of fewer, no signs could give a p below .05."""
 ROUNDING = 1e-12
 """A figure no farther from 0 is 0: the error of such a one may be nothing but rounding too."""
 STEP = 1e-30
@@ -150,7 +149,7 @@ def t_p(centre: float, variance: Variance) -> float | None:
     return float(2 * stdtr(variance.degrees, -abs(centre) / sqrt(variance.used)))
 
 
-def pair_p(figure: Figure, counted: Counted, rng: np.random.Generator, draws: int = 9999) -> float | None:
+def pair_p(figure: Figure, counted: Counted, rng: np.random.Generator) -> float | None:
     """The two-sided p of no mean effect, from the cells PP, UU, FF, SS; None for fewer than six queries.
 
     Signs are flipped by query, x_q = Σ w_k (PP_k − UU_k); where items recur over queries, whose values then move
@@ -163,7 +162,7 @@ def pair_p(figure: Figure, counted: Counted, rng: np.random.Generator, draws: in
     if len(present) < FEWEST_TESTED:
         return None
     effects = np.bincount(queries, each * (counted.counts[:, 0] - counted.counts[:, 1]))[present]
-    return sign_flip(effects, rng=rng, draws=draws)
+    return sign_flip(effects, rng=rng)
 
 
 @dataclass(frozen=True, slots=True)

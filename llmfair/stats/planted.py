@@ -69,7 +69,7 @@ def kind_exposures(kinds: Kinds, n_kinds: int) -> Floats:
 
     `kinds` has shape (…, n), the result (…, n_kinds).
     """
-    weights = _rank_exposures(kinds.shape[-1])
+    weights = rank_exposures(kinds.shape[-1])
     exposures = np.zeros((*kinds.shape[:-1], n_kinds))
     for kind in range(n_kinds):
         held = kinds == kind
@@ -92,7 +92,9 @@ def _delays(log_weights: Floats) -> NDArray[np.float32]:
     return delays
 
 
-def _rank_exposures(n: int) -> Floats:
-    """v_a = 1/ln(1+a) for the ranks a = 1 … n."""
+def rank_exposures(n: int) -> Floats:
+    """v_a = 1/ln(1+a) for the ranks a = 1 … n; shape (n,). Raises ValueError for an empty list."""
+    if n < 1:
+        raise ValueError(f"a list of {n} documents")
     exposures: Floats = 1 / np.log1p(np.arange(1, n + 1))
     return exposures

@@ -1,4 +1,4 @@
-"""What a design can find: the power of its t test, the smallest effect within reach, the queries and orders it needs.
+"""What a design can find: the power of its t test, the smallest effect within reach, the queries and pairs it needs.
 
 Everything is planned on the scale of ln R, whose standard error is s/√Q for Q queries of standard deviation s.
 Listwise, s is known before a single answer: the initial order alone moves the exposures of a ranker without any
@@ -12,10 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+
+from llmfair.stats.planted import rank_exposures
 
 Shape = tuple[int, int, int]
 """A list as (n, protected, unprotected); n counts documents without side too."""
@@ -67,12 +68,6 @@ def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
     return exp(-_delta_needed(queries, target) * sd / sqrt(queries))
 
 
-def power_of(ratio: float, shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> float:
-    """Power with which a listwise audit of these lists tells the exposure ratio from 1; arguments as `query_sd`."""
-    queries = sum(_two_sided(shape) for shape in shapes)
-    return power(_log(ratio), query_sd(shapes, orders, spread) / sqrt(queries), queries)
-
-
 def query_sd(shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> float:
     """s: the standard deviation of what one query adds to ln R, the ratio of the mean exposures of the sides.
 
@@ -86,22 +81,21 @@ def query_sd(shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> f
     if not lists:
         raise ValueError("no list has documents of both sides")
     variances = np.array([_order_variance(*shape) / orders + spread**2 for shape in lists])
-    weights = np.array([_exposures(n).mean() for n, _, _ in lists])
+    weights = np.array([rank_exposures(n).mean() for n, _, _ in lists])
     return float(np.sqrt(np.mean((weights / weights.mean()) ** 2 * variances)))
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What is expected of the pairs of an audit, and which ratio is planned.
+    """What is expected of the pairs of an audit.
 
     `icc`: ρ, the intraclass correlation of a query's pairs. `consistent`: c, the share of pairs whose answers do
-    not flip. The balanced ratio counts all pairs and also plans the position-adjusted odds (no position bias); the
-    paper's is `of_consistent` ones alone. Raises ValueError unless 0 ≤ ρ ≤ 1 and 0 < c ≤ 1.
+    not flip. Planned is the balanced ratio, which counts all pairs, and with it the position-adjusted odds (no
+    position bias). Raises ValueError unless 0 ≤ ρ ≤ 1 and 0 < c ≤ 1.
     """
 
     icc: float = 0.05
     consistent: float = 0.5
-    of_consistent: bool = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.icc <= 1 and 0 < self.consistent <= 1):
@@ -110,7 +104,7 @@ class Pairing:
     @property
     def largest_log(self) -> float:
         """The greatest |ln R| there is: a balanced ratio of (1+c)/(1−c), when all consistent pairs agree."""
-        if self.of_consistent or self.consistent == 1:
+        if self.consistent == 1:
             return inf
         return log((1 + self.consistent) / (1 - self.consistent))
 
@@ -119,15 +113,13 @@ class Pairing:
 
         Of queries of unequal m it is that of their harmonic mean, which need not be whole.
 
-        With p = R/(1+R), s² is (1 + (m−1)ρ)/m times (c/4 − (p−½)²)/(p(1−p))² for the balanced ratio, and times
-        1/(c p(1−p)) for the paper's. Raises ValueError for no pairs and a ratio that c does not allow.
+        With p = R/(1+R), s² is (1 + (m−1)ρ)/m times (c/4 − (p−½)²)/(p(1−p))². Raises ValueError for no pairs and a
+        ratio that c does not allow.
         """
         if pairs < 1 or abs(_log(ratio)) > self.largest_log:
             raise ValueError(f"{pairs} pairs with a ratio of {ratio}, {self.consistent} of them consistent")
         p = ratio / (1 + ratio)
-        variance = 1 / (self.consistent * p * (1 - p))
-        if not self.of_consistent:
-            variance = (self.consistent / 4 - (p - 0.5) ** 2) / (p * (1 - p)) ** 2
+        variance = (self.consistent / 4 - (p - 0.5) ** 2) / (p * (1 - p)) ** 2
         return sqrt(variance * (1 + (pairs - 1) * self.icc) / pairs)
 
 
@@ -165,51 +157,10 @@ def smallest_pair_ratio(
     return exp(-brentq(excess, 0, most)) if excess(most) > 0 else None
 
 
-def sign_power(share: float, pairs: ArrayLike, level: float = 0.95) -> NDArray[np.float64]:
-    """Power of the exact two-sided binomial test that half of n consistent pairs are won, when `share` are.
-
-    For pairs that are independent, as in one query; shape of `pairs`. It is saw-toothed in n, since the test never
-    uses up its level. Raises ValueError for a share or level outside (0, 1) and for no pairs.
-    """
-    from scipy.special import bdtr, bdtrik
-
-    counts = np.asarray(pairs, dtype=np.int64)
-    if not (0 < share < 1 and 0 < level < 1 and (counts >= 1).all()):
-        raise ValueError(f"no power at level {level} for a share of {share}")
-    tail = (1 - level) / 2
-    most = np.floor(bdtrik(tail, counts, 0.5))  # k wins or fewer reject: P(X ≤ k) ≤ α/2 at ½
-    rejected = bdtr(most, counts, share) + bdtr(most, counts, 1 - share)
-    # Of too few pairs not even 0 wins reject, which the inverse does not know.
-    return np.where(0.5**counts <= tail, rejected, 0.0)
-
-
-def orders_needed(sd: float, tolerance: float) -> int:
-    """Initial orders that hold the noise of ln R within ± `tolerance`: ⌈(1.96 sd/tolerance)²⌉.
-
-    `sd`: standard deviation of ln R of the whole run with one order. Raises ValueError for a tolerance of 0.
-    """
-    if sd < 0 or tolerance <= 0:
-        raise ValueError(f"orders for a tolerance of {tolerance} with a standard deviation of {sd}")
-    return max(1, ceil((1.96 * sd / tolerance) ** 2))
-
-
 def position_cv2(n: int) -> float:
     """CV² = var(v)/mean(v)² of the exposures of a list of n (population variance): how unequal its positions are."""
-    weights = _exposures(n)
+    weights = rank_exposures(n)
     return float(weights.var() / weights.mean() ** 2)
-
-
-def compression(n: int) -> float:
-    """κ = d ln R/dβ at β = 0 of a ranker that orders all n ≥ 2 documents at once with log pair odds β.
-
-    κ = n/(n−1) Σ_a v_a (1 − (H_n − H_{n−a})) / Σ v, whatever the sides' sizes. A Plackett–Luce ranking is a race of
-    exponential times; H_n − H_{n−a} = 1/n + … + 1/(n−a+1) is the expected time of the a-th to arrive.
-    """
-    if n < 2:
-        raise ValueError(f"no order among {n} documents")
-    weights = _exposures(n)
-    arrival = np.cumsum(1 / np.arange(n, 0, -1))
-    return float(n / (n - 1) * (weights @ (1 - arrival)) / weights.sum())
 
 
 def _order_variance(n: int, protected: int, unprotected: int) -> float:
@@ -223,14 +174,6 @@ def _two_sided(shape: Shape) -> bool:
     if min(protected, unprotected) < 0 or protected + unprotected > n:
         raise ValueError(f"no list of {n} has {protected} protected and {unprotected} unprotected documents")
     return protected > 0 and unprotected > 0
-
-
-def _exposures(n: int) -> NDArray[np.float64]:
-    """v_a for a = 1..n; shape (n,)."""
-    if n < 1:
-        raise ValueError(f"a list of {n} documents")
-    weights: NDArray[np.float64] = 1 / np.log1p(np.arange(1, n + 1))
-    return weights
 
 
 def _delta_needed(queries: int, target: float, level: float = 0.95) -> float:

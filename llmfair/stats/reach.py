@@ -14,6 +14,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.stats.planted import rank_exposures
+
 Plan = Callable[[int], Sequence[tuple[int, int]]]
 """The windows [start, end) of one pass over a list of n documents, in the order they are asked."""
 
@@ -63,7 +65,7 @@ def attainable_ratio(
             np.array([0, 1, 2], np.int8), [protected, n - protected - unprotected, unprotected]
         )
         initial = _random_orders(tastes, ceil(draws * count / shapes.total()), rng)
-        weights = 1 / np.log1p(np.arange(1, n + 1))
+        weights = rank_exposures(n)
         plan = windows(n)
         for sums, ranked in (
             (first, rank_by_taste(initial, plan, passes)),

@@ -15,7 +15,7 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE, read_sent
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batch import MOST_LINES, Batches, split
+from llmfair.backends.batch import MOST_LINES, Batches
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import (
     BackendError,
@@ -94,16 +94,18 @@ class Run:
 
 
 def test_fifty_thousand_and_one_lines_are_two_files() -> None:
-    files = list(split((str(n), b"x\n") for n in range(MOST_LINES + 1)))
+    files = list(Batches.files((str(n), b"x\n") for n in range(MOST_LINES + 1)))
     assert [len(file) for file in files] == [50_000, 1]
     assert [key for file in files for key, _ in file] == [str(n) for n in range(MOST_LINES + 1)]
 
 
 def test_a_file_holds_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmfair.backends.batch.MOST_BYTES", 10)
-    assert [len(file) for file in split((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
-    assert [len(file) for file in split([("a", b"x" * 20), ("b", b"x")])] == [1, 1], "too long, but not lost"
-    assert list(split([])) == []
+    assert [len(file) for file in Batches.files((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
+    assert [len(file) for file in Batches.files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], (
+        "too long, but not lost"
+    )
+    assert list(Batches.files([])) == []
 
 
 def test_a_question_of_two_programs_is_one_line_and_a_second_step_the_next_batch() -> None:

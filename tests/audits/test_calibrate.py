@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import RANKERS, Ranker, coverage, rejections
-from llmfair.audits.listwise.calibrate import audits, calibrate, share
+from llmfair.audits.calibrate import share
+from llmfair.audits.listwise.calibrate import audits, calibrate
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, kinds_of, simulate

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmfair.audits.kind import studies
 from llmfair.audits.listwise.making import make_design
-from llmfair.audits.listwise.settings import ListwiseSettings, StudySettings
-from llmfair.audits.listwise.sweep import LINE, Tried, listwise_settings, study_lines, study_of, study_windows
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.run import no_watch
+from llmfair.audits.subject import Subject
+from llmfair.audits.sweep import Tried, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.rundir import RunDir
 
+LISTWISE, WINDOWS = studies()["windows"]
 SMALL: dict[str, Any] = {"limit": 2, "orders": 1, "settings": "10/5,20/10"}
 
 
 def tried(**given: Any) -> list[Tried]:
-    return list(study_windows(StudySettings.make(**SMALL | given), lambda setting: no_watch))
+    return list(sweep(LISTWISE, WINDOWS, WindowsSettings.make(**SMALL | given), lambda setting: no_watch))
+
+
+def study_of(runs: list[Tried]) -> dict[str, Any]:
+    return told(WINDOWS, runs, None)[0]
+
+
+def listwise_settings(settings: WindowsSettings) -> Mapping[str, Any]:
+    return WINDOWS.audits(settings, Subject("fake:biased"))
 
 
 def test_the_settings_of_table_2() -> None:
     """Wang et al. 2024, Table 2: the neutral prompt alone, one pass."""
-    settings = listwise_settings(StudySettings.make())
+    settings = listwise_settings(WindowsSettings.make())
     assert list(settings) == ["5/1", "10/5", "10/3", "20/10"]
     assert {(s.passes, s.variants, s.control, s.output) for s in settings.values()} == {
         (1, "neutral", False, None)
@@ -31,7 +44,7 @@ def test_the_settings_of_table_2() -> None:
 
 
 def test_passes_belong_to_a_setting_or_to_all() -> None:
-    settings = listwise_settings(StudySettings.make(settings=" 5/1, 20/10x3 ,5/1x2,20/10×1", passes=2))
+    settings = listwise_settings(WindowsSettings.make(settings=" 5/1, 20/10x3 ,5/1x2,20/10×1", passes=2))
     assert {name: (s.window, s.step, s.passes) for name, s in settings.items()} == {
         "5/1x2": (5, 1, 2),
         "20/10x3": (20, 10, 3),
@@ -55,12 +68,12 @@ def test_passes_belong_to_a_setting_or_to_all() -> None:
 )
 def test_a_wrong_setting_is_named(settings: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
-        listwise_settings(StudySettings.make(settings=settings))
+        listwise_settings(WindowsSettings.make(settings=settings))
     assert "5/1,10/5" in caught.value.hint
 
 
 def test_each_setting_is_the_run_that_listwise_makes() -> None:
-    study = StudySettings.make(settings="5/2x2", seed=3, output=Path("study"))
+    study = WindowsSettings.make(settings="5/2x2", seed=3, output=Path("study"))
     listwise = ListwiseSettings.make(window=5, step=2, passes=2, seed=3, variants="neutral", control=False)
     (asked,) = listwise_settings(study).values()
     assert asked == listwise
@@ -69,7 +82,7 @@ def test_each_setting_is_the_run_that_listwise_makes() -> None:
 
 def test_windows_said_elsewhere_give_way() -> None:
     """A file that sets windows for other commands must not break this one; nor does the preset's 5/1."""
-    study = StudySettings.make("paper", window=7)
+    study = WindowsSettings.make("paper", window=7)
     assert (study.orders, study.control_variate, study.passes) == (1, False, 1)
     assert list(listwise_settings(study)) == ["5/1", "10/5", "10/3", "20/10"]
 
@@ -97,7 +110,8 @@ def test_rows_are_those_of_the_runs() -> None:
 
 def test_lines_have_one_figure_each_and_reach_where_it_bounds_one() -> None:
     study = study_of(tried())
-    lines = [dict(zip(LINE, line, strict=True)) for line in study_lines(study)]
+    columns, found = WINDOWS.lines(study)
+    lines = [dict(zip(columns, line, strict=True)) for line in found]
     assert len(lines) == sum(len(row["figures"]) for row in study["rows"])
     for line in lines:
         bounded = line["variant"] != "input" and line["measure"] in (

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from llmfair.cli.app import command
-from llmfair.cli.help import GROUPS, PANELS
-from llmfair.cli.options import PANELS as OF_SETTINGS
+from llmfair.cli.help import GROUPS
 from llmfair.cli.options import settings_of_commands
 from tests.cli.command import llmfair
 
@@ -83,7 +82,6 @@ def test_a_command_has_two_examples_of_its_own_whose_flags_exist(words: tuple[st
 
 
 def test_panels_are_those_of_the_settings_in_their_order() -> None:
-    assert [panel for panel in PANELS if panel in OF_SETTINGS] == [*OF_SETTINGS]
     for words, names in (
         (("listwise",), ["Data", "Model", "Prompt", "Sampling", "Spending", "Statistics", "Output"]),
         (("finetune-lora",), ["Data", "Model", "Prompt", "Training", "Spending", "Statistics", "Output"]),

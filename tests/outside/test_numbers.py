@@ -30,7 +30,7 @@ def by_length(body: dict[str, Any], attempt: int) -> Reply:
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = """\
 [llmfair.audits]
-numbers = tests.outside.numbers:NUMBERS
+numbers = tests.outside.tops:NUMBERS
 [llmfair.measures]
 MeanRatio = tests.outside.numbers:mean_ratio
 [llmfair.backends]
@@ -61,16 +61,21 @@ def numbers(*arguments: str, code: int = 0) -> Any:
     return json.loads(llmfair("numbers", "-m", "counter:x", *arguments, "--json", code=code))
 
 
-def valid(*documents: Any) -> None:
-    """Every document is one that the generated schema describes, with this kind's own definitions."""
+def valid(*documents: Any) -> set[str]:
+    """Every document is one that the generated schema describes, with this kind's own definitions; which they are."""
     schema = json.loads(
         subprocess.check_output(
             [sys.executable, "-c", "import json, llmfair; print(json.dumps(llmfair.schema()))"]
         )
     )
-    assert {"numbers", "plan_numbers"} <= schema["$defs"].keys()
+    assert {"numbers", "plan_numbers", "study_tops"} <= schema["$defs"].keys()
+    found = set()
     for document in documents:
         Draft202012Validator(schema).validate(document)
+        for one in schema["anyOf"]:
+            if Draft202012Validator({**schema, "anyOf": [one]}).is_valid(document):
+                found.add(one["$ref"].removeprefix("#/$defs/"))
+    return found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_rankgpt, read_strict
+from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read, read_strict
 from llmfair.records import Completion, Finish
 from tests.pace import within
 from tests.shared import mockllm, realdata, vectors
@@ -16,6 +16,10 @@ from tests.shared import mockllm, realdata, vectors
 
 def stopped(text: str) -> Completion:
     return Completion(text, Finish.STOP)
+
+
+def read_rankgpt(text: str, n: int) -> tuple[int, ...] | None:
+    return read(stopped(text), n, "rankgpt").permutation
 
 
 def one_based(reading: Reading) -> list[int] | None:

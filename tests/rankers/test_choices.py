@@ -214,7 +214,7 @@ def margin(logprobs: dict[str, float], finish: Finish = Finish.STOP) -> Choice:
 
 def test_the_likelier_label_wins_by_its_margin() -> None:
     first = margin({"A": math.log(0.6), "B": math.log(0.3)})
-    assert first.item == 0 and not first.censored and not first.unreadable
+    assert first.item == 0 and not first.unreadable
     assert first.margin == pytest.approx(math.log(2))
     assert first.mass == pytest.approx(0.9)
     second = margin({"A": -3.0, "B": -1.0})
@@ -229,8 +229,10 @@ def test_equal_labels_are_a_tie() -> None:
 
 
 @pytest.mark.parametrize("absent", [{}, {"B": -math.inf}])
-def test_a_label_that_is_not_among_the_alternatives_is_censored(absent: dict[str, float]) -> None:
-    assert margin({"A": 0.0, **absent}) == Choice(0, mass=1.0, censored=True)
+def test_against_a_label_that_is_not_among_the_alternatives_there_is_no_margin(
+    absent: dict[str, float],
+) -> None:
+    assert margin({"A": 0.0, **absent}) == Choice(0, margin=None, mass=1.0)
 
 
 @pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}])

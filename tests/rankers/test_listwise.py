@@ -408,24 +408,9 @@ def test_policies() -> None:
             retries_of(policy)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"words": 0}, {"reader": "lenient"}, {"input": "body"}, {"on_bad_answer": "rety"},
-    ],
-)  # fmt: skip
-def test_settings_that_cannot_rank_are_refused(wrong: dict[str, Any]) -> None:
+def test_a_policy_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError) as raised:
-        replace(RANKER, **wrong)
-    assert raised.value.hint
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"window": 1}, {"step": 5}, {"passes": 0}, {"depth": 0}, {"windows": "cover"}]
-)
-def test_windows_that_cannot_rank_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as raised:
-        by_windows(**wrong)
+        replace(RANKER, on_bad_answer="rety")
     assert raised.value.hint
 
 

@@ -244,7 +244,6 @@ def test_margins_are_kept() -> None:
     [
         ({"form": "ordr"}, "no variant 'ordr'. Did you mean 'order'?"),
         ({"on_bad_answer": "retrie"}, "--on-bad-answer 'retrie' is no policy"),
-        ({"words": 0}, "--words 0 leaves nothing"),
         ({"prompt": load_prompt("listwise")}, "no variant 'order'"),
     ],
 )

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.study import WindowsStudy
+from llmfair.audits.listwise.windows import WindowsStudy
 from llmfair.registry import register
 from llmfair.settings import planted_of
 
 if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
-    from llmfair.audits.listwise.audit import ListwiseAudit
+    from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
-    from llmfair.audits.results import ScoredRun
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Judged, Measure
     from llmfair.records import Chat
@@ -117,11 +117,6 @@ class Listwise(Kind):
         from llmfair.audits.listwise.calibrate_table import calibrate_table
 
         return calibrate_table(found)
-
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
-        from llmfair.audits.listwise.calibrate_table import calibrate_tsv
-
-        return calibrate_tsv(found)
 
     def results(self) -> type[ListwiseResults]:
         from llmfair.audits.listwise.results import ListwiseResults

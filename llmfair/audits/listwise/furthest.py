@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from llmfair.report.furthest import (
     distance,
     figures_text,
     furthest_from_parity,
-    own_values,
 )
 
 OVER = "prompts and initial orders; of each prompt one list is shown, under its name"
@@ -27,15 +26,8 @@ def furthest_lists(
     folder: Path, results: ListwiseResults, exhibits: Mapping[str, Any], lists: Lists, by: str
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
-    arms = [arm for arm in results.design.arms if arm != "control"]
-    show = _rankings_of(lists, results.design, exhibits, arms, by)
-    return furthest_from_parity(own_values(folder, by, arms), results.design.queries, by, OVER, show)
-
-
-def _rankings_of(
-    lists: Lists, design: ListwiseFacts, exhibits: Mapping[str, Any], arms: Sequence[str], by: str
-) -> Callable[[str, Values], Shown | None]:
-    titles, queries = exhibits["titles"], exhibits["queries"]
+    design, titles, queries = results.design, exhibits["titles"], exhibits["queries"]
+    arms = [arm for arm in design.arms if arm != "control"]
 
     def show(query_id: str, values: Values) -> Shown | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
@@ -61,7 +53,7 @@ def _rankings_of(
         ]
         return Shown(queries.get(query_id, query_id), figures_text(ordered, by, TITLES), rankings)
 
-    return show
+    return furthest_from_parity(folder, results, arms, by, OVER, show)
 
 
 def _order(design: ListwiseFacts, run: tuple[int, int]) -> str:

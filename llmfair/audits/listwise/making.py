@@ -1,26 +1,33 @@
-"""Makes the design of a listwise audit from what the user set: data loaded, orders drawn, measures read."""
+"""Makes the design of a listwise audit from what the user set: data loaded, orders drawn, measures read.
+
+The data's way: dataset -> probes -> one program per chain -> dispatch -> rankings -> measures -> intervals ->
+run folder. Nothing goes back up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
-from llmfair.audits.design import NOBODY
+from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import assessing, read_gates
 from llmfair.audits.lists import load_lists, selected_queries
-from llmfair.audits.listwise.audit import ListwiseAudit
-from llmfair.audits.listwise.design import INPUT
-from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.listwise.design import INPUT, ListwiseDesign
+from llmfair.audits.listwise.outcome import outcome_of
+from llmfair.audits.listwise.plan import findable_of, plan_of, tokens_of
+from llmfair.audits.listwise.reach import known_reach
+from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
 from llmfair.prompts import load_prompt
-from llmfair.rankers.base import ScoringRanker, strategy_of
+from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.records import Attribute, Candidates, Ranking
+from llmfair.records import Attribute, Candidates, Failure, Ranking
 from llmfair.settings import default_of
 
 SHOWN_QUERIES = 5
@@ -29,6 +36,30 @@ SHOWN = "P@20,ExpRatio{control},ImpliedOdds{control}"
 MEASURED = f"{SHOWN},ExpRatio,RelevanceRatio,ExcessRatio{{control}},overlap@20,nDCG@20,RBO,Tau"
 SCORED = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
 """What is measured of rankings that exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListwiseAudit(ListwiseDesign):
+    """A listwise audit made but not begun: what it asks, what that costs and can find, what the answers come to."""
+
+    def planned(self) -> dict[str, Any]:
+        return {**super().planned(), "reach": known_reach(self)}
+
+    def plan(self, models: int) -> dict[str, Any]:
+        return plan_of(self, models)
+
+    def tokens(self) -> tuple[int, int]:
+        return tokens_of(self)
+
+    def findable(self, settings: PlanSettings) -> dict[str, Any]:
+        return asdict(findable_of(self, settings))
+
+    def unreadable(self, result: Ranked) -> int:
+        return sum(window.unreadable for window in result.windows)
+
+    def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
+        chains = [(p, results[p.probe_id]) for p in self.probes() if p.probe_id in results]
+        return outcome_of(self, run, chains, failures)
 
 
 def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> ListwiseAudit:

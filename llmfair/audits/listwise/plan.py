@@ -18,6 +18,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.records import Chat, Completion, Finish, Permutation
+from llmfair.results import Count, Share
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, query_sd, smallest_ratio
 from llmfair.steps import Steps, Unanswered, drive
 
@@ -31,6 +32,8 @@ WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "experts", "min_experts", "mixed", "input", "words",
     "prompt", "strategy", "window", "step", "depth", "windows", "initial", "orders",
 )  # fmt: skip
+UNKNOWN = ("reason", "sd", "error", "effect", "power", "queries_needed")
+"""What a plan cannot tell of a design of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findable:
+class ListwiseFindable:
     """What a t test over queries finds with a design; without `sd` nothing is known, and `reason` says why.
 
     `queries` have items of both sides. `error` is the standard error of ln R, `sd` that of one query. `power`
@@ -54,16 +57,16 @@ class Findable:
     it with power `target`, None: never. `smallest`: the least effects below and above 1 that are found so.
     """
 
-    queries: int
+    queries: Count
     target: float
     tau: float
-    reason: str | None = None
-    sd: float | None = None
-    error: float | None = None
-    effect: Effect | None = None
-    power: float | None = None
-    queries_needed: int | None = None
-    smallest: tuple[Effect, ...] = ()
+    reason: str | None
+    sd: float | None
+    error: float | None
+    effect: Effect | None
+    power: Share | None
+    queries_needed: Count | None
+    smallest: tuple[Effect, ...]
 
 
 def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
@@ -157,7 +160,7 @@ def _wider(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return log(one["high"] / one["low"]) > FURTHER * log(other["high"] / other["low"])
 
 
-def findable_of(design: ListwiseDesign, settings: PlanSettings) -> Findable:
+def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
     """Power and smallest effects of the test at the 5 % level, from the noise of random orders and --tau.
 
     Nothing is counted on the control variate, which makes the noise smaller, not larger.
@@ -166,7 +169,9 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> Findable:
     queries = sum(bool(protected and unprotected) for _, protected, unprotected in shapes)
     inference = inference_of(design)
     blind, useful = inference.curve(), inference.curve(ENOUGH)
-    unknown = Findable(queries=queries, target=settings.power, tau=settings.tau)
+    unknown = ListwiseFindable(
+        queries=queries, target=settings.power, tau=settings.tau, smallest=(), **dict.fromkeys(UNKNOWN)
+    )
     if isinstance(design.ranker, ScoringRanker):
         return replace(unknown, reason="no_model_asked")
     if settings.initial != "random":

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmfair.audits.listwise.table import window_text
-from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
-from llmfair.report.tables import Table, count, planned_note
+from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line, told
+from llmfair.report.tables import Table, count, planned_note, span, window_notes
 from llmfair.stats.power import FEWEST_TESTED
 
-SHOWN_RANKS = 12
 UNKNOWN = {
     "no_model_asked": "what it can find is planned for models only",
     "order_not_random": "what it can find is known for --initial random only",
@@ -22,7 +21,7 @@ def plan_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
     if planned["prompt_sha256"] is None:
         return f"{_lists(planned)} × {_orders(planned)} · no model is asked\nNothing was ranked.\n"
-    return "\n".join([_design(planned), *(f"  {line}" for line in _lines(planned)), "Nothing was asked.", ""])
+    return told(_design(planned), _lines(planned))
 
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
@@ -55,7 +54,7 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 
 def _lists(planned: Mapping[str, Any]) -> str:
-    return f"{count(planned['queries'], 'query', 'queries')} × {_span(planned['candidates'])} candidates"
+    return f"{count(planned['queries'], 'query', 'queries')} × {span(*planned['candidates'])} candidates"
 
 
 def _orders(planned: Mapping[str, Any]) -> str:
@@ -79,7 +78,7 @@ def _lines(planned: Mapping[str, Any]) -> list[str]:
 def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
     lines, reach = [], planned["reach"].get("ExpRatio", {})
     if "low" in reach:
-        protected = f"{_span(planned['protected'])} of {_span(planned['candidates'])} protected"
+        protected = f"{span(*planned['protected'])} of {span(*planned['candidates'])} protected"
         lines.append(
             f"{window_text(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
             f"{_range(reach)} on these lists ({protected}; {_simulated(planned)})"
@@ -101,13 +100,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"a perfect ranker reads P@20 {planned['reach']['P@20']['high']:.2f} on average ({_simulated(planned)})"
         )
-    if positions := planned["never_ranked"]:
-        ranks = ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS])
-        more = ", …" * (len(positions) > SHOWN_RANKS)
-        lines.append(f"ranks that no window holds in some list: {ranks}{more}")
-    if planned["window"] is not None and planned["step"] == planned["window"]:
-        lines.append("step equals window: no item is carried from window to window")
-    return lines
+    return lines + window_notes(planned["never_ranked"], planned["window"], planned["step"])
 
 
 def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
@@ -150,11 +143,6 @@ def _effect(effect: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _range(reach: Mapping[str, float]) -> str:
     return f"{reach['low']:.2f} … {reach['high']:.2f}"
-
-
-def _span(ends: list[int]) -> str:
-    low, high = ends
-    return f"{low}" if low == high else f"{low}–{high}"
 
 
 def _simulated(planned: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.lists import Listed
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.runs import Announce, incomplete, named
+from llmfair.audits.remeasured import Announce, incomplete, named
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files

@@ -8,12 +8,16 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from llmfair.audits.study_results import StudyResults
 from llmfair.results import (
     Answers,
     Count,
     Counts,
     DesignFacts,
+    Ended,
+    Figure,
     Finding,
+    Reach,
     Results,
     Sha256,
     Share,
@@ -175,3 +179,47 @@ class ListwiseResults(Results):
     design: ListwiseFacts
     answers: Mapping[str, WindowAnswers]
     findings: Mapping[str, ListwiseFinding]
+
+
+# The windows study
+
+
+@dataclass(frozen=True)
+class Read:
+    """Answers of one prompt under one setting."""
+
+    windows: Count
+    unreadable: Count
+    repaired: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowsRow:
+    """One setting and prompt, or the orders that all began with ("input")."""
+
+    setting: str
+    window: Count
+    step: Count
+    passes: Count
+    run: str
+    variant: str
+    calls: Count
+    chains: Ended | None
+    answers: Read
+    never_ranked: Sequence[Count]
+    reach: Mapping[str, Reach]
+    finding: ListwiseFinding | None
+    figures: Mapping[str, Figure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowsResults(StudyResults):
+    """llmfair study windows; study.json. What all settings share is empty until one of them has results."""
+
+    task: Literal["study windows"]
+    intervals: Mapping[str, Literal["linear-t", "boot-t"]] = after("level", default_factory=dict)
+    candidates: tuple[Count, Count] = after("queries", default=(0, 0))
+    initial: str = after("arms", default="")
+    orders: Count = after("initial", default=0)
+    repeats: Count = after("orders", default=0)
+    rows: Sequence[WindowsRow]

@@ -19,7 +19,7 @@ from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.rankings import Against, Rankings, judgements_of, of_file, of_folder
 from llmfair.audits.listwise.reach import surface_of
 from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
-from llmfair.audits.runs import Announce, Remeasured
+from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Judged, Measure, measure_all

@@ -1,11 +1,10 @@
-"""What can be set of a listwise audit, of one that is planned, calibrated or swept."""
+"""What can be set of a listwise audit, of one that is planned or calibrated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
@@ -168,31 +167,3 @@ class CalibrateSettings(Calibrated, ListwiseSettings):
                 f"calibrate draws random initial orders, but --initial is {self.initial}.",
                 "only random orders allow a conclusion: leave --initial out",
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudySettings(ListwiseSettings):
-    """The windows study: listwise audits that differ in windows, step and passes alone."""
-
-    settings: str = setting(
-        "5/1,10/5,10/3,20/10",
-        "WINDOW/STEP of each run, or WINDOW/STEPxPASSES; comma-separated.",
-        "Prompt",
-        result=False,
-    )
-    # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
-    variants: str | None = setting("neutral", "Prompt variants, comma-separated.", "Prompt", result=False)
-    passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
-    control: bool = setting(
-        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
-    )
-    window: int = setting(20, "Not here: --settings names windows.", "Prompt")
-    step: int = setting(10, "Not here: --settings names steps.", "Prompt")
-    output: Path | None = setting(
-        None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
-    )
-
-    @classmethod
-    def make(cls, preset: str | None = None, **given: Any) -> Self:
-        """A window and a step that a file or variable has for other commands give way to `settings`."""
-        return super().make(preset, **{k: v for k, v in given.items() if k not in ("window", "step")})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, WindowAnswers
@@ -18,6 +18,7 @@ from llmfair.audits.listwise.sentences import (
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.tables import (
     Table,
+    audited,
     calls_of,
     cell,
     columns_of,
@@ -31,14 +32,15 @@ from llmfair.report.tables import (
     plural,
     reasons,
     relevance_note,
+    span,
     the_same,
     uncut_notes,
+    window_notes,
     with_interval,
 )
 from llmfair.results import Reach
 
 SHOWN_LEFT_OUT = 3
-SHOWN_RANKS = 12
 
 
 def listwise_table(results: ListwiseResults) -> Table:
@@ -70,14 +72,10 @@ def listwise_table(results: ListwiseResults) -> Table:
 
 def _title(results: ListwiseResults) -> str:
     design = results.design
-    low, high = design.candidates
-    size = f"{low}" if low == high else f"{low}–{high}"
     parts = [
         "Listwise",
-        results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})",
-        results.model + (", a simulated model" if results.model.startswith("fake:") else ""),
-        f"{design.queries} {plural(design.queries, 'query', 'queries')} × {size}",
+        *audited(results),
+        f"{design.queries} {plural(design.queries, 'query', 'queries')} × {span(*design.candidates)}",
         "no model asked" if design.prompt_sha256 is None else f"{calls_of(results)} calls",
     ]
     if design.preset:
@@ -116,10 +114,7 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*test_notes(results, cells), *gap_note(results, cells)]
     notes += [*power_note(results), *noise_notes(results, cells)]
-    if design.never_ranked:
-        notes.append(f"ranks that no window holds in some list: {_ranks(design.never_ranked)}")
-    if design.window is not None and design.step == design.window:
-        notes.append("step equals window: no item is carried from window to window")
+    notes += window_notes(design.never_ranked, design.window, design.step)
     if design.constrained:
         notes.append(
             "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
@@ -198,11 +193,6 @@ def _undefined_notes(results: ListwiseResults) -> list[str]:
             whose = "" if len(names) == rows else f" ({', '.join(names)})"
             said.setdefault((why, whose), []).append(name)
     return [f"undefined: {why}{whose}: {', '.join(names)}" for (why, whose), names in said.items()]
-
-
-def _ranks(positions: Sequence[int]) -> str:
-    more = ", …" * (len(positions) > SHOWN_RANKS)
-    return ", ".join(str(position + 1) for position in positions[:SHOWN_RANKS]) + more
 
 
 def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:

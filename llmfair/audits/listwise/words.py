@@ -19,11 +19,6 @@ WORDS = (
     "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
     "the notes below the table name.",
 )
-STUDY = (
-    "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
-    "What a ratio can be at all depends on the windows: the grey bars show what rankers that always put one "
-    "side first would read. A ratio near 1 in a setting that can read little else says little.",
-)
 
 
 def by_places(results: ListwiseResults, arm: str) -> str:

@@ -18,9 +18,9 @@ from llmfair.settings import planted_of
 if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
     from llmfair.audits.changes import Row as Changed
-    from llmfair.audits.pairwise.audit import PairwiseAudit
+    from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.runs import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, Remeasured
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure
     from llmfair.metrics.pairs import JudgedPairs
@@ -115,11 +115,6 @@ class Pairwise(Kind):
         from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_table
 
         return calibrate_pairs_table(found)
-
-    def calibration_tsv(self, found: Mapping[str, Any]) -> str:
-        from llmfair.audits.pairwise.calibrate_table import calibrate_pairs_tsv
-
-        return calibrate_pairs_tsv(found)
 
     def results(self) -> type[PairwiseResults]:
         from llmfair.audits.pairwise.results import PairwiseResults

@@ -7,16 +7,16 @@ to 1 than the typical query's (`pairwise.md` 13).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from math import exp, log, sqrt
+from math import exp, log
 from typing import Any
 
 import numpy as np
 
-from llmfair.audits.listwise.calibrate import share
+from llmfair.audits.calibrate import Row, about, found_by_preference, row_of, settings_of
 from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, finding_of
 from llmfair.audits.pairwise.plan import check_power
@@ -25,13 +25,17 @@ from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
-from llmfair.jsonfiles import SCHEMA
 from llmfair.metrics.base import Column, Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairKind
 from llmfair.settings import band_of, planted_of
-from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate
+
+COLUMNS = (
+    "kind", "planted", "planted_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
+    "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
+    "inconclusive", "not_assessable",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +44,6 @@ class FoundPairs:
 
     odds: Estimate
     finding: PairFinding
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecoveredPairs:
-    """What audits of one kind and one planted preference found; shares with their Monte Carlo error.
-
-    `planted_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over
-    all queries. `odds` are the median recovered, `log_odds` the mean of their logarithms. `covered`: intervals
-    that hold `marginal_odds`. `rejected`: p < 1 − level, at 0 the false alarms, elsewhere the power.
-    `consistent_share` is the mean over audits. `undefined` counts, by reason, audits without a figure or
-    conclusion; a share of no audit is None.
-    """
-
-    kind: PairKind
-    planted: float
-    planted_odds: float
-    marginal_odds: float
-    odds: float | None
-    log_odds: float | None
-    log_odds_error: float | None
-    consistent_share: float | None
-    covered: float | None
-    covered_error: float | None
-    covered_n: int
-    rejected: float | None
-    rejected_error: float | None
-    rejected_n: int
-    within: float
-    outside: float
-    inconclusive: float
-    not_assessable: float
-    undefined: Mapping[str, int]
 
 
 def calibrate_pairwise(
@@ -92,28 +64,19 @@ def calibrate_pairwise(
             "no query has pairs of a protected and an unprotected item.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
-    rows, smallest = list[RecoveredPairs](), {}
+    rows, smallest = list[Row](), {}
     for kind, of_it in pairs.items():
-        found: list[list[FoundPairs]] = [[] for _ in betas]
-        for place, audit in pair_audits(of_it, kind, settings, betas):
-            found[place].append(found_in_pairs(audit, kind, measure, inference, band))
-            advance()
-        of_kind = [
-            _recovered(kind, beta, marginal_odds(beta, settings.position, settings.query_sd), one, settings)
-            for beta, one in zip(betas, found, strict=True)
-        ]
+        found = found_by_preference(
+            pair_audits(of_it, kind, settings, betas),
+            betas,
+            partial(found_in_pairs, kind=kind, measure=measure, inference=inference, band=band),
+            advance,
+        )
+        of_kind = [_row(kind, beta, one, settings) for beta, one in zip(betas, found, strict=True)]
         rows += of_kind
         smallest[kind] = _smallest(of_kind, settings)
     return {
-        "schema": SCHEMA,
-        "task": "calibrate pairwise",
-        "dataset": design.dataset.name,
-        "attribute": design.attribute.name,
-        "words": {side.value: word for side, word in design.attribute.words.items()},
-        "seed": settings.seed,
-        "runs": settings.runs,
-        "level": settings.level,
-        "band": list(band),
+        **about(design, settings),
         "design": {
             "queries": len(design.queries),
             "kinds": {
@@ -122,12 +85,8 @@ def calibrate_pairwise(
             },
             "without_pairs": [kind for kind in design.kinds if kind not in pairs],
         },
-        "settings": {
-            item.name: getattr(settings, item.name)
-            for item in fields(settings)
-            if item.metadata["panel"] in ("Data", "Prompt", "Statistics")
-        },
-        "planted": [asdict(row) for row in rows],
+        "settings": settings_of(settings),
+        "planted": rows,
         "smallest": smallest,
     }
 
@@ -141,61 +100,47 @@ def found_in_pairs(
     return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), HowAsked(inference, band)))
 
 
-def _recovered(
-    kind: PairKind,
-    beta: float,
-    truth: float,
-    found: Sequence[FoundPairs],
-    settings: CalibratePairwiseSettings,
-) -> RecoveredPairs:
-    """What the audits of one kind and planted preference found, held against the true odds."""
+def _row(
+    kind: PairKind, beta: float, found: Sequence[FoundPairs], settings: CalibratePairwiseSettings
+) -> Row:
+    """What the audits of one kind and planted preference found, held against the true odds.
+
+    `planted_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over all
+    queries, which intervals are to hold. `consistent_share` is the mean over audits.
+    """
+    truth = marginal_odds(beta, settings.position, settings.query_sd)
     bounds = [(one.odds.low, one.odds.high) for one in found]
     covered = [low <= truth <= high for low, high in bounds if low is not None and high is not None]
-    flips = [p for one in found if (p := one.finding.p) is not None]
     odds = [one.odds.value for one in found if one.odds.value is not None]
-    consistent = [s for one in found if (s := one.finding.consistent_share) is not None]
-    logs, ends = np.log(odds), Counter(str(one.finding.conclusion) for one in found)
-    undefined = Counter(reason for one in found if (reason := one.finding.reason) is not None)
-    held, held_error = share(covered)
-    rejected, rejected_error = share([p < 1 - settings.level for p in flips])
-    return RecoveredPairs(
-        kind=kind,
-        planted=beta,
-        planted_odds=exp(beta),
-        marginal_odds=truth,
-        odds=float(np.median(odds)) if odds else None,
-        log_odds=float(logs.mean()) if odds else None,
-        log_odds_error=float(logs.std(ddof=1) / sqrt(len(odds))) if len(odds) > 1 else None,
-        consistent_share=float(np.mean(consistent)) if consistent else None,
-        covered=held,
-        covered_error=held_error,
-        covered_n=len(covered),
-        rejected=rejected,
-        rejected_error=rejected_error,
-        rejected_n=len(flips),
-        **{str(end): ends[str(end)] / len(found) for end in Conclusion},
-        undefined=dict(sorted(undefined.items())),
-    )
+    findings = [one.finding for one in found]
+    flips = [p for finding in findings if (p := finding.p) is not None]
+    consistent = [s for finding in findings if (s := finding.consistent_share) is not None]
+    own = {
+        "kind": kind,
+        "marginal_odds": truth,
+        "consistent_share": float(np.mean(consistent)) if consistent else None,
+    }
+    return row_of(COLUMNS, beta, odds, covered, flips, findings, settings.level, own)
 
 
-def _smallest(rows: Sequence[RecoveredPairs], settings: CalibratePairwiseSettings) -> dict[str, Any]:
+def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[str, Any]:
     """The odds, one below and one above parity, from which on audits of one kind find a preference often enough.
 
     By the share of all audits with p < 1 − level, which knows the design's own test and how few its items may be;
     linear between the logarithms of planted odds. None where no planted odds are found with the power asked for.
     """
-    below = [row for row in reversed(rows) if row.planted <= 0]
-    above = [row for row in rows if row.planted >= 0]
+    below = [row for row in reversed(rows) if row["planted"] <= 0]
+    above = [row for row in rows if row["planted"] >= 0]
     return {
         "power": settings.power,
-        "tested": any(row.rejected_n for row in rows),
+        "tested": any(row["rejected_n"] for row in rows),
         "odds": [_crossing(side, settings.runs, settings.power) for side in (below, above)],
     }
 
 
-def _crossing(side: Sequence[RecoveredPairs], runs: int, target: float) -> float | None:
+def _crossing(side: Sequence[Row], runs: int, target: float) -> float | None:
     """The odds at which the share of audits that find them reaches the target, going outwards from parity."""
-    found = [(log(row.marginal_odds), (row.rejected or 0.0) * row.rejected_n / runs) for row in side]
+    found = [(log(row["marginal_odds"]), (row["rejected"] or 0.0) * row["rejected_n"] / runs) for row in side]
     for (nearer, fewer), (further, more) in pairwise(found):
         if fewer < target <= more:
             return exp(nearer + (target - fewer) / (more - fewer) * (further - nearer))

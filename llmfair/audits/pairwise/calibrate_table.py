@@ -5,66 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.audits.listwise.calibrate_table import percent, share
-from llmfair.report.tables import Table, count, few_queries, tsv
+from llmfair.report.calibration import (
+    Row,
+    calibration_table,
+    false_alarms,
+    held,
+    percent,
+    planted,
+    share,
+    undefined_notes,
+)
+from llmfair.report.tables import Table, count, few_queries
 
-Row = Mapping[str, Any]
-TSV = (
-    "kind", "planted", "planted_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
-    "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
-    "inconclusive", "not_assessable",
-)  # fmt: skip
 NO_TEST = "too few queries or items for a test"
 
 
 def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
     """One row a kind and planted preference: what was recovered, how intervals and tests did, what was concluded."""
-    level, (low, high) = results["level"], results["band"]
-    header = (
-        "pairs",
-        "planted odds",
-        "over queries",
-        "recovered",
-        f"{100 * level:g} % intervals: odds held",
-        f"p < {1 - level:.3g}",
-        "within",
-        f"outside {low:g}–{high:g}",
-        "inconclusive",
-        "not assessable",
-    )
-    rows = tuple(
-        (
-            row["kind"],
-            f"{row['planted_odds']:.3f} (ln {row['planted']:+g})" if row["planted"] else "1 (no preference)",
-            f"{row['marginal_odds']:.3f}",
-            "none" if row["odds"] is None else f"{row['odds']:.3f}",
-            share(row, "covered"),
-            share(row, "rejected"),
-            *(percent(row[end]) for end in ("within", "outside", "inconclusive", "not_assessable")),
-        )
-        for row in results["planted"]
-    )
-    return Table(_title(results), header, rows, tuple(_notes(results)))
-
-
-def calibrate_pairs_tsv(results: Mapping[str, Any]) -> str:
-    """The figures for programs: one kind and planted preference a line, undefined ones empty."""
-    return tsv(TSV, results["planted"])
-
-
-def _title(results: Mapping[str, Any]) -> str:
-    pairs = ", ".join(f"{one['pairs']:,} {kind}" for kind, one in results["design"]["kinds"].items())
-    return " · ".join(
-        [
-            "Calibrate pairwise",
-            results["dataset"],
-            f"{results['attribute']} (protected: {results['words']['protected']})",
-            f"{count(results['design']['queries'], 'query', 'queries')}, {pairs} pairs, both orders",
-            f"{results['runs']:,} simulated audits a row",
-            f"seed {results['seed']}",
-            "no model asked",
-        ]
-    )
+    queries, kinds = results["design"]["queries"], results["design"]["kinds"]
+    pairs = ", ".join(f"{one['pairs']:,} {kind}" for kind, one in kinds.items())
+    columns = {
+        "pairs": lambda row: str(row["kind"]),
+        "planted odds": planted,
+        "over queries": lambda row: f"{row['marginal_odds']:.3f}",
+        "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
+        held(results): lambda row: share(row, "covered"),
+    }
+    size = f"{count(queries, 'query', 'queries')}, {pairs} pairs, both orders"
+    return calibration_table(results, size, columns, _notes(results))
 
 
 def _notes(results: Mapping[str, Any]) -> list[str]:
@@ -78,29 +46,17 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
     ]
     for kind in design["kinds"]:
         rows = [row for row in results["planted"] if row["kind"] == kind]
-        none = next(row for row in rows if not row["planted"])
-        notes += [
-            f"{kind}: {_false_alarms(none, results)}",
-            f"{kind}: {_smallest(results['smallest'][kind])}",
-        ]
-        for row in rows:
-            if row["undefined"]:
-                why = ", ".join(f"{reason} in {n:,}" for reason, n in row["undefined"].items())
-                notes.append(f"{kind}, planted {row['planted']:+g}: {why} of {results['runs']:,} audits")
+        alarms = false_alarms(rows, results["level"], _consistent, NO_TEST)
+        notes += [f"{kind}: {alarms}", f"{kind}: {_smallest(results['smallest'][kind])}"]
+        notes += undefined_notes(rows, results["runs"], f"{kind}, ")
     notes += [f"{kind}: no such pairs, left out" for kind in design["without_pairs"]]
     if asked["weights"] == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
     return [*notes, *few_queries(min(one["queries"] for one in design["kinds"].values()))]
 
 
-def _false_alarms(none: Row, results: Mapping[str, Any]) -> str:
-    if none["rejected"] is None:
-        return f"false alarms: {NO_TEST}"
-    consistent = f"; {percent(none['consistent_share'])} of pairs do not flip"
-    return (
-        f"false alarms: {share(none, 'rejected')} of {none['rejected_n']:,} audits without preference have "
-        f"p < {1 - results['level']:.3g}{consistent}"
-    )
+def _consistent(row: Row) -> str:
+    return f"; {percent(row['consistent_share'])} of pairs do not flip"
 
 
 def _smallest(smallest: Row) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from llmfair.report.furthest import (
     Values,
     figures_text,
     furthest_from_parity,
-    own_values,
     read_csv,
 )
 
@@ -25,17 +24,7 @@ def furthest_pairs(
     folder: Path, results: PairwiseResults, exhibits: Mapping[str, Any], by: str
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity on some kind of pairs."""
-    kinds = results.design.arms
-    show = _pairs_of(folder, exhibits, kinds, by)
-    return furthest_from_parity(
-        own_values(folder, by, kinds), results.design.queries, by, "kinds of pairs", show
-    )
-
-
-def _pairs_of(
-    folder: Path, exhibits: Mapping[str, Any], kinds: Sequence[str], by: str
-) -> Callable[[str, Values], Shown | None]:
-    titles, queries = exhibits["titles"], exhibits["queries"]
+    kinds, titles, queries = results.design.arms, exhibits["titles"], exhibits["queries"]
     by_query: dict[str, list[dict[str, str]]] = {}
     for row in read_csv(folder / "verdicts.csv"):
         by_query.setdefault(row["query_id"], []).append(row)
@@ -65,4 +54,4 @@ def _pairs_of(
             left_out=len(rows) - len(pairs),
         )
 
-    return show
+    return furthest_from_parity(folder, results, kinds, by, "kinds of pairs", show)

@@ -245,8 +245,8 @@ def _by_order(verdicts: Sequence[Verdict], level: float) -> ByOrder:
     """Unreadable answers with the protected item first and second, and the difference over queries."""
     by_query: dict[str, list[tuple[bool, bool]]] = {}
     for verdict in verdicts:
-        problems = [a.problem not in (None, "tie") for a in (verdict.first, verdict.second)]
-        by_query.setdefault(verdict.query_id, []).append((problems[0], problems[1]))
+        both = verdict.first.unreadable, verdict.second.unreadable
+        by_query.setdefault(verdict.query_id, []).append(both)
     rates = np.array([np.mean(of_it, axis=0) for of_it in by_query.values()]).reshape(-1, 2)
     if not len(rates):
         return ByOrder()

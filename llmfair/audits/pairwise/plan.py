@@ -17,7 +17,7 @@ from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, pair_pools
 from llmfair.rankers.choices import Form
 from llmfair.records import PairKind, Probe, Query
-from llmfair.results import plain
+from llmfair.results import Count, Share, plain
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Pairing,
@@ -29,11 +29,15 @@ from llmfair.stats.power import (
 
 MEASURED = 3
 """So many pairs of a query and kind are rendered; the others are taken to be as long."""
+UNKNOWN = (
+    "reason", "error", "power", "pairs_needed", "queries_needed", "smallest", "all_pairs", "smallest_with_all",
+)  # fmt: skip
+"""What a plan cannot tell of pairs of which nothing is known."""
 ANSWERS: Mapping[Form, str] = {"order": "[1] > [2]", "letter": "A"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindablePairs:
+class PairwiseFindable:
     """What a t test over queries finds with the pairs of one kind, in position-adjusted odds.
 
     `queries` have such pairs, of which `pairs` each are asked and `all_pairs` could be (harmonic means);
@@ -44,7 +48,7 @@ class FindablePairs:
     pairs; None: not even the most extreme ones.
     """
 
-    queries: int
+    queries: Count
     pairs: float
     items_recur: bool
     ratio: float
@@ -52,14 +56,14 @@ class FindablePairs:
     target: float
     icc: float
     consistent: float
-    reason: str | None = None
-    error: float | None = None
-    power: float | None = None
-    pairs_needed: int | None = None
-    queries_needed: int | None = None
-    smallest: float | None = None
-    all_pairs: float | None = None
-    smallest_with_all: float | None = None
+    reason: str | None
+    error: float | None
+    power: Share | None
+    pairs_needed: Count | None
+    queries_needed: Count | None
+    smallest: float | None
+    all_pairs: float | None
+    smallest_with_all: float | None
 
 
 def plan_of(design: PairwiseDesign, models: int) -> dict[str, Any]:
@@ -111,7 +115,7 @@ def _groups(design: PairwiseDesign) -> list[Sequence[Probe]]:
     return list(groups.values())
 
 
-def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSettings) -> FindablePairs:
+def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSettings) -> PairwiseFindable:
     """Power and smallest odds of one kind of pairs.
 
     Raises UsageError for odds that no answers could show, and for a power that the test has without any odds.
@@ -127,7 +131,7 @@ def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSe
         )
     # Σ_q s²(m_q) depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
     queries, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
-    unknown = FindablePairs(
+    unknown = PairwiseFindable(
         queries=queries,
         pairs=pairs,
         items_recur=_items_recur(by_query),
@@ -136,6 +140,7 @@ def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSe
         target=target,
         icc=settings.icc,
         consistent=settings.consistent,
+        **dict.fromkeys(UNKNOWN),
     )
     if settings.sequential:
         return replace(unknown, reason="sequential")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line
+from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line, told
 from llmfair.report.tables import Table, count, few_queries, planned_note, plural
 from llmfair.stats.power import FEWEST_TESTED
 
@@ -28,7 +28,7 @@ UNKNOWN = {
 
 def plan_pairs_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says."""
-    return "\n".join([_design(planned), *(f"  {line}" for line in _lines(planned)), "Nothing was asked.", ""])
+    return told(_design(planned), _lines(planned))
 
 
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
@@ -107,12 +107,12 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     """What each kind of pairs finds; said once where it is the same for all."""
     if "findable" not in planned:
         return ["what it can find, and its cost: llmfair plan pairwise, with the same flags"]
-    told: dict[tuple[str, ...], list[str]] = {}
+    same: dict[tuple[str, ...], list[str]] = {}
     for kind, found in planned["findable"].items():
-        told.setdefault(tuple(_sentences(found)), []).append(kind)
+        same.setdefault(tuple(_sentences(found)), []).append(kind)
     lines = [
-        (f"{', '.join(kinds)}: " if len(told) > 1 else "") + sentence
-        for sentences, kinds in told.items()
+        (f"{', '.join(kinds)}: " if len(same) > 1 else "") + sentence
+        for sentences, kinds in same.items()
         for sentence in sentences
     ]
     recurring = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
-from llmfair.audits.runs import RANKS_NOTHING, Announce, Remeasured, incomplete, measures_of, named
-from llmfair.audits.summary import Inference, undefined_counts
+from llmfair.audits.remeasured import Announce, Remeasured, facts_of, measures_of
+from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.records import Verdict
-from llmfair.results import plain
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.sequential import Decision
@@ -18,8 +17,8 @@ from llmfair.stats.sequential import Decision
 
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
     """A folder of pairs: the figures of its audit, unless others are asked for. Raises UsageError."""
-    manifest, results = run.read_manifest(), results_of(run)
-    asked = manifest.settings
+    results = results_of(run)
+    asked = run.read_manifest().settings
     if settings.attribute not in (None, results.attribute):
         raise UsageError(
             f"{run.path} asked about pairs by {results.attribute}, not by {settings.attribute}.",
@@ -39,22 +38,9 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         decided or None,
     )
     measured = measure_verdicts(measures, by_kind, how)
-    facts = {
-        **named(run, results),
-        "task": "pairwise",
-        "words": plain(results.words),
-        "measures": shown,
-        "variants": {
-            kind: {
-                "queries": len({verdict.query_id for verdict in verdicts}),
-                "pairs": len(verdicts),
-                **RANKS_NOTHING,
-            }
-            for kind, verdicts in by_kind.items()
-        },
-        "undefined": undefined_counts(measured.columns),
-        "findings": plain(measured.findings),
-        "family": {"size": measured.family, "contrasted": None},
-        **incomplete(manifest, results),
+    variants = {
+        kind: {"queries": len({verdict.query_id for verdict in verdicts}), "pairs": len(verdicts)}
+        for kind, verdicts in by_kind.items()
     }
+    facts = facts_of(run, results, shown, variants, measured.columns, measured.findings, measured.family)
     return Remeasured(facts, measured.rows, list(by_kind))

@@ -6,7 +6,6 @@ calls are independent (`pairwise.md` 12). Whole audits are drawn as arrays, quer
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp, log
 from typing import get_args
@@ -14,7 +13,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.listwise.calibrate import BLOCK
+from llmfair.audits.calibrate import BLOCK, rng_of, simulated
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPROTECTED, UNREADABLE
@@ -62,27 +61,19 @@ def _unanswered(probe: Probe, kind: PairKind) -> Verdict:
 def pair_audits(
     pairs: Pairs, kind: PairKind, settings: CalibratePairwiseSettings, betas: Sequence[float]
 ) -> Iterator[tuple[int, Audit]]:
-    """Simulated audits, each with the place of its planted preference; all preferences meet the same noise."""
-    for block, first in enumerate(range(0, settings.runs, BLOCK)):
+    """Simulated audits, each with the place of its planted preference."""
+
+    def draw(block: int) -> dict[str, NDArray[np.intp]]:
         stream = (STREAM + block, get_args(PairKind).index(kind))
-        simulated = {
-            query_id: simulate_answers(
-                betas,
-                len(verdicts),
-                settings,
-                rng=np.random.default_rng([settings.seed, zlib.crc32(query_id.encode()), *stream]),
-            )
-            for query_id, verdicts in pairs.items()
+        return {
+            query_id: simulate_answers(betas, len(asked), settings, rng=rng_of(settings, query_id, *stream))
+            for query_id, asked in pairs.items()
         }
-        for run in range(min(BLOCK, settings.runs - first)):
-            for place in range(len(betas)):
-                yield (
-                    place,
-                    {
-                        query_id: _tally(pairs[query_id], answers[place, run], settings.repeats)
-                        for query_id, answers in simulated.items()
-                    },
-                )
+
+    def value(query_id: str, answers: NDArray[np.intp], place: int, run: int) -> Tally:
+        return _tally(pairs[query_id], answers[place, run], settings.repeats)
+
+    return simulated(settings, betas, draw, value)
 
 
 def simulate_answers(

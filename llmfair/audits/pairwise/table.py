@@ -11,6 +11,7 @@ from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, Pairwise
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import (
     Table,
+    audited,
     calls_of,
     cell,
     count,
@@ -119,9 +120,7 @@ def _title(results: PairwiseResults) -> str:
         asked = f"up to {count(design.max_pairs or 0, 'pair')} a kind"
     parts = [
         "Pairwise",
-        results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})",
-        results.model + (", a simulated model" if results.model.startswith("fake:") else ""),
+        *audited(results),
         f"{design.queries} {plural(design.queries, 'query', 'queries')}, {asked}, both orders",
         f"{calls_of(results)} calls" if not design.sequential else "stopping when settled",
     ]

@@ -98,11 +98,12 @@ def _stacked(rows: Sequence[tuple[str, Shares]], axes: Axes) -> None:
     axes.figure.legend(loc="outside lower center", ncols=2, columnspacing=1.2, handlelength=1.4)
 
 
-def position_bias(rows: Sequence[tuple[str, Value]], name: str = "position-bias") -> Plot:
+def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
     """`rows` gives the share of answers won by the item shown first, by kind of pairs."""
     told = "; ".join(f"{of} {100 * one.value:.0f} %" for of, one in rows[:8])
     sentence = "Share of readable answers that the item shown first wins, with intervals; dashed: 50 %."
-    return Plot(name, "Position bias", sentence, f"{told}.", partial(_position, rows), 74 + ROW * len(rows))
+    draw, height = partial(_position, rows), 74 + ROW * len(rows)
+    return Plot("position-bias", "Position bias", sentence, f"{told}.", draw, height)
 
 
 def _position(rows: Sequence[tuple[str, Value]], axes: Axes) -> None:

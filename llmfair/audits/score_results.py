@@ -20,8 +20,6 @@ from llmfair.results import (
     Words,
 )
 
-# Measured runs
-
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:

@@ -11,10 +11,10 @@ from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
-from llmfair.metrics.base import Observation, measure_all
+from llmfair.metrics.base import Column, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement
-from llmfair.results import Reach, Results, plain
+from llmfair.results import Finding, Reach, Results, plain
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings
 
@@ -60,21 +60,34 @@ def measured_again(
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
-    facts = {
+    variants = {
+        name: {"queries": len({one.query_id for one in observed})} for name, observed in observations.items()
+    }
+    facts = facts_of(run, results, shown, variants, columns)
+    return Remeasured(facts, summarise(columns, inference), list(observations))
+
+
+def facts_of(
+    run: RunDir,
+    results: Results,
+    shown: Sequence[str],
+    variants: Mapping[str, Mapping[str, Any]],
+    columns: Sequence[Column],
+    findings: Mapping[str, Finding] | None = None,
+    family: int = 0,
+) -> dict[str, Any]:
+    """What results.json says of a run folder in which no documents were ranked."""
+    return {
         **named(run, results),
         "task": results.task,
         "words": plain(results.words),
         "measures": shown,
-        "variants": {
-            name: {"queries": len({one.query_id for one in observed}), **RANKS_NOTHING}
-            for name, observed in observations.items()
-        },
+        "variants": {name: {**facts, **RANKS_NOTHING} for name, facts in variants.items()},
         "undefined": undefined_counts(columns),
-        "findings": {},
-        "family": {"size": 0, "contrasted": None},
+        "findings": plain(findings or {}),
+        "family": {"size": family, "contrasted": None},
         **incomplete(run.read_manifest(), results),
     }
-    return Remeasured(facts, summarise(columns, inference), list(observations))
 
 
 def measures_of(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from llmfair.audits.listwise.results import WindowsResults, WindowsRow
 from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
-from llmfair.audits.listwise.sweep_results import StudyResults, StudyRow
 from llmfair.audits.listwise.words import TITLES
-from llmfair.jsonfiles import typed
 from llmfair.metrics.base import CONTROLLED
 from llmfair.report.figures import Declared, on_log, plain, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.plots.base import Plot
@@ -22,7 +20,6 @@ from llmfair.report.tables import (
     filled,
     headings,
     percent,
-    planned_note,
     plural,
 )
 from llmfair.results import Reach
@@ -32,7 +29,7 @@ ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t intervals"}
 
 
-def study_table(study: StudyResults) -> Table:
+def windows_table(study: WindowsResults) -> Table:
     """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
     if not study.rows:
         return Table("Windows", ("setting",), (), ("no setting has results yet",))
@@ -47,14 +44,16 @@ def study_table(study: StudyResults) -> Table:
     for row in asked:
         prompt = (_prompt(row.variant),) * len(prompts)
         cells = tuple(cell(row.figures.get(measure)) for measure in shown)
-        rows.append((row.setting, *prompt, _calls([row]), *cells, *_reach(row.reach), _words(row, study)))
+        rows.append(
+            (row.setting, *prompt, _calls([row]), *cells, *reached(row.reach).values(), _words(row, study))
+        )
     for cells, settings in _inputs(shown, study.rows).items():
         whose = "" if len(settings) * len(study.arms) == len(asked) else f" of {', '.join(settings)}"
         rows.append((f"input order{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
     return filled(Table(_title(study, asked), header, tuple(rows), tuple(_notes(study, asked))))
 
 
-def _inputs(shown: Sequence[str], rows: Sequence[StudyRow]) -> dict[tuple[str, ...], list[str]]:
+def _inputs(shown: Sequence[str], rows: Sequence[WindowsRow]) -> dict[tuple[str, ...], list[str]]:
     """What the initial orders read, with the settings they were read in; broken-off runs know fewer of them."""
     found: dict[tuple[str, ...], list[str]] = {}
     odds = {row.finding.measure for row in rows if row.finding}
@@ -68,19 +67,17 @@ def _inputs(shown: Sequence[str], rows: Sequence[StudyRow]) -> dict[tuple[str, .
     return found
 
 
-def _calls(asked: Sequence[StudyRow]) -> str:
+def _calls(asked: Sequence[WindowsRow]) -> str:
     """The calls behind the figures of some rows; where some were not made, with those planned."""
     planned, made = sum(row.calls for row in asked), sum(row.answers.windows for row in asked)
     return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
 
 
-def _title(study: StudyResults, asked: Sequence[StudyRow]) -> str:
+def _title(study: WindowsResults, asked: Sequence[WindowsRow]) -> str:
     low, high = study.candidates
     parts = [
         "Windows",
-        study.dataset,
-        f"{study.attribute} (protected: {study.words.protected if study.words else ''})",
-        study.model + (", a simulated model" if study.model.startswith("fake:") else ""),
+        *study.about,
         f"{count(study.queries, 'query', 'queries')} × {low}" + (f"–{high}" if high > low else ""),
         count(study.orders, f"{study.initial} order"),
         f"{_calls(asked)} {plural(sum(row.calls for row in asked), 'call')}",
@@ -92,16 +89,16 @@ def _prompt(variant: str) -> str:
     return TITLES.get(variant, variant)
 
 
-def _reach(reach: Mapping[str, Reach]) -> tuple[str, str]:
-    """What a ranker that always puts one side first reads, either way, and a perfect one."""
+def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
+    """By column, what a ranker that always puts one side first reads, either way, and a perfect one."""
     ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
     attainable = "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f} … {ratio.high:.3f}"
     if ratio.indifferent is not None:
         attainable = f"{ratio.indifferent:.3f} without preference"
-    return attainable, "" if precision.high is None else f"{precision.high:.2f}"
+    return {ATTAINABLE: attainable, PERFECT: "" if precision.high is None else f"{precision.high:.2f}"}
 
 
-def _words(row: StudyRow, study: StudyResults) -> str:
+def _words(row: WindowsRow, study: WindowsResults) -> str:
     """The conclusion, after how much of the setting it speaks of."""
     chains, finding = row.chains, row.finding
     said = []
@@ -116,7 +113,7 @@ def _words(row: StudyRow, study: StudyResults) -> str:
     return "; ".join(said)
 
 
-def _notes(study: StudyResults, asked: list[StudyRow]) -> list[str]:
+def _notes(study: WindowsResults, asked: list[WindowsRow]) -> list[str]:
     notes = []
     by_group = [m for m in study.shown if not any(m in row.figures for row in study.rows)]
     if by_group:
@@ -144,7 +141,7 @@ def _notes(study: StudyResults, asked: list[StudyRow]) -> list[str]:
     return [*notes, *few_queries(study.queries)]
 
 
-def _unreadable(asked: list[StudyRow]) -> list[str]:
+def _unreadable(asked: list[WindowsRow]) -> list[str]:
     """Share and number of each setting, all its prompts together; none where every answer was readable."""
     told = []
     for setting in dict.fromkeys(row.setting for row in asked):
@@ -159,26 +156,7 @@ def _ranks(positions: Sequence[int]) -> str:
     return ", ".join(str(position + 1) for position in positions[:12]) + ", …" * (len(positions) > 12)
 
 
-def plan_table(planned: Mapping[str, Any]) -> Table:
-    """What a dry run says: calls of each setting, how many are answered already, and its reach."""
-    settings = planned["settings"]
-    rows = [
-        (
-            one["setting"],
-            f"{one['calls']:,}",
-            f"{one['answered']:,}",
-            *_reach(typed(one["reach"], dict[str, Reach])),
-            one["folder"],
-        )
-        for one in settings
-    ]
-    header = ("setting", "calls", "answered already", ATTAINABLE, PERFECT, "run folder")
-    arms = ", ".join(settings[0]["arms"])
-    title = f"Windows · {count(len(settings), 'setting')} · {arms} · {count(planned['calls'], 'call')}"
-    return Table(title, header, tuple(rows), (*planned_note(settings[0]), "Nothing was asked."))
-
-
-def study_plots(study: StudyResults, declared: Declared) -> Iterator[Plot]:
+def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
     """Utility and ratio by window and step, each beside what it could have been."""
     across, up = utility_of(study.shown, declared), ratio_of(study.shown, declared)
     if not across or not up:

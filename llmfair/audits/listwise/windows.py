@@ -1,0 +1,155 @@
+"""The windows study: one model under several windows and steps, as in Wang et al. 2024, Table 2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.study import Study, settings_of
+from llmfair.errors import UsageError
+from llmfair.settings import Studied, setting
+
+if TYPE_CHECKING:
+    from llmfair.audits.listwise.results import WindowsResults
+    from llmfair.audits.subject import Subject
+    from llmfair.report.plots.base import Plot
+    from llmfair.report.tables import Table
+
+FORM = "window/step, with xPASSES where wanted, comma-separated: 5/1,10/5,20/10x3"
+SETTING = re.compile(r"([0-9]{1,6})/([0-9]{1,6})(?:[x×]([0-9]{1,6}))?")
+FIGURE = ("value", "low", "high", "n", "p", "p_adjusted", "conclusion", "reason")
+LINE = (
+    "setting", "window", "step", "passes", "run", "variant", "calls", "measure", *FIGURE, "reach_low", "reach_high",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowsSettings(Studied, ListwiseSettings):
+    """The windows study: listwise audits that differ in windows, step and passes alone."""
+
+    varied = dict.fromkeys(("window", "step"), "--settings 5/1,20/10")
+    settings: str = setting(
+        "5/1,10/5,10/3,20/10",
+        "WINDOW/STEP of each run, or WINDOW/STEPxPASSES; comma-separated.",
+        "Prompt",
+        result=False,
+    )
+    # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
+    variants: str | None = setting("neutral", "Prompt variants, comma-separated.", "Prompt", result=False)
+    passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
+    control: bool = setting(
+        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
+    )
+    window: int = setting(20, "Not here: --settings names windows.", "Prompt")
+    step: int = setting(10, "Not here: --settings names steps.", "Prompt")
+
+
+class WindowsStudy(Study):
+    name = "windows"
+    title = "Windows study"
+    does = (
+        "Windows and steps side by side, as in the paper's Table 2.\n\n"
+        "Unless told otherwise the neutral prompt alone is asked, in one pass. Each setting is the run that llmfair "
+        "listwise makes with the same flags, so answers of one serve the other."
+    )
+    examples = (
+        "llmfair study windows -m openai:gpt-4o-mini --settings 5/1,20/10x3 --dry-run",
+        "llmfair study windows --preset paper -d my-folder -o table-2",
+    )
+    settings = WindowsSettings
+    words = (
+        "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
+        "What a ratio can be at all depends on the windows: the grey bars show what rankers that always put one "
+        "side first would read. A ratio near 1 in a setting that can read little else says little.",
+    )
+
+    def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
+        """By name: `20/10x3` is window 20, step 10, 3 passes. Raises UsageError where nothing has windows."""
+        from llmfair.rankers.base import strategy_of
+
+        if subject.ranks:
+            raise UsageError(
+                f"{subject.spec} has no windows to study.", f"llmfair listwise -m {subject.spec}"
+            )
+        if strategy_of(settings.strategy, vars(settings)).facts()["window"] is None:
+            instead = f"llmfair listwise --strategy {settings.strategy}"
+            raise UsageError(f"{settings.strategy} has no windows to study.", instead)
+        found = {}
+        for part in map(str.strip, settings.settings.split(",")):
+            match = SETTING.fullmatch(part)
+            if match is None:
+                raise UsageError(f"'{part}' in --settings is not a window and a step.", FORM)
+            window, step, passes = (int(number) if number else settings.passes for number in match.groups())
+            try:
+                asked = settings_of(ListwiseSettings, settings, window=window, step=step, passes=passes)
+            except UsageError as error:
+                raise UsageError(f"'{part}' in --settings: {error.message}", FORM) from None
+            found[f"{window}/{step}" + f"x{passes}" * (passes > 1)] = asked
+        return found
+
+    def planned(self, setting: Mapping[str, Any]) -> Mapping[str, str]:
+        from llmfair.audits.listwise.windows_table import reached
+        from llmfair.jsonfiles import typed
+        from llmfair.results import Reach
+
+        return reached(typed(setting["reach"], dict[str, Reach]))
+
+    def results(self) -> type[WindowsResults]:
+        from llmfair.audits.listwise.results import WindowsResults
+
+        return WindowsResults
+
+    def rows(self, setting: str, results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """One for each prompt, and one for the orders that it began with."""
+        from llmfair.audits.listwise.design import INPUT
+
+        design = results["design"]
+        for arm in (*design["arms"], INPUT):
+            asked = arm != INPUT
+            answers = results["answers"].get(arm, {})
+            yield {
+                "setting": setting,
+                **{key: design[key] for key in ("window", "step", "passes")},
+                "run": results["run"],
+                "variant": arm,
+                "calls": design["calls"] // len(design["arms"]) if asked else 0,
+                "chains": results["chains"].get(arm),
+                "answers": {key: answers.get(key, 0) for key in ("windows", "unreadable", "repaired")},
+                "never_ranked": design["never_ranked"] if asked else [],
+                "reach": results["reach"] if asked else {},
+                "finding": results["findings"].get(arm),
+                "figures": {
+                    row["measure"]: {key: row[key] for key in FIGURE}
+                    for row in results["rows"]
+                    if row["variant"] == arm and row["group"] == ""
+                },
+            }
+
+    def lines(self, document: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """One figure a line; reach stands with the measures it bounds."""
+        return LINE, [
+            [
+                *(row[column] for column in LINE[:7]),
+                measure,
+                *figure.values(),
+                *(
+                    row["reach"].get(measure.replace("(control=order)", ""), {}).get(end)
+                    for end in ("low", "high")
+                ),
+            ]
+            for row in document["rows"]
+            for measure, figure in row["figures"].items()
+        ]
+
+    def table(self, found: WindowsResults) -> Table:
+        from llmfair.audits.listwise.windows_table import windows_table
+
+        return windows_table(found)
+
+    def plots(self, found: WindowsResults, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
+        from llmfair.audits.listwise.windows_table import windows_plots
+
+        return windows_plots(found, declared)

@@ -1,0 +1,150 @@
+"""Runs a study: its audits one after another with one budget, and what they found told together.
+
+Every setting is the very run that the kind's own command makes, in the same folder, so answers serve both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmfair.asking.limits import Progress
+from llmfair.audits.kind import Kind
+from llmfair.audits.plan import plan
+from llmfair.audits.run import Watch, Written, perform
+from llmfair.audits.spending import Spending
+from llmfair.audits.study import Study
+from llmfair.audits.subject import Subject
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.jsonfiles import SCHEMA, json_text
+from llmfair.results import in_order
+from llmfair.rundir import RunDir, csv_text
+from llmfair.settings import AuditSettings, Studied
+from llmfair.trec import write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One setting's run: its folder once begun, what it wrote if it has results, what broke it off, calls it made."""
+
+    setting: str
+    folder: Path | None
+    written: Written | None
+    error: LlmfairError | None
+    calls: int
+
+    @property
+    def results(self) -> Mapping[str, Any] | None:
+        return None if self.written is None else self.written.results
+
+
+def sweep(kind: Kind, study: Study, settings: Studied, watch_of: Callable[[str], Watch]) -> Iterator[Tried]:
+    """Runs or continues the settings one after another; one that fails stops no other.
+
+    `watch_of(setting)` shows each. The budget is the whole study's. Raises UsageError for wrong input:
+    what is wrong with the first setting's other flags is wrong with all.
+    """
+    if settings.output is not None:
+        _make_folder(settings.output)
+    subject, spending = _subject(settings), Spending()
+    for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
+        tried = _try(kind, name, asked, subject, watch_of(name), spending)
+        if place == 0 and isinstance(tried.error, UsageError):
+            raise tried.error
+        yield tried
+
+
+def plan_study(kind: Kind, study: Study, settings: Studied) -> dict[str, Any]:
+    """A plan of every setting's audit; nothing is asked. Raises UsageError."""
+    audits = study.audits(settings, _subject(settings))
+    planned = [{"setting": name, **plan(kind, asked)} for name, asked in audits.items()]
+    calls = sum(one["calls"] for one in planned)
+    return {"schema": SCHEMA, "task": study.task, "calls": calls, "settings": planned}
+
+
+def told(
+    study: Study, tried: Sequence[Tried], output: Path | None
+) -> tuple[dict[str, Any], LlmfairError | None]:
+    """The study as `study.json` has it, written if there is a folder for it; and the error with the largest exit code.
+
+    Every error is told with its setting.
+    """
+    found = _gathered(study, tried)
+    if output is not None:
+        RunDir(output).drop_report()
+        write_whole(output / "study.json", [json_text(found)])
+        write_whole(output / "study.csv", [csv_text(*study.lines(found))])
+    errors = []
+    for one in tried:
+        if one.error is not None:
+            one.error.message = f"{one.setting}: {one.error.message}"
+            errors.append(one.error)
+    return found, max(errors, key=lambda error: error.exit_code, default=None)
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder of `--output`, before anything is spent. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        problem = None if os.access(folder, os.W_OK) else "permission denied"
+    except OSError as error:
+        problem = error.strerror
+    if problem is not None:
+        raise UsageError(f"cannot write {folder}: {problem}.", "choose another --output")
+
+
+def _subject(settings: Studied) -> Subject:
+    """The model of a study. Raises UsageError for several."""
+    if len(settings.model) != 1:
+        raise UsageError(
+            f"a study has one model, but {len(settings.model)} are named.", "one command for each -m"
+        )
+    return Subject(settings.model[0], settings.adapter)
+
+
+def _try(
+    kind: Kind, name: str, asked: AuditSettings, subject: Subject, watch: Watch, spending: Spending
+) -> Tried:
+    begun: list[Path] = []
+
+    def seeing(
+        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+    ) -> AbstractContextManager[None]:
+        begun.append(folder)
+        return watch(folder, planned, progress, limit)
+
+    error, written, before = None, None, spending.calls
+    try:
+        with spending.run(asked, subject, seeing) as (left, noting):
+            written = perform(kind.design(left, subject), noting)
+            if written.error is not None:
+                raise written.error
+    except LlmfairError as failure:
+        error = failure
+    folder = begun[0] if begun and begun[0].is_dir() else None  # none is left of a run without any answer
+    return Tried(name, folder, written, error, spending.calls - before)
+
+
+def _gathered(study: Study, tried: Sequence[Tried]) -> dict[str, Any]:
+    """The rows of all settings, with what their results or designs share as far as the study's results name it."""
+    found = [(one.setting, one.results) for one in tried if one.results is not None]
+    shared: Mapping[str, Any] = {**found[0][1]["design"], **found[0][1]} if found else {}
+    complete = len(found) == len(tried) and all(results["status"] == "complete" for _, results in found)
+    known = {
+        **shared,
+        "schema": SCHEMA,
+        "status": "complete" if complete else "incomplete",
+        "task": study.task,
+        "rows": [row for setting, results in found for row in study.rows(setting, results)],
+        "runs": [str(one.folder) for one in tried if one.folder is not None],
+        "failed": [
+            {"setting": one.setting, "class": type(one.error).__name__, "message": one.error.message}
+            for one in tried
+            if one.error is not None
+        ],
+    }
+    return {name: known[name] for name, _ in in_order(study.results()) if name in known}
