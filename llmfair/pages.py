@@ -18,6 +18,7 @@ FORMATS = ("svg", "pdf", "png")
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.exhibits import declared, exhibits_of
+    from llmfair.report.exhibits import Exhibits
     from llmfair.report.matrix import many_page
     from llmfair.report.page import run_page, study_page
     from llmfair.report.score_page import SCORE
@@ -33,7 +34,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
         raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
     if source.manifest is not None:
         return run_page(source.run.path, source.manifest, source.results, exhibits_of(source.run, evidence))
-    exhibits = {"command": None, "measures": measures}
+    exhibits = Exhibits(measures=measures)
     if source.study is not None:
         return study_page(source.study, source.results, exhibits)
     return general[source.results["task"]].page(source.results, exhibits)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from heapq import nsmallest
 from inspect import isfunction
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 from llmfair.asking.journal import read_rows
@@ -26,6 +25,7 @@ from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.rankers.answers import AnswerClass
+from llmfair.report.exhibits import Declaration, Evidence, Exhibits
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
 
@@ -35,23 +35,20 @@ SECRET = re.compile(r"//[^/@\s]+@")
 MARKUP = re.compile(r"(`+)(.*?)\1")
 
 
-def exhibits_of(run: RunDir, evidence: int) -> dict[str, Any]:
-    """`command`, `measures`, `titles`, `queries` and `evidence` (that many answers) of an audit's run folder.
-
-    Titles and queries are empty of folders that older versions wrote: ids have to do.
-    """
+def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
+    """Those of an audit's run folder, with so many answers as evidence. Raises UsageError."""
     manifest, results = run.read_manifest(), results_of(run)
     settings = _settings(manifest)
     texts = read_texts(run.path)
-    return {
-        "command": None
+    return Exhibits(
+        command=None
         if settings is None or manifest.model.startswith(f"{GIVEN}:")  # no command names an object
         else command_of(manifest.task, settings, manifest.model),
-        "measures": declared(results.measures),
-        "titles": texts.titles,
-        "queries": texts.queries,
-        "evidence": drawn_answers(run, manifest, evidence),
-    }
+        measures=declared(results.measures),
+        titles=texts.titles,
+        queries=texts.queries,
+        evidence=drawn_answers(run, manifest, evidence),
+    )
 
 
 def _settings(manifest: Manifest) -> AuditSettings | None:
@@ -76,7 +73,7 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
     )
 
 
-def declared(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def declared(names: Iterable[str]) -> dict[str, Declaration]:
     """What measures declare of themselves, by name; those that nothing here defines are absent."""
     found = {}
     for name in names:
@@ -87,52 +84,48 @@ def declared(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _declaration(measure: Measure) -> dict[str, Any]:
+def _declaration(measure: Measure) -> Declaration:
     definition = measure.definition
     # functions of ours say in their first line what they give; a partial of another's would speak of itself
     said = definition.values.__doc__ if isfunction(definition.values) else ""
-    return {
-        "label": definition.label,
-        "parity": definition.parity,
-        "scale": definition.scale,
-        "better": definition.better,
-        "agreement": definition.agreement,
-        "of_all": measure.of_all,
-        "headline": definition.headline,
-        "worded": definition.worded,
-        "shows": definition.shows,
-        "cite": definition.cite,
-        "says": MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
-    }
+    return Declaration(
+        label=definition.label,
+        parity=definition.parity,
+        scale=definition.scale,
+        better=definition.better,
+        agreement=definition.agreement,
+        of_all=measure.of_all,
+        headline=definition.headline,
+        worded=definition.worded,
+        shows=definition.shows,
+        cite=definition.cite,
+        says=MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
+    )
 
 
-def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[dict[str, Any]]:
+def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[Evidence]:
     """Answers with their chats: unreadable ones first, then the others, each in an order of the run's seed."""
     seed = int(manifest.settings.get("seed", 0))
 
-    def place(answer: Mapping[str, Any]) -> tuple[bool, int, str]:
-        return (
-            answer["class"] == AnswerClass.OK,
-            crc32(answer["key"].encode(), seed & 0xFFFFFFFF),
-            answer["key"],
-        )
+    def place(answer: Evidence) -> tuple[bool, int, str]:
+        return answer.ended == AnswerClass.OK, crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
 
     return nsmallest(count, _answers(run, manifest), key=place)
 
 
-def _answers(run: RunDir, manifest: Manifest) -> Iterator[dict[str, Any]]:
+def _answers(run: RunDir, manifest: Manifest) -> Iterator[Evidence]:
     """Every answer of the journals once."""
     seen, kind, settings = set(), kind_of(manifest.task), manifest.settings
     for row in chain.from_iterable(map(read_rows, filter(Path.is_file, run.journals(manifest)))):
         if "key" not in row or row["key"] in seen:
             continue
         seen.add(row["key"])
-        yield {
-            "key": row["key"],
-            "probe": row["probe"],
-            "shown": kind.what_was_shown(row["about"]),
-            "class": kind.how_ended(row, settings),
-            "finish": row["finish"],
-            "text": row["text"],
-            "chat": row["chat"],
-        }
+        yield Evidence(
+            key=row["key"],
+            probe=row["probe"],
+            shown=kind.what_was_shown(row["about"]),
+            ended=kind.how_ended(row, settings),
+            finish=row["finish"],
+            text=row["text"],
+            chat=row["chat"],
+        )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
+    from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
@@ -155,10 +156,16 @@ class Kind(ABC):
 
     aside: Collection[str] = ()
     """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
+    of_conditions: Collection[str] = ()
+    """Settings that say which conditions there are: of several runs they do not make a model another row."""
     lopsided: bool = False
     """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
     studies: Sequence[Study] = ()
     """Commands over several of its audits: `llmfair study NAME`."""
+
+    def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
+        """The first settings in which runs of one model differ, in short."""
+        return [f"{name} {settings[name]}" for name in differ][:2]
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -178,12 +185,12 @@ class Kind(ABC):
             "queries.",
         )
 
-    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+    def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
         """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
         from llmfair.report.figures import headline_plots, ratio_plots
         from llmfair.report.section import Section, condition_verdicts
 
-        table, declared, arms = self.table(results), exhibits["measures"], results.design.arms
+        table, declared, arms = self.table(results), exhibits.measures, results.design.arms
         figures = {measure for measure, _ in results.by_variant()}
         plots = headline_plots if results.findings else ratio_plots
         first = next((measure for measure in results.shown if measure in figures), None)
@@ -194,9 +201,7 @@ class Kind(ABC):
             words=self.words(),
         )
 
-    def group_plots(
-        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
-    ) -> Iterator[Plot]:
+    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
         """Figures of several audits side by side; `number` keeps their names apart from other groups'."""
         from llmfair.report.group_figures import headlines
 

@@ -14,6 +14,7 @@ from llmfair.settings import AuditSettings, Studied
 
 if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
+    from llmfair.report.exhibits import Declared
     from llmfair.report.plots.base import Plot
     from llmfair.report.tables import Table
 
@@ -104,7 +105,7 @@ class Study(ABC):
         notes = (*tables.drawn_note(found.drawn), *tables.few_queries(found.queries))
         return tables.filled(tables.Table(" · ".join(title), ("setting", "condition", *named), rows, notes))
 
-    def plots(self, found: Any, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
+    def plots(self, found: Any, declared: Declared) -> Iterator[Plot]:
         """Its figures."""
         return iter(())
 

@@ -11,6 +11,7 @@ from typing import Any
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
 from llmfair.metrics.base import CONTROLLED
+from llmfair.report.exhibits import Declaration
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
 
@@ -72,14 +73,19 @@ POOLED = "(agg=pooled)"
 """Of runs whose pairs weigh alike; said once below the table."""
 
 
-def _declared(row: Row) -> Mapping[str, Any]:
+def _shows(row: Row) -> str:
+    says = _declared(row)
+    return says.shows if says else ""
+
+
+def _declared(row: Row) -> Declaration | None:
     """What the measure of a row declares of itself."""
-    return declared([row["measure"]]).get(row["measure"], {})
+    return declared([row["measure"]]).get(row["measure"])
 
 
 def _label(row: Row) -> str:
     says = _declared(row)
-    return str(says["label"] if says.get("worded") else row["measure"].replace(POOLED, ""))
+    return str(says.label if says and says.worded else row["measure"].replace(POOLED, ""))
 
 
 def _figure(value: float | None) -> str:
@@ -114,7 +120,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
                 untold.append(floor)
                 continue
             yield f"{about}: {unassessed or _became(row, alpha)}"
-        elif _declared(row).get("shows") == "order dependence" and row["low"] is not None and row["low"] > 0:
+        elif _shows(row) == "order dependence" and row["low"] is not None and row["low"] > 0:
             odds = headlines.get((row["run"], row["variant"]))
             yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
     if untold:
@@ -205,7 +211,7 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
             f"geometric mean; sign flips (seed {compared['seed']})"
         )
         for measure in dict.fromkeys(
-            row["measure"] for row in compared["rows"] if _declared(row).get("headline")
+            row["measure"] for row in compared["rows"] if (says := _declared(row)) and says.headline
         ):
             if declared([f"{measure}{CONTROLLED}"]):
                 yield (

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from llmfair.metrics.base import CONTROLLED
+from llmfair.report.exhibits import Declared
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
 from llmfair.results import Figure, Reach, Results
-
-Declared = Mapping[str, Mapping[str, Any]]
 
 
 def plain(measure: str) -> str:
@@ -24,7 +22,7 @@ def utility_of(measures: Sequence[str], declared: Declared) -> str | None:
         (
             name
             for name in measures
-            if (says := declared.get(name)) and says["better"] == "higher" and not says["agreement"]
+            if (says := declared.get(name)) and says.better == "higher" and not says.agreement
         ),
         None,
     )
@@ -37,9 +35,9 @@ def ratio_of(measures: Sequence[str], declared: Declared, of_queries: bool = Fal
             name
             for name in measures
             if (says := declared.get(name))
-            and says["better"] == "parity"
-            and says["scale"] == "log"
-            and not (of_queries and says["of_all"])
+            and says.better == "parity"
+            and says.scale == "log"
+            and not (of_queries and says.of_all)
         ),
         None,
     )
@@ -72,7 +70,7 @@ def headline_plots(
     named = dict.fromkeys(finding.measure for finding in results.findings.values())
     measures = [measure for measure in named if has_log_axis(measure, declared)]
     for number, measure in enumerate(measures):
-        label = declared.get(measure, {}).get("label", plain(measure))
+        label = declared[measure].label if measure in declared else plain(measure)
         rows = [
             (titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm)))))
             for arm in arms
@@ -86,7 +84,7 @@ def headline_plots(
 
 def has_log_axis(measure: str, declared: Declared) -> bool:
     """Whether a headline can stand on a logarithmic axis; those that nothing here declares are odds."""
-    return measure not in declared or declared[measure]["scale"] == "log"
+    return measure not in declared or declared[measure].scale == "log"
 
 
 def ratio_plots(
@@ -95,7 +93,7 @@ def ratio_plots(
     """The first ratio of the table against parity, where nothing is concluded of it."""
     if (measure := ratio_of(results.shown, declared)) is None:
         return
-    cells, label = results.by_variant(), str(declared[measure]["label"])
+    cells, label = results.by_variant(), str(declared[measure].label)
     rows = [(titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm))))) for arm in arms]
     if any(value for _, _, value in rows):
         yield ratios(rows, label, None, f"{label[:1].upper()}{label[1:]} against parity", "ratio")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from llmfair.report.figures import Declared, has_log_axis, on_log, plain, value_of
+from llmfair.report.exhibits import Declared
+from llmfair.report.figures import has_log_axis, on_log, plain, value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import ratios
@@ -22,7 +23,8 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
                 value = on_log(value_of(cells.get((finding.measure, arm))))
                 told = f"{name}\n{results.attribute}: {titles.get(arm, arm)}"
                 found.append((told, None, value, plain(finding.measure)))
-                labels[plain(finding.measure)] = declared.get(finding.measure, {}).get("label")
+                says = declared.get(finding.measure)
+                labels[plain(finding.measure)] = says.label if says else None
     for place, measure in enumerate(dict.fromkeys(measure for *_, measure in found)):
         of_it = [(name, before, value) for name, before, value, own in found if own == measure]
         if any(value for _, _, value in of_it):

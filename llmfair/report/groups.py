@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from llmfair.results import Results
 
 DRAWN = 8
 """Models that a figure shows; a ninth could not be told apart."""
-OF_THE_LISTS = {
-    "task", "identity", "attribute", "lists_sha256", "queries", "arms", "kinds", "prompt_sha256", "mixed",
-    "control",
-}  # fmt: skip
+OF_THE_LISTS = {"task", "identity", "attribute", "lists_sha256", "queries", "prompt_sha256", "mixed"}
 """Settings that do not make a model another row: they belong to the columns, or are the model's own name."""
 
 
@@ -25,6 +22,16 @@ class Audited:
     folder: Path
     settings: Mapping[str, Any]
     results: Results
+
+
+class Grouped(Protocol):
+    """What a kind of audit says of several runs side by side (`audits/kind.py`)."""
+
+    @property
+    def aside(self) -> Collection[str]: ...
+    @property
+    def of_conditions(self) -> Collection[str]: ...
+    def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -64,18 +71,22 @@ class Group:
         return [(attribute, arm) for attribute, arms in found.items() for arm in arms]
 
 
-def groups_of(audits: Iterable[Audited], aside: Mapping[str, Collection[str]]) -> list[Group]:
-    """Audits by task and data set; `aside` of each task."""
+def groups_of(audits: Iterable[Audited], kinds: Mapping[str, Grouped]) -> list[Group]:
+    """Audits by task and data set; `kinds` has the kind of each task."""
     found: dict[tuple[str, str], list[Audited]] = {}
     for audited in audits:
         found.setdefault((audited.results.task, audited.results.dataset), []).append(audited)
-    return [Group(task, dataset, _rows_of(of_it), aside[task]) for (task, dataset), of_it in found.items()]
+    return [
+        Group(task, dataset, _rows_of(kinds[task], of_it), kinds[task].aside)
+        for (task, dataset), of_it in found.items()
+    ]
 
 
-def _rows_of(audits: Sequence[Audited]) -> dict[str, dict[str, Audited]]:
+def _rows_of(kind: Grouped, audits: Sequence[Audited]) -> dict[str, dict[str, Audited]]:
     """Runs by what they are of; a model with several settings is told apart by what differs, or by the run's name."""
+    shared = {*OF_THE_LISTS, *kind.of_conditions}
     settings = {
-        audited.folder: {key: value for key, value in audited.settings.items() if key not in OF_THE_LISTS}
+        audited.folder: {key: value for key, value in audited.settings.items() if key not in shared}
         for audited in audits
     }
     rows: dict[str, dict[str, Audited]] = {}
@@ -84,15 +95,8 @@ def _rows_of(audits: Sequence[Audited]) -> dict[str, dict[str, Audited]]:
         alike = [settings[one.folder] for one in audits if one.results.model == results.model]
         own = settings[audited.folder]
         differ = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        name = " ".join([results.model, *_told(own, differ)])
+        name = " ".join([results.model, *kind.told_apart(own, differ)])
         if results.attribute in rows.get(name, {}):
             name = f"{results.model} ({audited.folder.resolve().name})"
         rows.setdefault(name, {})[results.attribute] = audited
     return rows
-
-
-def _told(settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
-    """Settings that tell runs of one model apart, short: windows as `20/10x3`, the first others by name."""
-    windows = ("window", "step", "passes")
-    told = ["{window}/{step}x{passes}".format_map(settings)] if {*windows} & {*differ} else []
-    return told + [f"{key} {settings[key]}" for key in differ if key not in windows][:2]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from llmfair.audits.kind import kind_of, kinds
+from llmfair.report.exhibits import Declared
 from llmfair.report.figures import plain
 from llmfair.report.groups import DRAWN, Audited, Group, groups_of
 from llmfair.report.method import LIMITS, SIMULATED, Method, cost_of, formulas_of, lopsided
@@ -26,9 +27,7 @@ from llmfair.results import Results, Row
 from llmfair.results import plain as as_json
 
 
-def many_page(
-    sources: Sequence[Source], measures: Mapping[str, Mapping[str, Any]], general: Mapping[str, General]
-) -> Page:
+def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[str, General]) -> Page:
     """The page of several runs; those without results are named, and left out. `general` by task."""
     groups = _groups(sources)
     others = [source for source in sources if source.results is not None and not source.is_audit]
@@ -84,7 +83,7 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
         for source in sources
         if source.manifest is not None and source.is_audit
     ]
-    return groups_of(audits, {kind.name: kind.aside for kind in kinds()})
+    return groups_of(audits, {kind.name: kind for kind in kinds()})
 
 
 def _words(source: Source, general: Mapping[str, General]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from llmfair.audits.kind import kind_of
 from llmfair.manifest import Manifest
+from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.tables import capitalised, count
 
 LIMITS = (
@@ -45,7 +46,7 @@ class Method:
 def method_of(
     results: Mapping[str, Any],
     manifest: Manifest | None,
-    exhibits: Mapping[str, Any],
+    exhibits: Exhibits,
     words: Sequence[str],
     facts: Sequence[tuple[str, str]] = (),
 ) -> Method:
@@ -58,12 +59,12 @@ def method_of(
         limits.append(SIMULATED)
     return Method(
         words=[*words, *lopsided([results])],
-        formulas=formulas_of(exhibits["measures"]),
+        formulas=formulas_of(exhibits.measures),
         facts=[
             (name, str(value)) for name, value in _facts(results, design, manifest, settings, facts) if value
         ],
         prompt=manifest.prompt.text if manifest and manifest.prompt else "",
-        command=exhibits.get("command") or "",
+        command=exhibits.command or "",
         limits=limits,
         again="measures" if results["task"] == "score" else "asks",
     )
@@ -86,14 +87,14 @@ def cost_of(manifest: Manifest | None) -> str:
     return f"{manifest.cost:,.4f}" + f", and {count(unpriced, 'call')} made without prices" * bool(unpriced)
 
 
-def formulas_of(measures: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
     """Name, label and definition of every measure, as it declares them."""
     return [
         (
             name,
-            says["label"],
-            f"{says['says'].rstrip('.')}. {capitalised(says['cite'])}" if says["says"] and says["cite"]
-            else says["says"] or says["cite"],
+            says.label,
+            f"{says.says.rstrip('.')}. {capitalised(says.cite)}" if says.says and says.cite
+            else says.says or says.cite,
         )
         for name, says in measures.items()
     ]  # fmt: skip

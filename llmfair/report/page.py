@@ -10,6 +10,7 @@ from typing import Any
 from llmfair.audits.kind import found_of, kind_of
 from llmfair.audits.study import Study
 from llmfair.manifest import Manifest
+from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.report.furthest import Furthest
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
@@ -35,7 +36,7 @@ class Page:
     tables: Sequence[Table]
     plots: Sequence[Plot]
     furthest: Furthest | None
-    evidence: Sequence[Mapping[str, Any]]
+    evidence: Sequence[Evidence]
     method: Method
     rows: Sequence[Row]
 
@@ -48,15 +49,13 @@ class General:
     """
 
     words: Sequence[str]
-    page: Callable[[Mapping[str, Any], Mapping[str, Any]], Page]
+    page: Callable[[Mapping[str, Any], Exhibits], Page]
     table: Callable[[Source], Table]
     missing: Callable[[Source], Iterable[str]] = lambda source: ()
     doubts: Callable[[Source], Iterable[str]] = lambda source: ()
 
 
-def run_page(
-    folder: Path, manifest: Manifest, document: Mapping[str, Any], exhibits: Mapping[str, Any]
-) -> Page:
+def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhibits: Exhibits) -> Page:
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
     results: Results = found_of(document, folder / "results.json")
     kind = kind_of(results.task)
@@ -73,16 +72,16 @@ def run_page(
         tables=[with_reach(section.table, results.reach)],
         plots=section.plots,
         furthest=section.furthest,
-        evidence=exhibits["evidence"],
+        evidence=exhibits.evidence,
         method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
         rows=document["rows"],
     )
 
 
-def study_page(study: Study, document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+def study_page(study: Study, document: Mapping[str, Any], exhibits: Exhibits) -> Page:
     """The page of a study of several audits."""
     found = found_of(document)
-    plots = list(study.plots(found, exhibits["measures"])) if found.rows else []
+    plots = list(study.plots(found, exhibits.measures)) if found.rows else []
     title = f"{found.model} on {found.dataset}, {found.attribute}" if found.rows else "no results yet"
     return plain_page(
         document, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
@@ -93,7 +92,7 @@ def study_page(study: Study, document: Mapping[str, Any], exhibits: Mapping[str,
 
 def plain_page(
     document: Mapping[str, Any],
-    exhibits: Mapping[str, Any],
+    exhibits: Exhibits,
     section: Section,
     kind: str,
     title: str,

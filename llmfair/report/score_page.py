@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from llmfair.audits.kind import found_of
 from llmfair.audits.score_results import ScoreResults
-from llmfair.report.figures import Declared, on_log, plain, ratio_of, utility_of, value_of
+from llmfair.report.exhibits import Declared, Exhibits
+from llmfair.report.figures import on_log, plain, ratio_of, utility_of, value_of
 from llmfair.report.page import General, Page, plain_page, warnings_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import palette
@@ -24,7 +25,7 @@ WORDS = (
 )
 
 
-def score_page(document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+def score_page(document: Mapping[str, Any], exhibits: Exhibits) -> Page:
     """The page of measured runs."""
     results: ScoreResults = found_of(document)
     table = score_table(results)
@@ -32,9 +33,9 @@ def score_page(document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page
         " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
         for name in ("dataset", "attribute")
     )
-    section = Section(table, list(score_plots(results, exhibits["measures"])), words=WORDS)
+    section = Section(table, list(score_plots(results, exhibits.measures)), words=WORDS)
     return plain_page(
-        document, {**exhibits, "command": results.command}, section, "Measured runs",
+        document, replace(exhibits, command=results.command), section, "Measured runs",
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
         lacking(results),
         warnings_of([row.model for row in results.rows], results.requirements),

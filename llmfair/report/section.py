@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llmfair.report.figures import Declared, plain
+from llmfair.report.exhibits import Declared
+from llmfair.report.figures import plain
 from llmfair.report.furthest import Furthest
 from llmfair.report.plots.base import Plot
 from llmfair.report.tables import Table, cell, count
@@ -73,7 +74,7 @@ def condition_verdicts(
         if finding is not None and finding.reason == "position_driven" and by_places:
             said, seen = by_places[arm]
             sentence = f"{sentence}. {said}"
-        label = str(declared[measure]["label"]) if measure in declared else measure
+        label = str(declared[measure].label) if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
         yield verdict(of.format(arm), label, row, sentence, conclusion, seen)
 

@@ -14,9 +14,8 @@ from llmfair.results import Figure, Finding, HowDrawn, Results, Row
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
 SHOWN_RANKS = 12
-UNEVEN = 0.01
 POWER = 0.8
-"""From this share on, what relevance alone gives the sides is told."""
+"""A design with this power to find the nearer edge of the band needs no advice."""
 OF_A_SET = re.compile(r"(?:P|R|Success|overlap)(?:\(.*\))?@(\d+)")
 """Measures that ask which items stand above the cutoff, not in which order."""
 
@@ -289,18 +288,3 @@ def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> l
 def p_text(p: float) -> str:
     """A p-value to two digits, never as 0."""
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
-
-
-def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
-    """What relevance alone gives the sides, by arm, where that is not parity."""
-    told = [
-        f"{arm} {ratio:.3f}"
-        for arm, ratio in ratios.items()
-        if arm != "control" and ratio and abs(ratio - 1) >= UNEVEN
-    ]
-    if not told:
-        return []
-    return [
-        f"relevance alone gives ExpRatio {', '.join(told)}; pair odds and the exposure named in conclusions go "
-        "beyond it"
-    ]

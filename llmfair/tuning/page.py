@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.jsonfiles import typed
+from llmfair.report.exhibits import Exhibits
 from llmfair.report.figures import on_log, value_of
 from llmfair.report.page import General, Page, plain_page
 from llmfair.report.plots.base import Plot
@@ -35,7 +36,7 @@ WORDS = (
 )
 
 
-def adapter_page(document: Mapping[str, Any], exhibits: Mapping[str, Any]) -> Page:
+def adapter_page(document: Mapping[str, Any], exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
     results = typed(document, Finetuned)
     verdicts = [*_verdicts(results)]

@@ -128,7 +128,7 @@ def test_every_stage_is_counted_and_shown() -> None:
     assert (planned["answered"], planned["left"]) == (answers, 0)  # equal questions are one answer
     assert run.summary()["answers"] == answers
     shown = drawn_answers(run, run.read_manifest(), 1000)
-    assert len(shown) == answers and any(one["probe"].startswith("judged/") for one in shown)
+    assert len(shown) == answers and any(one.probe.startswith("judged/") for one in shown)
     assert all(ended == Ended(240, 240) for ended in found.results.chains.values())
 
 

@@ -164,15 +164,15 @@ def furthest(folder: Path) -> Furthest:
 def test_evidence_is_drawn_bad_answers_first_with_all_that_was_sent(folder: Path) -> None:
     run_folder = RunDir(run(folder, "pairwise"))
     page = page_of([read_source(run_folder)], 20)
-    classes = [answer["class"] for answer in page.evidence]
+    classes = [answer.ended for answer in page.evidence]
     assert len(classes) == 20 and classes[0] != "ok"
     assert classes == sorted(classes, key=lambda name: name == "ok")
     rows = [json.loads(line) for line in run_folder.journal.read_text().splitlines()[1:]]
     known = {row["key"]: row for row in rows}
     text = "".join(read(run_folder.path / "report.html").text)
     for answer in page.evidence:
-        assert answer["text"] == known[answer["key"]]["text"] and answer["text"].strip() in text
-        assert all(sent in text for _, sent in known[answer["key"]]["chat"])
+        assert answer.text == known[answer.key]["text"] and answer.text.strip() in text
+        assert all(sent in text for _, sent in known[answer.key]["chat"])
 
 
 def test_method_names_what_asks_the_same_again(folder: Path) -> None:

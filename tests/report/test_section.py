@@ -73,8 +73,8 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     bare = Silent().section(replace(results, findings={}), source.run.path, exhibits)
     assert "conclusion" not in bare.table.header and not any(one.conclusion for one in bare.verdicts)
     assert [plot.name for plot in bare.plots] == ["ratio"]
-    linear = {name: {**says, "scale": "linear"} for name, says in exhibits["measures"].items()}
-    drawn = Silent().section(results, source.run.path, {**exhibits, "measures": linear}).plots
+    linear = {name: replace(says, scale="linear") for name, says in exhibits.measures.items()}
+    drawn = Silent().section(results, source.run.path, replace(exhibits, measures=linear)).plots
     assert not drawn or {finding.measure for finding in results.findings.values()}.isdisjoint(linear)
     (paragraph,) = section.words
     assert paragraph.startswith("Silent audit: ")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
     from llmfair.metrics.base import Judged, Measure
     from llmfair.records import Chat
+    from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
@@ -131,6 +132,7 @@ class Listwise(Kind):
     # Reported
 
     aside = ("control",)
+    of_conditions = ("arms", "control")
     lopsided = True
     studies = (WindowsStudy(),)
 
@@ -150,14 +152,12 @@ class Listwise(Kind):
 
         return WORDS
 
-    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+    def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
         from llmfair.audits.listwise.section import listwise_section
 
         return listwise_section(results, folder, exhibits)
 
-    def group_plots(
-        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
-    ) -> Iterator[Plot]:
+    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
         from llmfair.audits.listwise.figures import group_plots
 
         yield from group_plots(group, declared, number)
@@ -202,9 +202,14 @@ class Listwise(Kind):
 
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
 
+    def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
+        """Windows as `20/10x3`, then others by name."""
+        windows = ("window", "step", "passes")
+        told = ["{window}/{step}x{passes}".format_map(settings)] if {*windows} & {*differ} else []
+        return told + super().told_apart(settings, [name for name in differ if name not in windows])
+
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
-        from llmfair.audits.listwise.sentences import implied_note
-        from llmfair.report.tables import relevance_note
+        from llmfair.audits.listwise.sentences import implied_note, relevance_note
 
         relevance = {name: run.relevance.get(variant) for run, variant, name in rows}
         return [*implied_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]

@@ -9,8 +9,8 @@ from typing import Any
 from llmfair.audits.listwise.lists import Lists, read_lists
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.words import TITLES
+from llmfair.report.exhibits import Declared
 from llmfair.report.figures import (
-    Declared,
     headline_plots,
     on_log,
     plain,

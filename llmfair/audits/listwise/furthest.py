@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from llmfair.audits.listwise.lists import Lists
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
 from llmfair.audits.listwise.words import TITLES
+from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,
     Item,
@@ -23,10 +22,10 @@ OVER = "prompts and initial orders; of each prompt one list is shown, under its 
 
 
 def furthest_lists(
-    folder: Path, results: ListwiseResults, exhibits: Mapping[str, Any], lists: Lists, by: str
+    folder: Path, results: ListwiseResults, exhibits: Exhibits, lists: Lists, by: str
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
-    design, titles, queries = results.design, exhibits["titles"], exhibits["queries"]
+    design, titles, queries = results.design, exhibits.titles, exhibits.queries
     arms = [arm for arm in design.arms if arm != "control"]
 
     def show(query_id: str, values: Values) -> Shown | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from llmfair.audits.listwise.figures import listwise_plots
 from llmfair.audits.listwise.furthest import furthest_lists
@@ -12,20 +11,21 @@ from llmfair.audits.listwise.lists import read_lists
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
 from llmfair.audits.listwise.table import listwise_table, window_text
 from llmfair.audits.listwise.words import WORDS, by_places
+from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of, utility_of
 from llmfair.report.section import SHOWN_VERDICTS, Section, Verdict, condition_verdicts, verdict
 from llmfair.report.tables import Table, count
 
 
-def listwise_section(results: ListwiseResults, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Exposure under every prompt, its lists, and the queries whose lists are furthest from parity."""
-    table, declared = listwise_table(results), exhibits["measures"]
+    table, declared = listwise_table(results), exhibits.measures
     lists = read_lists(folder, results.design.arms)
     by = ratio_of(results.measures, declared, of_queries=True)
     return Section(
         table=table,
         plots=list(listwise_plots(results, lists, declared)),
-        verdicts=list(_verdicts(results, table, declared, bool(exhibits["evidence"]))),
+        verdicts=list(_verdicts(results, table, declared, bool(exhibits.evidence))),
         furthest=furthest_lists(folder, results, exhibits, lists, by) if lists and by else None,
         words=listwise_words(results),
         facts=_facts(results.design),
@@ -38,7 +38,7 @@ def listwise_words(results: ListwiseResults | None = None) -> Sequence[str]:
 
 
 def _verdicts(
-    results: ListwiseResults, table: Table, declared: Mapping[str, Any], evidence: bool
+    results: ListwiseResults, table: Table, declared: Declared, evidence: bool
 ) -> Iterator[Verdict]:
     """The ratio that conclusions go by of every prompt, then utility; `evidence`: the page shows single answers."""
     arms = [arm for arm in results.design.arms if arm != "control"]

@@ -10,13 +10,15 @@ from dataclasses import replace
 from math import log
 
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults
+from llmfair.probes import CONTROL
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import count, differs_text, found_with, p_text
 from llmfair.results import Figure, Reach, Row
 
 TELLING = 0.05
 """An input order nearer to parity than this has nothing to hand on."""
-"""A design with this power to find the nearer edge of the band needs no advice."""
+UNEVEN = 0.01
+"""From this share on, what relevance alone gives the sides is told."""
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows (`reach_of`)."""
 Cells = Mapping[tuple[str, str], Row]
@@ -42,7 +44,7 @@ def _share(ratio: float) -> str:
 
 def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
-    prompts = {arm: found for arm, found in results.findings.items() if arm != "control"}
+    prompts = {arm: found for arm, found in results.findings.items() if arm != CONTROL}
     flips, shuffles, drawn = [], [], 0
     for arm, finding in prompts.items():
         p = cells[finding.measure, arm].p_adjusted
@@ -143,9 +145,7 @@ def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
         pairs = [
             f"{arm} {row.value:.2f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
             for arm in results.design.arms
-            if arm != "control"
-            and (row := cells.get((measure, f"{arm} vs neutral")))
-            and row.value is not None
+            if arm != CONTROL and (row := cells.get((measure, f"{arm} vs neutral"))) and row.value is not None
         ]
         if pairs:
             notes.append(
@@ -167,7 +167,7 @@ def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     mirrored = [
         f"{arm} {row.value:.3f}{_like_input(arm, results, cells)}"
         for arm in design.arms
-        if arm != "control"
+        if arm != CONTROL
         and (row := cells.get(("ExpRatio", arm)))
         and row.value
         and _mirrors(row.value, initial.value, reach.indifferent)
@@ -190,3 +190,18 @@ def _mirrors(ratio: float, initial: float, indifferent: float) -> bool:
 def _like_input(arm: str, results: ListwiseResults, cells: Cells) -> str:
     tau = cells.get(("Tau", arm))
     return f" (Kendall tau with the input {tau.value:.2f})" if tau and tau.value is not None else ""
+
+
+def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
+    """What relevance alone gives the sides, by arm, where that is not parity."""
+    told = [
+        f"{arm} {ratio:.3f}"
+        for arm, ratio in ratios.items()
+        if arm != CONTROL and ratio and abs(ratio - 1) >= UNEVEN
+    ]
+    if not told:
+        return []
+    return [
+        f"relevance alone gives ExpRatio {', '.join(told)}; pair odds and the exposure named in conclusions go "
+        "beyond it"
+    ]

@@ -13,6 +13,7 @@ from llmfair.audits.listwise.sentences import (
     noise_notes,
     order_notes,
     power_note,
+    relevance_note,
     test_notes,
 )
 from llmfair.metrics.base import CONTROLLED
@@ -31,7 +32,6 @@ from llmfair.report.tables import (
     percent,
     plural,
     reasons,
-    relevance_note,
     span,
     the_same,
     uncut_notes,

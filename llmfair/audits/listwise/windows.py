@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
+from llmfair.report.exhibits import Declared
 from llmfair.settings import Studied, setting
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class WindowsStudy(Study):
 
         return windows_table(found)
 
-    def plots(self, found: WindowsResults, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Plot]:
+    def plots(self, found: WindowsResults, declared: Declared) -> Iterator[Plot]:
         from llmfair.audits.listwise.windows_table import windows_plots
 
         return windows_plots(found, declared)

@@ -8,7 +8,8 @@ from llmfair.audits.listwise.results import WindowsResults, WindowsRow
 from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
 from llmfair.audits.listwise.words import TITLES
 from llmfair.metrics.base import CONTROLLED
-from llmfair.report.figures import Declared, on_log, plain, ratio_of, reach_of, utility_of, value_of
+from llmfair.report.exhibits import Declared
+from llmfair.report.figures import on_log, plain, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Window, windows
 from llmfair.report.tables import (

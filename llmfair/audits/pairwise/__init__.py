@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from llmfair.metrics.base import Measure
     from llmfair.metrics.pairs import JudgedPairs
     from llmfair.records import Chat
+    from llmfair.report.exhibits import Declared, Exhibits
     from llmfair.report.groups import Group
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 class Pairwise(Kind):
     name = "pairwise"
     title = "Pairwise audit"
+    of_conditions = ("kinds",)
     helps: ClassVar = {
         "": Help(
             "Who wins between a protected and an unprotected item, asked in both orders.",
@@ -138,14 +140,12 @@ class Pairwise(Kind):
 
         return WORDS
 
-    def section(self, results: Any, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+    def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
         from llmfair.audits.pairwise.section import pairwise_section
 
         return pairwise_section(results, folder, exhibits)
 
-    def group_plots(
-        self, group: Group, declared: Mapping[str, Mapping[str, Any]], number: int
-    ) -> Iterator[Plot]:
+    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
         from llmfair.audits.pairwise.figures import group_plots
 
         yield from group_plots(group, number)

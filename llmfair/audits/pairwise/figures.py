@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from llmfair.audits.pairwise.results import PairwiseResults
-from llmfair.report.figures import Declared, headline_plots, on_log, plain, value_of
+from llmfair.report.exhibits import Declared
+from llmfair.report.figures import headline_plots, on_log, plain, value_of
 from llmfair.report.groups import Audited, Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
@@ -24,7 +25,8 @@ def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plo
         (kind, value)
         for kind in kinds
         for (measure, variant), row in cells.items()
-        if declared.get(measure, {}).get("shows") == "position bias"
+        if measure in declared
+        and declared[measure].shows == "position bias"
         and variant == kind
         and (value := value_of(row))
     ]
@@ -34,7 +36,7 @@ def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plo
     others = [
         (f"{plain(measure)}\n{kind}" if len(kinds) > 1 else plain(measure), None, value)
         for measure in results.measures
-        if measure not in headlines and declared.get(measure, {}).get("better") == "parity"
+        if measure not in headlines and measure in declared and declared[measure].better == "parity"
         for kind in kinds
         if (value := on_log(value_of(cells.get((measure, kind)))))
     ]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from llmfair.audits.pairwise.results import PairwiseResults
+from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,
     Shown,
@@ -20,11 +19,9 @@ SHOWN_PAIRS = 60
 WON = ("protected", "unprotected")
 
 
-def furthest_pairs(
-    folder: Path, results: PairwiseResults, exhibits: Mapping[str, Any], by: str
-) -> Furthest | None:
+def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity on some kind of pairs."""
-    kinds, titles, queries = results.design.arms, exhibits["titles"], exhibits["queries"]
+    kinds, titles, queries = results.design.arms, exhibits.titles, exhibits.queries
     by_query: dict[str, list[dict[str, str]]] = {}
     for row in read_csv(folder / "verdicts.csv"):
         by_query.setdefault(row["query_id"], []).append(row)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from llmfair.audits.pairwise.figures import pairwise_plots
 from llmfair.audits.pairwise.furthest import furthest_pairs
 from llmfair.audits.pairwise.results import PairwiseResults
 from llmfair.audits.pairwise.table import pairwise_table
+from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of
 from llmfair.report.section import (
     SHOWN_VERDICTS,
@@ -33,9 +33,9 @@ WORDS = (
 )
 
 
-def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Mapping[str, Any]) -> Section:
+def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Odds of every kind of pairs, how often answers flip, and the queries whose pairs are furthest from parity."""
-    table, declared = pairwise_table(results), exhibits["measures"]
+    table, declared = pairwise_table(results), exhibits.measures
     by = ratio_of(results.measures, declared, of_queries=True)
     asked = ", ".join(f"{n:,} {kind}" for kind, n in results.design.pairs_asked.items())
     return Section(
@@ -48,7 +48,7 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Mapping[s
     )
 
 
-def _verdicts(results: PairwiseResults, table: Table, declared: Mapping[str, Any]) -> Iterator[Verdict]:
+def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[Verdict]:
     """The odds of every kind of pairs, then how many pairs flip."""
     kinds, cells = results.design.arms, results.by_variant()
     followed = [kind for kind, found in results.findings.items() if found.reason == "position_driven"]
@@ -59,7 +59,7 @@ def _verdicts(results: PairwiseResults, table: Table, declared: Mapping[str, Any
     flips = (
         row
         for (name, kind), row in cells.items()
-        if kind == kinds[0] and declared.get(name, {}).get("shows") == "order dependence"
+        if kind == kinds[0] and name in declared and declared[name].shows == "order dependence"
     )
     row = next(flips, None)
     if len(found) < SHOWN_VERDICTS and row is not None and row.value is not None:

@@ -1,0 +1,52 @@
+"""What pages show beside figures, found by those who know measures, settings and journals (`audits/exhibits.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What a measure says of itself; `says` is a sentence on what it is, `cite` where it is from."""
+
+    label: str
+    parity: float | None
+    scale: str
+    better: str | None
+    agreement: bool
+    of_all: bool
+    headline: bool
+    worded: bool
+    shows: str
+    cite: str
+    says: str
+
+
+Declared = Mapping[str, Declaration]
+"""Declarations of measures by name; of a measure that nothing here defines there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """An answer as it came: the question's chat, what it showed, and how the answer ended."""
+
+    key: str
+    probe: str
+    shown: str
+    ended: str
+    finish: str
+    text: str
+    chat: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibits:
+    """`command` asks the same again; `queries` and `titles` by id are empty of folders that older versions wrote."""
+
+    measures: Declared
+    command: str | None = None
+    titles: Mapping[str, str] = field(default_factory=dict)
+    queries: Mapping[str, str] = field(default_factory=dict)
+    evidence: Sequence[Evidence] = ()
