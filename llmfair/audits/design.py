@@ -20,7 +20,9 @@ from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.texts import TEXTS, texts_lines
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
-from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
+from llmfair.errors import LlmfairError
+from llmfair.metrics.base import Groups, Measure, Observation
+from llmfair.metrics.columns import Column, measure_all
 from llmfair.prompts import Prompt
 from llmfair.records import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.results import (
@@ -122,6 +124,23 @@ class Design(ABC, Generic[T]):
             yield from programs
             before |= {one.probe_id: results[one.probe_id] for one in programs if one.probe_id in results}
 
+    def once_each(self, programs: Iterable[Program]) -> Iterator[Program]:
+        """Programs as they come. Raises LlmfairError for two of one name, and for a condition that is none."""
+        known, conditions = set[str](), {"", *(one.name for one in self.conditions)}
+        for program in programs:
+            if program.probe_id in known:
+                raise LlmfairError(
+                    f"two programs of {self.task} are called {program.probe_id}.",
+                    "each has a name of its own",
+                )
+            if program.condition not in conditions:
+                raise LlmfairError(
+                    f"{program.probe_id} is of condition '{program.condition}', which {self.task} does not have.",
+                    f"it has: {', '.join(sorted(conditions - {''}))}",
+                )
+            known.add(program.probe_id)
+            yield program
+
     def backend(self) -> Backend:
         """What answers the chats. Raises UsageError."""
         return self.subject.backend(self.settings)
@@ -130,9 +149,9 @@ class Design(ABC, Generic[T]):
         """What is asked once `programs` have their results, stage after stage; probe ids are those of one run."""
         return ()
 
-    def tokens(self) -> tuple[int, int]:
-        """About how many tokens all prompts and all answers have; 0 where nobody counts them."""
-        return 0, 0
+    def tokens(self) -> tuple[int, int] | None:
+        """About how many tokens all prompts and all answers have; None where nobody counts them."""
+        return None
 
     # What names it
 

@@ -68,8 +68,8 @@ class Planned(TypedDict):
     schema: Version
     queries: Count
     calls: Count
-    prompt_tokens: Count
-    completion_tokens: Count
+    prompt_tokens: Count | None
+    completion_tokens: Count | None
     workers: Count
     seconds_at_1s_a_call: Count
     folder: str

@@ -176,7 +176,7 @@ class Kind(ABC):
         """The table of a run, from its results."""
         from llmfair.report.tables import conditions_table
 
-        return conditions_table(self.title, results, self.condition, self.titles)
+        return conditions_table(self.title, results, self.condition, self.titles, self.unit)
 
     def words(self) -> Sequence[str]:
         """How such audits are made and concluded, a paragraph each."""
@@ -210,8 +210,11 @@ class Kind(ABC):
     # Shown answer by answer
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-        """How an answer of the journal ended: `ok`, or what was wrong with it, by the settings of the run."""
-        return "ok"
+        """How an answer of the journal ended: `ok`, or what was wrong with it, by the settings of the run.
+
+        By default what it says of itself: a text that breaks off or is a refusal is bad, any other is not.
+        """
+        return "ok" if row["finish"] == "stop" else str(row["finish"])
 
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """What a question showed, in a word."""

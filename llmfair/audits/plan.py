@@ -25,14 +25,14 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
     workers = max((limits_of(subject.backend(settings), settings).workers for subject in asked), default=1)
     design = kind.design(settings, (asked or named)[0])
-    prompts, answers = design.tokens()
+    prompts, answers = design.tokens() or (None, None)
     _, folder = folder_of(design, design.backend())
     planned = {
         "task": kind.name,
         **design.plan(len(asked)),
         "calls": design.calls * len(asked),
-        "prompt_tokens": prompts * len(asked),
-        "completion_tokens": answers * len(asked),
+        "prompt_tokens": None if prompts is None else prompts * len(asked),
+        "completion_tokens": None if answers is None else answers * len(asked),
         "workers": workers,
         "seconds_at_1s_a_call": max(design.longest, ceil(design.calls / workers)) * len(asked),
         "folder": str(folder.path),
@@ -53,9 +53,8 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
 
 
 def _cost_of(settings: AuditSettings, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Cost at the prices given per million tokens (None without them)."""
-    cost = None
-    if settings.price_in is not None and settings.price_out is not None:
-        tokens_in, tokens_out = planned["prompt_tokens"], planned["completion_tokens"]
+    """Cost at the prices given per million tokens; None without them, and where nobody counts tokens."""
+    cost, tokens_in, tokens_out = None, planned["prompt_tokens"], planned["completion_tokens"]
+    if settings.price_in is not None and settings.price_out is not None and tokens_in is not None:
         cost = (tokens_in * settings.price_in + tokens_out * settings.price_out) / 1e6
     return {"price_in": settings.price_in, "price_out": settings.price_out, "cost": cost}

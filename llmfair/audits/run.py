@@ -326,7 +326,9 @@ def ask(
     else:
         refuse_open(journal.path.parent)
     try:
-        for probe_id, result in asking(programs, asked, journal, sampling, limits, progress, cache):
+        for probe_id, result in asking(
+            design.once_each(programs), asked, journal, sampling, limits, progress, cache
+        ):
             progress.finished += 1
             if isinstance(result, Failure):
                 answered.failures.append(result)

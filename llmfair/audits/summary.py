@@ -11,7 +11,7 @@ import numpy as np
 
 from llmfair import registry
 from llmfair.audits.tallies import tallied
-from llmfair.metrics.base import Column
+from llmfair.metrics.columns import Column
 from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
 from llmfair.records import Measurement
 from llmfair.registry import register

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import Value
 from llmfair.records import Attribute, Candidates, Document, Ranking, Side
 
 CONTROLLED = "(control=order)"
@@ -298,53 +298,3 @@ def _whole_number(text: str) -> int:
 
 
 WHOLE_NUMBER = Free(None, _whole_number, "a whole number from 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A measure's values under one variant, of one group ("" for none), by query_id (sorted)."""
-
-    measure: Measure
-    variant: str
-    group: str
-    values: Mapping[str, Value]
-
-
-def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:
-    """Every measure of every query: measures and variants in the order given, groups as measures name them.
-
-    Raises ValueError when a query comes twice in a variant or a measure gives a value that is not finite.
-    """
-    return [
-        column
-        for measure in measures
-        for variant, queries in observed.items()
-        for column in _columns(measure, variant, queries)
-    ]
-
-
-def _columns(measure: Measure, variant: str, queries: Sequence[Observation]) -> list[Column]:
-    groups: dict[str, dict[str, Value]] = {}
-    for query in sorted(queries, key=lambda query: query.query_id):
-        for group, value in measure.values(query).items():
-            if query.query_id in groups.setdefault(group, {}):
-                raise ValueError(f"query {query.query_id} comes twice in {variant}")
-            if not all(math.isfinite(part) for part in _parts(value)):
-                raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
-            groups[group][query.query_id] = value
-    return [Column(measure, variant, group, values) for group, values in groups.items()]
-
-
-def _parts(value: Value) -> tuple[float, ...]:
-    """The numbers a value is made of."""
-    match value:
-        case Undefined() | Tally():  # a tally holds whole numbers
-            return ()
-        case Ratio():
-            runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]
-            return value.numerator, value.denominator, *runs
-        case Quotient():
-            return *_parts(value.ratio), *_parts(value.by), *_parts(value.useful or 0.0)
-        case Product():
-            return value.left, value.right
-    return (value,)

@@ -30,7 +30,8 @@ class Undefined:
 class Ratio:
     """A ratio with both its sides, since ratios of means are built from them.
 
-    A ratio with a zero side has a `reason` and no value, but its sides still count in a ratio of means.
+    A ratio with a zero side has a `reason` and no value, but its sides still count in a ratio of means. Over 0 there is
+    none in any case (`zero_denominator`).
     `controlled` holds what a control variate on the initial order is computed from, over all queries.
     """
 
@@ -38,6 +39,10 @@ class Ratio:
     denominator: float
     reason: str | None = None
     controlled: tuple[Controlled, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.reason is None and self.denominator == 0:
+            object.__setattr__(self, "reason", "zero_denominator")
 
     @property
     def value(self) -> float | None:

@@ -40,6 +40,8 @@ def queries_lines(planned: Mapping[str, Any]) -> list[str]:
 
 
 def calls_line(planned: Mapping[str, Any]) -> str:
+    if planned["prompt_tokens"] is None:
+        return f"{count(planned['calls'], 'call')} · tokens are not counted, nor is their cost"
     tokens = f"about {_about(planned['prompt_tokens'])} tokens in, {_about(planned['completion_tokens'])} out"
     line = f"{count(planned['calls'], 'call')} · {tokens}"
     if "cost" not in planned:

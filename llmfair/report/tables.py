@@ -96,7 +96,9 @@ def headings(columns: Sequence[Column], results: Labelled, intervals: Collection
     ]
 
 
-def conditions_table(title: str, results: Results, condition: str, titles: Mapping[str, str]) -> Table:
+def conditions_table(
+    title: str, results: Results, condition: str, titles: Mapping[str, str], unit: str = "probes"
+) -> Table:
     """Any audit as a table: one row a condition, one column a measure shown, and what is concluded."""
     figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values())
@@ -116,6 +118,15 @@ def conditions_table(title: str, results: Results, condition: str, titles: Mappi
     ]
     header = (condition, *headings(columns, results, with_interval(results.rows)), "conclusion")
     notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
+    for arm, ended in results.chains.items():
+        if ended.ranked < ended.asked:
+            notes.append(
+                f"{titles.get(arm, arm)}: {ended.ranked:,} of {ended.asked:,} {unit} have all their answers"
+            )
+    for arm, counted in results.answers.items():
+        if counted.unreadable:
+            share = percent(counted.unreadable, counted.asked)
+            notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be read")
     notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes)))
 

@@ -18,7 +18,7 @@ from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_o
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import Inference
 from llmfair.audits.tallies import tallied
-from llmfair.metrics.base import measure_all
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairAnswer, Side
 from tests.folders import balanced, write_folder

@@ -19,7 +19,8 @@ from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed
-from llmfair.metrics.base import Judged, measure_all
+from llmfair.metrics.base import Judged
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain

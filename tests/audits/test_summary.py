@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
-from llmfair.metrics.base import Column, Measure, measure_all
+from llmfair.metrics.base import Measure
+from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Ratio, Undefined, Value
 from llmfair.records import Measurement

@@ -20,7 +20,8 @@ from llmfair.audits.subject import Subject
 from llmfair.audits.summary import summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
-from llmfair.metrics.base import Judged, measure_all
+from llmfair.metrics.base import Judged
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import UNKNOWN, cells
 from llmfair.metrics.values import Product

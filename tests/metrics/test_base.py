@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Definition, Judged, Observation, complete, measure, measure_all
+from llmfair.metrics.base import Definition, Judged, Observation, complete, measure
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs

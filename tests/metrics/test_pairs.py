@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llmfair.audits.summary import aggregate, summarise, undefined_counts
 from llmfair.audits.tallies import joined, tallied_p
-from llmfair.metrics.base import measure_all
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs
 from llmfair.records import Measurement, PairAnswer, Side, Verdict

@@ -108,10 +108,15 @@ class NumbersDesign(Design[float | None]):
         return {"numbers.csv": csv_text(COLUMNS, list(self.rows(results)))}
 
 
+def line_of(row: Mapping[str, str]) -> tuple[Any, ...]:
+    """What raises ValueError or KeyError here is told with file and line."""
+    return (*(row[name] for name in COLUMNS[:-1]), float(row["number"]))
+
+
 def observed(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Numbers]]:
     found: dict[str, dict[str, dict[Side, list[float]]]] = {name: {} for name in ASKED}
     for query_id, name, _, side, number in rows:
-        found[name].setdefault(query_id, {}).setdefault(Side(side), []).append(float(number))
+        found[name].setdefault(query_id, {}).setdefault(Side(side), []).append(number)
     return {name: [Numbers(q, sides) for q, sides in by_query.items()] for name, by_query in found.items()}
 
 
@@ -136,9 +141,7 @@ class NumbersKind(Kind):
         )  # fmt: skip
 
     def observations(self, run: RunDir) -> Mapping[str, Sequence[Numbers]]:
-        return observed(
-            read_csv(run.path / "numbers.csv", "a number", lambda row: tuple(row[c] for c in COLUMNS))
-        )
+        return observed(read_csv(run.path / "numbers.csv", "a number", line_of))
 
 
 NUMBERS = NumbersKind()

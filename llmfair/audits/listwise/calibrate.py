@@ -35,7 +35,7 @@ from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, Simulated, kinds_of, simulate
 from llmfair.audits.summary import Inference, implied_curve
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Column
+from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.settings import planted_of

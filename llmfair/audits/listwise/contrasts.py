@@ -13,7 +13,8 @@ from itertools import combinations
 import numpy as np
 
 from llmfair.audits.summary import ALL, Inference, row_of, value_of
-from llmfair.metrics.base import Column, Judged, Measure
+from llmfair.metrics.base import Judged, Measure
+from llmfair.metrics.columns import Column
 from llmfair.probes import CONTROL
 from llmfair.records import Measurement
 from llmfair.stats.intervals import geometric_mean, mean

@@ -24,7 +24,8 @@ from llmfair.audits.listwise.results import (
     SignFlip,
 )
 from llmfair.audits.summary import ALL, Inference, aggregate, controlled, implied_curve
-from llmfair.metrics.base import Column, Judged
+from llmfair.metrics.base import Judged
+from llmfair.metrics.columns import Column
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Controlled, Quotient, Ratio, Value

@@ -20,7 +20,8 @@ from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import CONTROLLED, Judged, measure_all
+from llmfair.metrics.base import CONTROLLED, Judged
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
 from llmfair.prompts import load_prompt

@@ -18,7 +18,8 @@ from llmfair.audits.listwise.findings import findings_of, unassessable, with_fam
 from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
 from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise
-from llmfair.metrics.base import Column, Judged, measure_all
+from llmfair.metrics.base import Judged
+from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranked, ScoringRanker
 from llmfair.records import Failure, Measurement, Probe, Ranking

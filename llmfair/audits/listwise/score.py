@@ -22,7 +22,8 @@ from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
 from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Column, Judged, Measure, measure_all
+from llmfair.metrics.base import Judged, Measure
+from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Quotient, Value
 from llmfair.probes import CONTROL

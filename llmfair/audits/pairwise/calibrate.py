@@ -25,7 +25,8 @@ from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import Audit, marginal_odds, pair_audits, pairs_of
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Column, Measure
+from llmfair.metrics.base import Measure
+from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairKind
 from llmfair.settings import band_of, planted_of

@@ -13,7 +13,8 @@ from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.audits.tallies import joined, weights_of
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Measure, measure_all
+from llmfair.metrics.base import Measure
+from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Tally, Value
 from llmfair.records import Verdict

@@ -26,7 +26,8 @@ from llmfair.audits.pairwise.stopping import Stopping, judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.audits.tallies import joined, tallied_p, weights_of
-from llmfair.metrics.base import Column, Measure, measure_all
+from llmfair.metrics.base import Measure
+from llmfair.metrics.columns import Column, measure_all
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
 from llmfair.results import Ended, Family
 from llmfair.settings import band_of

@@ -1,0 +1,74 @@
+"""Measures of all queries: a column of values for each measure, condition and group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from llmfair.errors import LlmfairError
+from llmfair.metrics.base import Measure, Observation
+from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A measure's values under one variant, of one group ("" for none), by query_id (sorted)."""
+
+    measure: Measure
+    variant: str
+    group: str
+    values: Mapping[str, Value]
+
+
+def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:
+    """Every measure of every query: measures and variants in the order given, groups as measures name them.
+
+    Raises ValueError when a query comes twice in a variant or a measure gives a value that is not finite, LlmfairError
+    naming measure and query where a measure breaks off.
+    """
+    return [
+        column
+        for measure in measures
+        for variant, queries in observed.items()
+        for column in _columns(measure, variant, queries)
+    ]
+
+
+def _columns(measure: Measure, variant: str, queries: Sequence[Observation]) -> list[Column]:
+    groups: dict[str, dict[str, Value]] = {}
+    for query in sorted(queries, key=lambda query: query.query_id):
+        for group, value in _values(measure, query).items():
+            if query.query_id in groups.setdefault(group, {}):
+                raise ValueError(f"query {query.query_id} comes twice in {variant}")
+            if not all(math.isfinite(part) for part in _parts(value)):
+                raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
+            groups[group][query.query_id] = value
+    return [Column(measure, variant, group, values) for group, values in groups.items()]
+
+
+def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:
+    try:
+        return measure.values(query)
+    except LlmfairError:
+        raise
+    except Exception as error:  # of somebody's own measure; what was asked is kept
+        raise LlmfairError(
+            f"{measure} of query {query.query_id} breaks off: {type(error).__name__}: {error}.",
+            "-v shows where; once it is mended the same command measures the answers that are there",
+        ) from error
+
+
+def _parts(value: Value) -> tuple[float, ...]:
+    """The numbers a value is made of."""
+    match value:
+        case Undefined() | Tally():  # a tally holds whole numbers
+            return ()
+        case Ratio():
+            runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]
+            return value.numerator, value.denominator, *runs
+        case Quotient():
+            return *_parts(value.ratio), *_parts(value.by), *_parts(value.useful or 0.0)
+        case Product():
+            return value.left, value.right
+    return (value,)
