@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -15,7 +14,7 @@ from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import kind_of, study_of
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
 from llmfair.records import Measurement
-from llmfair.rundir import COLUMNS, with_factors
+from llmfair.rundir import COLUMNS, read_csv, with_factors
 
 if TYPE_CHECKING:
     import pandas
@@ -131,8 +130,7 @@ class Result:
             raise UsageError(
                 f"{self.kind} keeps no figures of single queries.", "result.rows has those of all"
             )
-        with path.open(encoding="utf-8", newline="") as file:
-            return [_typed(row) for row in csv.DictReader(file)]
+        return read_csv(path, "a figure of a query", _typed)
 
     @property
     def _measured(self) -> bool:
@@ -177,9 +175,9 @@ def _measurement(row: Record) -> Measurement:
     return Measurement(**{item.name: row[item.name] for item in fields(Measurement)})
 
 
-def _typed(row: Mapping[str, str]) -> dict[str, Any]:
-    """A line of a CSV file with its numbers; empty is None where a text may not be."""
-    typed: dict[str, Any] = dict(row)
+def _typed(row: dict[str, str]) -> dict[str, Any]:
+    """A line of a CSV file with its numbers; empty is None where a text may not be. Raises KeyError, ValueError."""
+    typed: dict[str, Any] = row | {name: row[name] for name in COLUMNS}
     for name in (*FLOATS, "n"):
         typed[name] = None if row[name] == "" else int(row[name]) if name == "n" else float(row[name])
     for name in ("conclusion", "reason"):

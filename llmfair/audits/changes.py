@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
 from llmfair.results import Figure
-from llmfair.rundir import RunDir
+from llmfair.rundir import RunDir, read_csv
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.paired import Change, change_by_query
 
@@ -74,19 +73,24 @@ class Compared:
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
-        """The queries' own values by measure and variant."""
+        """The queries' own values by measure and variant. Raises UsageError naming a line that cannot be read."""
         found: dict[tuple[str, str], dict[str, float]] = {}
-        with (self.run.path / "per_query.csv").open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["value"] and not row["group"]:
-                    of_it = found.setdefault((row["measure"], row["variant"]), {})
-                    of_it[row["query_id"]] = float(row["value"])
+        for measure, variant, group, query_id, value in read_csv(
+            self.run.path / "per_query.csv", "a figure of a query", _value
+        ):
+            if value is not None and not group:
+                found.setdefault((measure, variant), {})[query_id] = value
         return found
 
     def figure(self, measure: str, variant: str) -> float | None:
         """The figure of all queries, as the run's own table has it."""
         row: Figure | None = self.results.by_variant().get((measure, variant))
         return None if row is None else row.value
+
+
+def _value(row: Mapping[str, str]) -> tuple[str, str, str, str, float | None]:
+    named = (row["measure"], row["variant"], row["group"], row["query_id"])
+    return *named, float(row["value"]) if row["value"] else None
 
 
 def headlines_of(measures: Sequence[Measure]) -> set[Measure]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from llmfair.api import open_run
+from llmfair.errors import UsageError
 from tests.cli.command import llmfair
 from tests.test_recorded import RECORDED
 
@@ -88,3 +90,26 @@ def test_results_of_a_kind_that_is_not_installed_say_so() -> None:
             llmfair("runs", "show", "hurt") if file == "results.json" else llmfair("runs", "check", "hurt")
         )
         assert found.code == 2 and f"hurt/{file}" in found.err and "elsewhere" in found.err
+
+
+PER_QUERY: dict[str, tuple[Callable[[str], str | None], str]] = {
+    "gone": (lambda text: None, "hurt/per_query.csv: cannot be read"),
+    "torn": (lambda text: text[: len(text) // 2].rpartition(",")[0], "is not a figure of a query"),
+    "no number": (lambda text: text.replace(",0.", ",o.", 1), "hurt/per_query.csv:"),
+    "without a column": (lambda text: text.replace("query_id", "query", 1), "hurt/per_query.csv:2: "),
+}
+
+
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+@pytest.mark.parametrize("harm", PER_QUERY)
+def test_figures_of_queries_that_are_damaged(kind: str, harm: str) -> None:
+    hurt(kind, "results.json", lambda document: document)
+    (broken, message), path = PER_QUERY[harm], Path("hurt", "per_query.csv")
+    text = broken(path.read_text())
+    path.unlink() if text is None else path.write_text(text)
+    if kind == "listwise":  # pairs are compared by their verdicts
+        for one, other in (("whole", "hurt"), ("hurt", "whole")):
+            found = llmfair("compare", one, other)
+            assert found.code == 2 and message in found.err
+    with pytest.raises(UsageError, match=message if text is not None else "keeps no figures"):
+        _ = open_run("hurt").per_query
