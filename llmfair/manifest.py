@@ -67,10 +67,6 @@ class Manifest(Named):
     versions: Mapping[str, str] = field(default_factory=dict)
     cost: float | None = None
 
-    def set(self) -> dict[str, Any]:
-        """The flags as settings classes take them."""
-        return {name: tuple(v) if isinstance(v, list) else v for name, v in self.flags.items()}
-
 
 def read_named(path: Path, of: type[T]) -> T:
     """Raises UsageError naming the file, and the field that is wrong or missing."""
@@ -86,6 +82,9 @@ def read_manifest(path: Path) -> Manifest:
     for name in ("task", "identity"):
         if not isinstance(found.settings.get(name), str):
             raise UsageError(f"{path}: Object missing required field `{name}` - at `$.settings`.", RUNS_HINT)
+    stages = found.settings.get("stages", {})
+    if not isinstance(stages, dict) or stages.keys() != found.stages.keys():
+        raise UsageError(f"{path}: names other stages at `$.stages` than at `$.settings`.", RUNS_HINT)
     if not found.invocations:
         raise UsageError(f"{path}: names no command - at `$.invocations`.", RUNS_HINT)
     return found

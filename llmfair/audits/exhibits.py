@@ -20,7 +20,7 @@ from llmfair.asking.journal import read_rows
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
@@ -38,7 +38,7 @@ MARKUP = re.compile(r"(`+)(.*?)\1")
 def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
     """Those of an audit's run folder, with so many answers as evidence. Raises UsageError."""
     manifest, results = run.read_manifest(), results_of(run)
-    settings = _settings(manifest)
+    settings = _settings(run, manifest)
     texts = read_texts(run.path)
     return Exhibits(
         command=None
@@ -51,11 +51,11 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
     )
 
 
-def _settings(manifest: Manifest) -> AuditSettings | None:
+def _settings(run: RunDir, manifest: Manifest) -> AuditSettings | None:
     """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
     try:
-        return kind_of(manifest.task).settings.make(**manifest.set())
-    except (LlmfairError, TypeError):
+        return kind_of(manifest.task).settings.from_flags(manifest.flags, run.manifest)
+    except UsageError:
         return None
 
 

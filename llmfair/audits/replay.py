@@ -37,7 +37,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     if gone := [name for name in gone if not (run.path / name).is_file()]:
         return {"answers": 0, "problems": [f"{name} is missing" for name in gone]}
     kind = kind_in(run.manifest, manifest.task)
-    settings = kind.settings.make(**manifest.set())
+    settings = kind.settings.from_flags(manifest.flags, run.manifest)
     design = kind.design(settings, Subject(manifest.model))
     known, now = manifest.settings, design.identity()
     problems = [

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.jsonfiles import typed
 
 WIDEST_BAND = (0.01, 100.0)
+OTHER_VERSION = "the version of llmfair that made the run reads its manifest"
 
 
 def setting(
@@ -60,6 +62,19 @@ class Settings:
         made = cls(**{**(cls.presets()[preset] if preset else {}), **given})
         made.check()
         return made
+
+    @classmethod
+    def from_flags(cls, flags: Mapping[str, Any], where: str | Path) -> Self:
+        """Settings from the flags of a manifest. Raises UsageError naming the file, and the flag that is wrong."""
+        if unknown := flags.keys() - {item.name for item in fields(cls)}:
+            raise UsageError(
+                f"{where}: no flag `{min(unknown)}` is known here - at `$.flags`.", OTHER_VERSION
+            )
+        read = typed(flags, cls, f"{where}: flags", OTHER_VERSION)
+        try:
+            return cls.make(**{name: getattr(read, name) for name in flags})
+        except UsageError as error:
+            raise UsageError(f"{where}: flags: {error.message}", error.hint) from None
 
     def check(self) -> None:
         """Raises UsageError for a value out of range."""

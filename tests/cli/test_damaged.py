@@ -113,3 +113,31 @@ def test_figures_of_queries_that_are_damaged(kind: str, harm: str) -> None:
             assert found.code == 2 and message in found.err
     with pytest.raises(UsageError, match=message if text is not None else "keeps no figures"):
         _ = open_run("hurt").per_query
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"strateggy": "windows"}, "no flag `strateggy` is known here - at `$.flags`."),
+        ({"limit": "many"}, "Expected `int | null`, got `str` - at `$.limit`."),
+        ({"input": "nothing"}, "Invalid enum value 'nothing' - at `$.input`."),
+        ({"level": 7.0}, "--level is 7.0, but lies between 0 and 1."),
+    ],
+)
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+def test_a_flag_that_nobody_knows_or_takes(kind: str, flags: dict[str, Any], message: str) -> None:
+    hurt(kind, "manifest.json", lambda document: document | {"flags": document["flags"] | flags})
+    found = llmfair("runs", "check", "hurt")
+    assert found.code == 2 and "hurt/manifest.json: " in found.err and message in found.err
+    assert llmfair("report", "hurt").code == 0  # which says no command, and shows all else
+
+
+@pytest.mark.parametrize("stages", [None, {}, [], {"other": "a model"}])
+def test_a_stage_that_the_settings_do_not_name(stages: Any) -> None:
+    def harm(document: dict[str, Any]) -> dict[str, Any]:
+        named = {} if stages is None else {"stages": stages}
+        return document | {"stages": {"second": True}, "settings": document["settings"] | named}
+
+    hurt("listwise", "manifest.json", harm)
+    found = llmfair("runs", "check", "hurt")
+    assert found.code == 2 and "hurt/manifest.json: names other stages at `$.stages`" in found.err
