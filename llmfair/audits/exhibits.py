@@ -12,11 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from heapq import nsmallest
 from inspect import isfunction
-from itertools import chain
-from pathlib import Path
 from zlib import crc32
 
-from llmfair.asking.journal import read_rows
+from llmfair.audits.evidence import all_answers
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
@@ -110,22 +108,12 @@ def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[Evidence]
     def place(answer: Evidence) -> tuple[bool, int, str]:
         return answer.ended == AnswerClass.OK, crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
 
-    return nsmallest(count, _answers(run, manifest), key=place)
+    return nsmallest(count, _once(all_answers(run, manifest)), key=place)
 
 
-def _answers(run: RunDir, manifest: Manifest) -> Iterator[Evidence]:
-    """Every answer of the journals once."""
-    seen, kind, settings = set(), kind_of(manifest.task), manifest.settings
-    for row in chain.from_iterable(map(read_rows, filter(Path.is_file, run.journals(manifest)))):
-        if "key" not in row or row["key"] in seen:
-            continue
-        seen.add(row["key"])
-        yield Evidence(
-            key=row["key"],
-            probe=row["probe"],
-            shown=kind.what_was_shown(row["about"]),
-            ended=kind.how_ended(row, settings),
-            finish=row["finish"],
-            text=row["text"],
-            chat=row["chat"],
-        )
+def _once(answers: Iterable[Evidence]) -> Iterator[Evidence]:
+    seen = set()
+    for answer in answers:
+        if answer.key not in seen:
+            seen.add(answer.key)
+            yield answer

@@ -141,3 +141,34 @@ def test_a_stage_that_the_settings_do_not_name(stages: Any) -> None:
     hurt("listwise", "manifest.json", harm)
     found = llmfair("runs", "check", "hurt")
     assert found.code == 2 and "hurt/manifest.json: names other stages at `$.stages`" in found.err
+
+
+JOURNAL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "about nothing": lambda row: row | {"about": {}},
+    "about null": lambda row: row | {"about": None},
+    "of no probe": lambda row: {name: value for name, value in row.items() if name != "probe"},
+    "of no chat": lambda row: {name: value for name, value in row.items() if name != "chat"},
+}
+
+
+@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
+@pytest.mark.parametrize("harm", JOURNAL)
+def test_a_line_of_the_journal_that_is_none_of_the_audits(kind: str, harm: str) -> None:
+    hurt(kind, "results.json", lambda document: document)
+    path = Path("hurt", "journal.jsonl")
+    head, first, *others = path.read_text().splitlines()
+    lines = [head, json.dumps(JOURNAL[harm](json.loads(first))), *others]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    probe = None if harm == "of no probe" else json.loads(first)["probe"]
+    for command in (("runs", "show", "hurt", "--answers"), ("report", "hurt")):
+        found = llmfair(*command)
+        assert found.code == 2, (command, found.err)
+        assert f"hurt/journal.jsonl: the line of probe {probe!r} is none of this audit's" in found.err
+
+
+def test_a_failure_without_its_message() -> None:
+    hurt("listwise", "results.json", lambda document: document)
+    with Path("hurt", "journal.jsonl").open("a") as file:
+        file.write('{"failure": "Rejected", "probe": "p"}\n')
+    found = llmfair("runs", "show", "hurt", "--failures")
+    assert found.code == 2 and "hurt/journal.jsonl: the line of probe 'p' is none" in found.err
