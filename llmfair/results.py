@@ -7,7 +7,7 @@ field that older files lack has a default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
@@ -187,7 +187,10 @@ class DesignFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met."""
+    """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
+
+    Raises ValueError where a field lacks a variant that it has to have.
+    """
 
     schema: Version = 1
     status: Literal["complete", "incomplete", "failed"]
@@ -214,6 +217,17 @@ class Results:
     rows: Sequence[Row]
     requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and variant.")]
     doubts: Sequence[str] = field(default=(), metadata={"needs": "doubts"})
+
+    def __post_init__(self) -> None:
+        arms = self.design.arms
+        lacking = [(arm, name) for name, known in self.of_arms().items() for arm in arms if arm not in known]
+        lacking += [(arm, "design.arms") for arm in self.findings if arm not in arms]
+        if lacking:
+            raise ValueError("Variant '{}' is missing in `{}`".format(*lacking[0]))
+
+    def of_arms(self) -> Mapping[str, Collection[str]]:
+        """The variants of each field that has to have all of them."""
+        return {"chains": self.chains}
 
     @property
     def calls(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,29 @@ def test_a_failure_without_its_message() -> None:
         file.write('{"failure": "Rejected", "probe": "p"}\n')
     found = llmfair("runs", "show", "hurt", "--failures")
     assert found.code == 2 and "hurt/journal.jsonl: the line of probe 'p' is none" in found.err
+
+
+@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
+def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
+    document = json.loads((RECORDED / kind / "results.json").read_text())
+    arm = document["design"]["arms"][0]
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {"odd" if name == arm else name: one for name, one in value.items()}
+        return value
+
+    def odd(document: dict[str, Any], name: str) -> dict[str, Any]:
+        return document | {name: renamed(document[name])}
+
+    for name in document:
+        hurt(kind, "results.json", partial(odd, name=name))
+        told_in_a_sentence("results.json")
+    for arms in (["odd"], [*document["design"]["arms"], "odd"]):
+        path, new = Path("hurt", "results.json"), document["design"] | {"arms": arms}
+        path.write_text(json.dumps(document | {"design": new}))
+        found = llmfair("runs", "show", "hurt")
+        assert found.code == 2
+        assert "hurt/results.json: Variant 'odd' is missing in `chains`." in found.err
+    hurt(kind, "results.json", lambda document: {**document, "rows": []})
+    told_in_a_sentence("results.json")

@@ -47,9 +47,9 @@ def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     prompts = {arm: found for arm, found in results.findings.items() if arm != CONTROL}
     flips, shuffles, drawn = [], [], 0
     for arm, finding in prompts.items():
-        p = cells[finding.measure, arm].p_adjusted
-        if p is not None:
-            flips.append(f"{arm} {p_text(p)}")
+        row = cells.get((finding.measure, arm))
+        if row is not None and row.p_adjusted is not None:
+            flips.append(f"{arm} {p_text(row.p_adjusted)}")
         shuffled = finding.permutation
         if shuffled is not None and shuffled.draws is not None and shuffled.p_z is not None:
             p = shuffled.p_z if shuffled.p is None else shuffled.p

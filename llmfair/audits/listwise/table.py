@@ -91,7 +91,9 @@ def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
     """What a row comes to, in words; nothing is said of a model that gave no readable answer."""
     chains, finding = results.chains[arm], results.findings.get(arm)
     answers = results.answers.get(arm)
-    said = conclusion(finding, cells[finding.measure, arm], results.band, results.level) if finding else ""
+    said = ""
+    if finding:
+        said = conclusion(finding, cells.get((finding.measure, arm)), results.band, results.level)
     if arm == "control":
         said = "the same prompt, the same orders"
     if answers and answers.windows and answers.unreadable == answers.windows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -152,3 +152,7 @@ class PairwiseResults(Results):
     answers: Mapping[str, PairAnswers]
     stopping: Mapping[str, Settled] = after("answers")
     findings: Mapping[str, PairFinding]
+
+    def of_arms(self) -> Mapping[str, Collection[str]]:
+        stopped = {"stopping": self.stopping} if self.design.sequential else {}
+        return {**super().of_arms(), "shares": self.shares, "answers": self.answers, **stopped}
