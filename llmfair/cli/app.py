@@ -149,9 +149,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return _unread()
     except Exception as error:
-        unexpected = LlmfairError(
-            f"unexpected {type(error).__name__}: {error}", "repeat with -v for the traceback"
-        )
+        hint = "repeat with -v for the traceback" if console.output.verbose is not None else ""
+        unexpected = LlmfairError(f"unexpected {type(error).__name__}: {error}", hint)
         unexpected.__cause__ = error
         return console.fail(unexpected)
     finally:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, RunsDir, flag
+from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 
 Runs = Annotated[
     list[str],
@@ -38,6 +38,7 @@ def compare(
     format: Format = "table",
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
+    verbose: Verbose = False,
     config: Config = None,
 ) -> None:
     """Runs side by side, paired by query: what another model, adapter or setting changes."""

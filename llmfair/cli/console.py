@@ -31,10 +31,10 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass
 class Output:
-    """How this invocation speaks; set once by the command."""
+    """How this invocation speaks; set once by the command. `verbose` None: it has no such flag."""
 
     quiet: bool = False
-    verbose: bool = False
+    verbose: bool | None = None
     progress: bool = True
     color: str = "auto"
     as_json: bool = False

@@ -152,7 +152,10 @@ def flag(said: str, *names: str, panel: str | None = None, named: str = "", **mo
 
 Json = Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")]
 Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel="Output")]
-Verbose = Annotated[bool, flag("Tracebacks too.", "--verbose", "-v", panel="Output")]
+Verbose = Annotated[
+    bool,
+    flag("Tracebacks too.", "--verbose", "-v", panel="Output", callback=lambda value: _speak(value)),
+]
 NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel="Output")]
 Color = Annotated[str, flag("auto, always or never.", "--color", panel="Output")]
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
@@ -200,6 +203,12 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
         "study": tuple(study.settings for _, study in studies().values()),
         "finetune-lora": (FinetuneSettings,),
     }
+
+
+def _speak(verbose: bool) -> bool:
+    """Set at once, so that commands without settings need not."""
+    console.output.verbose = verbose
+    return verbose
 
 
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, RunsDir, flag
+from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def report(
     open_it: Open = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
+    verbose: Verbose = False,
     config: Config = None,
 ) -> None:
     """The report of one run, or of several side by side, in one self-contained HTML file.

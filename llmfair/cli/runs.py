@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from llmfair.cli import complete, console
-from llmfair.cli.options import Config, Json, RunsDir, flag
+from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
 Run = Annotated[
@@ -21,7 +21,12 @@ Run = Annotated[
 
 
 @runs.command("list", epilog="llmfair runs list\n\nllmfair runs list --runs-dir elsewhere --json")
-def list_all(runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
+def list_all(
+    runs_dir: RunsDir = Path("runs"),
+    as_json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+) -> None:
     """Run folders, newest first."""
     from llmfair.report.tables import Table
     from llmfair.rundir import list_runs
@@ -51,6 +56,7 @@ def show(
     ] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
+    verbose: Verbose = False,
     config: Config = None,
 ) -> None:
     """A run's table again, or its evidence."""
@@ -83,7 +89,13 @@ def show(
 
 
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")
-def check(name: Run, runs_dir: RunsDir = Path("runs"), as_json: Json = False, config: Config = None) -> None:
+def check(
+    name: Run,
+    runs_dir: RunsDir = Path("runs"),
+    as_json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+) -> None:
     """Is the journal readable, and do its answers give what is on disk?"""
     from llmfair.audits.replay import check_run
     from llmfair.rundir import find_run

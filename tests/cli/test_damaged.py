@@ -199,3 +199,29 @@ def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
         assert "hurt/results.json: Variant 'odd' is missing in `chains`." in found.err
     hurt(kind, "results.json", lambda document: {**document, "rows": []})
     told_in_a_sentence("results.json")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("runs", "list"), ("runs", "show", "x"), ("runs", "check", "x"), ("report", "x"), ("compare", "x", "y")],
+)
+def test_what_nobody_expects_comes_with_its_traceback(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError("by nobody")
+
+    for name in ("find_run", "list_runs"):
+        monkeypatch.setattr(f"llmfair.rundir.{name}", breaks)
+    found = llmfair(*command)
+    assert found.code == 1
+    assert found.err == "Error: unexpected ZeroDivisionError: by nobody\n  repeat with -v for the traceback\n"
+    assert "in breaks" in llmfair(*command, "-v").err
+
+
+def test_no_flag_is_suggested_that_a_command_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError("by nobody")
+
+    monkeypatch.setattr("llmfair.registry.names", breaks)
+    assert llmfair("doctor").err == "Error: unexpected ZeroDivisionError: by nobody\n"
