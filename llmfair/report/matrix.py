@@ -211,9 +211,9 @@ def _queries(found: Sequence[Row | None]) -> str:
     return "" if not numbers else f"{numbers[0]}" + (f"–{numbers[-1]}" if len(numbers) > 1 else "")
 
 
-def _conclusions(results: Results) -> dict[str, str]:
-    """What the run's own table says at the end of each row."""
-    return {row[0]: row[-1] for row in _own_table(results).rows} if results.findings else {}
+def _conclusions(results: Results) -> Mapping[str, str]:
+    """What the run's own table concludes, by condition."""
+    return _own_table(results).said if results.findings else {}
 
 
 def _shown_rows(results: Results) -> list[Mapping[str, Any]]:

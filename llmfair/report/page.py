@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,4 +135,4 @@ def with_reach(table: Table, reach: Mapping[str, Reach]) -> Table:
     if not any(row):
         return table
     last = ("attainable", *row, "by rankers that always put one side first, by a perfect one")
-    return Table(table.title, table.header, (*table.rows, last), table.notes)
+    return replace(table, rows=(*table.rows, last))

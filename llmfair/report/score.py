@@ -47,7 +47,7 @@ def score_table(results: ScoreResults) -> Table:
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     longest = max(run.variants[variant].longest for run, variant, _ in named)
-    notes += uncut_notes(results.measures, longest)
+    notes += [f"{measure}: {note}" for measure, note in uncut_notes(results.measures, longest)]
     few = [
         f"{name}: {said}" if uneven else said
         for (*_, name), queries in zip(named, ranked, strict=True)

@@ -57,20 +57,18 @@ def condition_verdicts(
     of: str,
     by_places: Mapping[str, Seen] | None = None,
 ) -> Iterator[Verdict]:
-    """A measure under each of the first conditions, with what its row of the table concludes.
+    """A measure under each of the first conditions, with what the table concludes of it.
 
     `of` names a condition, as "{} prompt"; `by_places` says of those whose answers follow the position how they do.
     """
     if measure is None:
         return
-    concluded = table.header[-1:] and table.header[-1].startswith("conclusion")
-    sentences = {row[0]: row[-1] for row in table.rows if concluded}
     cells = results.by_variant()
     for arm in arms[:SHOWN_VERDICTS]:
         if (row := cells.get((measure, arm))) is None:
             continue
         finding = results.findings.get(arm)
-        sentence, seen = sentences.get(arm, "") or cell(row), ""
+        sentence, seen = table.said.get(arm) or cell(row), ""
         if finding is not None and finding.reason == "position_driven" and by_places:
             said, seen = by_places[arm]
             sentence = f"{sentence}. {said}"

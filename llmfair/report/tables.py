@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from llmfair.metrics.base import CONTROLLED
@@ -22,12 +22,13 @@ OF_A_SET = re.compile(r"(?:P|R|Success|overlap)(?:\(.*\))?@(\d+)")
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a line above it and sentences below it."""
+    """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name."""
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
+    said: Mapping[str, str] = field(default_factory=dict)
 
 
 Column = tuple[str, str]
@@ -102,12 +103,9 @@ def conditions_table(
     """Any audit as a table: one row a condition, one column a measure shown, and what is concluded."""
     figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values())
+    said = {arm: _concluded(results.findings.get(arm)) for arm in results.design.arms}
     rows = [
-        (
-            titles.get(arm, arm),
-            *(cell(figures.get((*column, arm))) for column in columns),
-            _concluded(results.findings.get(arm)),
-        )
+        (titles.get(arm, arm), *(cell(figures.get((*column, arm))) for column in columns), said[arm])
         for arm in results.design.arms
     ]
     parts = [
@@ -128,7 +126,7 @@ def conditions_table(
             share = percent(counted.unreadable, counted.asked)
             notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be read")
     notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
-    return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes)))
+    return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said))
 
 
 def audited(results: Results) -> list[str]:
@@ -196,11 +194,14 @@ def few_queries(queries: int) -> list[str]:
     return [f"{few}: read the intervals with care"]
 
 
-def uncut_notes(measures: Iterable[str], longest: int) -> list[str]:
-    """That a cutoff cuts nothing off, so that the order of lists cannot show; `longest`: items of the longest list."""
+def uncut_notes(measures: Iterable[str], longest: int) -> list[tuple[str, str]]:
+    """Measures whose cutoff cuts nothing off, so that the order of lists cannot show, each with a sentence on it.
+
+    `longest`: items of the longest list.
+    """
     cut = ((measure, OF_A_SET.fullmatch(measure)) for measure in measures)
     return [
-        f"{measure}: no list is longer than {found[1]}, so every order has the same"
+        (measure, f"no list is longer than {found[1]}, so every order has the same")
         for measure, found in cut
         if found and 0 < longest <= int(found[1])
     ]

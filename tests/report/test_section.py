@@ -99,3 +99,24 @@ def renamed(source: Source) -> dict[str, Any]:
     found: Results = source.audit
     assert source.results is not None
     return {**source.results, "model": f"{found.model}-2"}
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_conclusions_are_on_every_page_of_a_kind_whose_conditions_have_titles(
+    folder: Path, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silenced(task, monkeypatch)
+    source = read_source(RunDir(run(folder, task)))
+    twice = [source, Source(source.run, source.manifest, renamed(source))]
+
+    def told() -> tuple[list[str], list[str]]:
+        conclusions = [table for table in page_of(twice, 0).tables if table.title.startswith("Conclusions")]
+        rows = [text for table in conclusions for row in table.rows for text in row]
+        return [one.sentence for one in page_of([source], 0).verdicts], rows
+
+    plain, found = told(), source.audit
+    monkeypatch.setattr(type(kind_of(task)), "titles", {arm: f"asked {arm}" for arm in found.design.arms})
+    (table,) = page_of([source], 0).tables
+    assert table.rows[0][0] == f"asked {found.design.arms[0]}"
+    assert told() == plain and all(plain)
+    assert {*table.said.values()} - {""} <= {*plain[1]}

@@ -9,7 +9,7 @@ from llmfair.audits.listwise.figures import listwise_plots
 from llmfair.audits.listwise.furthest import furthest_lists
 from llmfair.audits.listwise.lists import read_lists
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
-from llmfair.audits.listwise.table import listwise_table, window_text
+from llmfair.audits.listwise.table import listwise_table, note_of, window_text
 from llmfair.audits.listwise.words import WORDS, by_places
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of, utility_of
@@ -49,8 +49,7 @@ def _verdicts(
     yield from found
     row = results.by_variant().get((utility, arms[0])) if utility else None
     if len(found) < SHOWN_VERDICTS and utility and row:
-        about = next((note for note in table.notes if note.startswith(f"{utility}: ")), "")
-        yield verdict(f"{arms[0]} prompt", utility, row, about.removeprefix(f"{utility}: "))
+        yield verdict(f"{arms[0]} prompt", utility, row, note_of(utility, results))
 
 
 def _facts(design: ListwiseFacts) -> list[tuple[str, str]]:

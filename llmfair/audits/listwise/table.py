@@ -57,17 +57,16 @@ def listwise_table(results: ListwiseResults) -> Table:
         *headings(columns, results, with_interval(results.rows)),
         "conclusion" if results.findings else "note",
     )
-    rows = [
-        (_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), _words(arm, results, cells))
-        for arm in arms
-    ]
+    said = {arm: _words(arm, results, cells) for arm in arms}
+    rows = [(_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), said[arm]) for arm in arms]
     # of the input there is nothing to control for: its own figure stands in the column
     inputs = (
         cell(figures.get((m, group, "input")) or cells.get((m.replace(CONTROLLED, ""), "input")))
         for m, group in columns
     )
     rows.append((_row_name("input"), *inputs, "the orders the items came in"))
-    return filled(Table(_title(results), header, tuple(rows), tuple(_notes(results, cells, doubled))))
+    notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
+    return filled(Table(_title(results), header, tuple(rows), notes, concluded))
 
 
 def _title(results: ListwiseResults) -> str:
@@ -108,7 +107,8 @@ def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
 
 def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -> list[str]:
     design = results.design
-    notes = [*_ratio_note(results), *order_notes(results, cells), *_precision_note(results)]
+    precision = [f"{measure}: {note}" for measure, note in _precision_notes(results)]
+    notes = [*_ratio_note(results), *order_notes(results, cells), *precision]
     notes += relevance_note(
         {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
     )
@@ -170,15 +170,20 @@ def before_text(planned: Mapping[str, Any]) -> str:
     return text + on_disk(planned)
 
 
-def _precision_note(results: ListwiseResults) -> list[str]:
+def note_of(measure: str, results: ListwiseResults) -> str:
+    """What the table says first of what a measure can show here, or of how it counts; or nothing."""
+    notes = (*_precision_notes(results), *results.measure_notes.items())
+    return next((note for of, note in notes if of == measure), "")
+
+
+def _precision_notes(results: ListwiseResults) -> list[tuple[str, str]]:
+    """What precision can be in this setting: measures with a sentence each."""
     reach, longest = results.reach.get("P@20"), results.design.candidates[1]
     uncut = uncut_notes(results.shown, longest)
     if reach is None or reach.high is None or "P@20" not in results.shown or longest <= 20:
         return uncut
-    return [
-        *uncut,
-        f"P@20: a perfect ranker reads {reach.high:.2f} in this setting, on average over random orders",
-    ]
+    perfect = f"a perfect ranker reads {reach.high:.2f} in this setting, on average over random orders"
+    return [*uncut, ("P@20", perfect)]
 
 
 def _undefined_notes(results: ListwiseResults) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from llmfair.audits.pairwise.figures import pairwise_plots
 from llmfair.audits.pairwise.furthest import furthest_pairs
 from llmfair.audits.pairwise.results import PairwiseResults
-from llmfair.audits.pairwise.table import pairwise_table
+from llmfair.audits.pairwise.table import flips_text, pairwise_table
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of
 from llmfair.report.section import (
@@ -62,13 +62,9 @@ def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Ite
         if kind == kinds[0] and name in declared and declared[name].shows == "order dependence"
     )
     row = next(flips, None)
-    if len(found) < SHOWN_VERDICTS and row is not None and row.value is not None:
-        about = next(
-            (note for note in table.notes if note.startswith(f"{kinds[0]}: ") and "flip" in note), ""
-        )
-        sentence = about.removeprefix(f"{kinds[0]}: ").split(";")[0]
-        if sentence:  # else no answer could be read, and none flips
-            yield Verdict(f"{kinds[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), sentence)
+    said = flips_text(kinds[0], results)  # nothing where no answer could be read, and none flips
+    if len(found) < SHOWN_VERDICTS and row is not None and row.value is not None and said:
+        yield Verdict(f"{kinds[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), said)
 
 
 def _by_places(results: PairwiseResults, kind: str) -> str:

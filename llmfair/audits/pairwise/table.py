@@ -47,8 +47,9 @@ def pairwise_table(results: PairwiseResults) -> Table:
         "WinRatio",
         f"conclusion ({low:g}–{high:g})",
     )
-    table = [_row(kind, results, rows) for kind in results.design.arms]
-    return filled(Table(_title(results), header, tuple(table), tuple(_notes(results, rows))))
+    said = {kind: _conclusion(kind, results, rows) for kind in results.design.arms}
+    table = [(*_row(kind, results, rows), said[kind]) for kind in results.design.arms]
+    return filled(Table(_title(results), header, tuple(table), tuple(_notes(results, rows)), said))
 
 
 def _rows(results: PairwiseResults) -> Rows:
@@ -81,7 +82,6 @@ def _row(kind: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
         "forced" if results.design.constrained else share("M1", "M2"),
         cell(rows.get(("AdjustedOdds", kind, ""))),
         cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
-        _conclusion(kind, results, rows),
     )
 
 
@@ -170,15 +170,23 @@ def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -
     ]
 
 
-def _position_note(kind: str, results: PairwiseResults, rows: Rows) -> list[str]:
-    """How much of the answers is position, how much noise."""
-    shares, first = results.shares[kind], rows.get(("FirstSlotRate", kind, ""))
+def flips_text(kind: str, results: PairwiseResults, rows: Rows | None = None) -> str:
+    """How often answers follow the order, and which item that favours; nothing where no answer can be read."""
+    shares, first = results.shares[kind], (rows or _rows(results)).get(("FirstSlotRate", kind, ""))
     if not shares or not first or first.value is None:
-        return []
-    text = (
-        f"{kind}: {100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first "
+        return ""
+    return (
+        f"{100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first "
         f"wins {first.value * 100:.0f} % of answers)"
     )
+
+
+def _position_note(kind: str, results: PairwiseResults, rows: Rows) -> list[str]:
+    """How much of the answers is position, how much noise."""
+    flips = flips_text(kind, results, rows)
+    if not flips:
+        return []
+    text = f"{kind}: {flips}"
     noise, balanced = rows.get(("NoiseRate", kind, "")), rows.get(("BalancedRatio", kind, ""))
     if noise and noise.value is not None:
         changed = f"{noise.value * 100:.0f} % of answers change" if noise.value else "no answer changes"
