@@ -180,6 +180,9 @@ _REASONS = {
     "no_protected_win": "no consistent win of the protected side",
     "no_unprotected_win": "no consistent win of the unprotected side",
     "no_consistent_pair": "no pair that does not flip",
+    "too_few_consistent_pairs": "too few pairs that do not flip",
+    "too_few_pairs": "too few readable pairs",
+    "no_pairs": "no pairs",
 }
 _TALLIED: dict[str, Any] = {"params": {"agg": ("macro", "pooled")}, "aggregate": "macro"}
 

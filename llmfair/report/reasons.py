@@ -12,9 +12,6 @@ REASONS: Mapping[str, str] = {
     "too_few_queries": "too few queries",
     "undefined": "undefined",
     "degenerate": "the answers do not vary",
-    "too_few_consistent_pairs": "too few pairs that do not flip",
-    "too_few_pairs": "too few readable pairs",
-    "no_pairs": "no pairs",
     "interval_too_wide": "the interval has no bounds at this level",
 }
 
