@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llmfair.errors import RequirementFailed, UsageError, did_you_mean
-from llmfair.metrics.base import CONTROLLED, Observation
+from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
 from llmfair.results import Answers, Finding, Reach, Requirement, Row, absent_row
@@ -151,7 +151,7 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
     """The measure that a table with these shows under a name."""
     if measure in shown:
         return measure
-    return next((one for one in shown if one.replace(CONTROLLED, "") == measure), measure)
+    return next((one for one in shown if plain_name(one, CONTROLLED) == measure), measure)
 
 
 def _rows(gate: Gate, results: Gated) -> list[Row]:

@@ -24,6 +24,15 @@ from llmfair.records import Attribute, Candidates, Document, Ranking, Side
 
 CONTROLLED = "(control=order)"
 """The parameter of a headline from random orders; tables leave it out of their headings."""
+POOLED = "(agg=pooled)"
+"""The parameter of runs whose pairs weigh alike; said once below the table."""
+
+
+def plain_name(measure: str, *unsaid: str) -> str:
+    """A measure's name without what tables say once below: `unsaid`, or else all that there is of it."""
+    for params in unsaid or (CONTROLLED, POOLED):
+        measure = measure.replace(params, "")
+    return measure
 
 
 def kept(ranking_ids: Sequence[str], candidate_ids: Collection[str]) -> tuple[str, ...]:

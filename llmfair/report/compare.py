@@ -10,7 +10,7 @@ from typing import Any
 
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
-from llmfair.metrics.base import CONTROLLED
+from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
 from llmfair.report.exhibits import Declaration
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
@@ -69,10 +69,6 @@ def compare_tsv(compared: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-POOLED = "(agg=pooled)"
-"""Of runs whose pairs weigh alike; said once below the table."""
-
-
 def _shows(row: Row) -> str:
     says = _declared(row)
     return says.shows if says else ""
@@ -85,7 +81,7 @@ def _declared(row: Row) -> Declaration | None:
 
 def _label(row: Row) -> str:
     says = _declared(row)
-    return str(says.label if says and says.worded else row["measure"].replace(POOLED, ""))
+    return str(says.label if says and says.worded else plain_name(row["measure"], POOLED))
 
 
 def _figure(value: float | None) -> str:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from llmfair.metrics.base import CONTROLLED
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
 from llmfair.results import Figure, Reach, Results
-
-
-def plain(measure: str) -> str:
-    """A measure's name without what is said once below the table."""
-    return measure.replace(CONTROLLED, "").removesuffix("(agg=pooled)")
 
 
 def utility_of(measures: Sequence[str], declared: Declared) -> str | None:
@@ -58,7 +53,7 @@ def on_log(value: Value | None) -> Value | None:
 
 def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | None:
     """What a measure can be in this setting at all, where both ends are known."""
-    found = reach.get(plain(measure), Reach())
+    found = reach.get(plain_name(measure), Reach())
     return None if found.low is None or found.high is None else (found.low, found.high)
 
 
@@ -70,7 +65,7 @@ def headline_plots(
     named = dict.fromkeys(finding.measure for finding in results.findings.values())
     measures = [measure for measure in named if has_log_axis(measure, declared)]
     for number, measure in enumerate(measures):
-        label = declared[measure].label if measure in declared else plain(measure)
+        label = declared[measure].label if measure in declared else plain_name(measure)
         rows = [
             (titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm)))))
             for arm in arms

@@ -9,7 +9,7 @@ from math import log
 from pathlib import Path
 
 from llmfair.errors import UsageError
-from llmfair.report.figures import plain
+from llmfair.metrics.base import plain_name
 from llmfair.results import Results
 
 FURTHEST = 10
@@ -63,7 +63,7 @@ def furthest_from_parity(
     first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
     found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
     return (
-        Furthest(_title(len(found), len(values), results.design.queries), plain(by), over, found)
+        Furthest(_title(len(found), len(values), results.design.queries), plain_name(by), over, found)
         if found
         else None
     )
@@ -85,7 +85,9 @@ def distance(values: Values) -> float:
 
 def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
     """A query's own values, in a line."""
-    return f"{plain(by)} " + ", ".join(f"{titles.get(arm, arm)} {value:.2f}" for arm, value in values.items())
+    return f"{plain_name(by)} " + ", ".join(
+        f"{titles.get(arm, arm)} {value:.2f}" for arm, value in values.items()
+    )
 
 
 def read_csv(path: Path) -> Iterator[dict[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.figures import has_log_axis, on_log, plain, value_of
+from llmfair.report.figures import has_log_axis, on_log, value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import ratios
@@ -22,9 +23,9 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
                     continue
                 value = on_log(value_of(cells.get((finding.measure, arm))))
                 told = f"{name}\n{results.attribute}: {titles.get(arm, arm)}"
-                found.append((told, None, value, plain(finding.measure)))
+                found.append((told, None, value, plain_name(finding.measure)))
                 says = declared.get(finding.measure)
-                labels[plain(finding.measure)] = says.label if says else None
+                labels[plain_name(finding.measure)] = says.label if says else None
     for place, measure in enumerate(dict.fromkeys(measure for *_, measure in found)):
         of_it = [(name, before, value) for name, before, value, own in found if own == measure]
         if any(value for _, _, value in of_it):

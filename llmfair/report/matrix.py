@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from llmfair.audits.kind import kind_of, kinds
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.figures import plain
 from llmfair.report.groups import DRAWN, Audited, Group, groups_of
 from llmfair.report.method import LIMITS, SIMULATED, Method, cost_of, formulas_of, lopsided
 from llmfair.report.page import General, Page
@@ -189,7 +189,7 @@ def _own_cells(results: Results, aside: Collection[str]) -> dict[tuple[str, str,
     asked = [arm for arm in results.design.arms if arm not in aside]
     rows = [row for row in results.of_all() if row.variant in asked]
     return {
-        (plain(measure), row.variant, group): row
+        (plain_name(measure), row.variant, group): row
         for measure, group in columns_of(results.shown, rows)
         for row in rows
         if (row.measure, row.group) == (measure, group)
@@ -201,7 +201,7 @@ def _heading(measure: str, side: str, group: Group) -> str:
     for audited in group.audits():
         results = audited.results
         for own in results.shown:
-            if plain(own) == measure:
+            if plain_name(own) == measure:
                 return headings([(own, side)], results, with_interval(results.rows))[0]
     return measure
 

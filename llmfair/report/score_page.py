@@ -8,8 +8,9 @@ from typing import Any
 
 from llmfair.audits.kind import found_of
 from llmfair.audits.score_results import ScoreResults
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
-from llmfair.report.figures import on_log, plain, ratio_of, utility_of, value_of
+from llmfair.report.figures import on_log, ratio_of, utility_of, value_of
 from llmfair.report.page import General, Page, plain_page, warnings_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import palette
@@ -60,7 +61,7 @@ def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
         if finding := run.findings.get(variant):
             odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
     if across and up and points:
-        yield utility_and_ratio(points, plain(across), plain(up), None)
+        yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
     if any(value for _, _, value in odds):
         yield ratios(
             odds,

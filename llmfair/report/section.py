@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.figures import plain
 from llmfair.report.furthest import Furthest
 from llmfair.report.plots.base import Plot
 from llmfair.report.tables import Table, cell, count
@@ -84,7 +84,7 @@ def verdict(
     value = "–" if row.value is None else f"{row.value:.2f}"
     between = "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}], "
     return Verdict(
-        of, plain(measure), value, between + queries_of(row), sentence or cell(row), conclusion, seen
+        of, plain_name(measure), value, between + queries_of(row), sentence or cell(row), conclusion, seen
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
-from llmfair.metrics.base import CONTROLLED
+from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.reasons import in_words
 from llmfair.results import Figure, Finding, HowDrawn, Results, Row
 
@@ -87,7 +87,7 @@ def with_interval(rows: Iterable[Row]) -> set[Column]:
 def headings(columns: Sequence[Column], results: Labelled, intervals: Collection[Column] = ()) -> list[str]:
     """Names of columns, in words where a measure has no other; the level stands with those in `intervals`."""
     level = f" [{results.level * 100:g} %]"
-    plain = {measure: results.labels.get(measure, measure).replace(CONTROLLED, "") for measure, _ in columns}
+    plain = {measure: plain_name(results.labels.get(measure, measure), CONTROLLED) for measure, _ in columns}
     named = list(plain.values())
     return [
         (plain[column[0]] if named.count(plain[column[0]]) == 1 else column[0])

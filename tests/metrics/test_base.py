@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Definition, Judged, Observation, complete, measure
+from llmfair.metrics.base import CONTROLLED, Definition, Judged, Observation, complete, measure, plain_name
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure as parse
@@ -273,3 +273,10 @@ def test_absent_sides_and_relevance_read_as_none_and_zero() -> None:
     assert query.on_side(None).tolist() == [False, True, True]
     assert query.on_side(Side.PROTECTED).tolist() == [True, False, False]
     assert query.grades.tolist() == [0, 2, 0]
+
+
+def test_a_plain_name_lacks_what_tables_say_once() -> None:
+    assert plain_name("ExpRatio(control=order)@20") == "ExpRatio@20"
+    assert plain_name("AdjustedOdds(agg=pooled)") == "AdjustedOdds"
+    assert plain_name("AdjustedOdds(agg=pooled)", CONTROLLED) == "AdjustedOdds(agg=pooled)"
+    assert plain_name("ExpRatio(agg=geometric)") == "ExpRatio(agg=geometric)"

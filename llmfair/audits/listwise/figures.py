@@ -9,11 +9,11 @@ from typing import Any
 from llmfair.audits.listwise.lists import Lists, read_lists
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.words import TITLES
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.figures import (
     headline_plots,
     on_log,
-    plain,
     ratio_of,
     reach_of,
     utility_of,
@@ -37,12 +37,12 @@ def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Decl
         for arm in (*arms, "input"):
             utility = value_of(cells.get((across, arm)))
             # of the input there is nothing to control for
-            ratio = on_log(value_of(cells.get((up, arm)) or cells.get((plain(up), arm))))
+            ratio = on_log(value_of(cells.get((up, arm)) or cells.get((plain_name(up), arm))))
             if utility and ratio:
                 name = TITLES.get(arm, arm)
                 points.append((name, utility, ratio, looks[name], name))
         if points:
-            yield utility_and_ratio(points, plain(across), plain(up), reach_of(results.reach, up))
+            yield utility_and_ratio(points, plain_name(across), plain_name(up), reach_of(results.reach, up))
     yield from headline_plots(results, arms, declared, TITLES)
     if lists is not None:
         ranked = [arm for arm in arms if lists.ranked.get(arm)]
@@ -83,13 +83,13 @@ def _utilities(
         for attribute, audited in runs.items():
             # runs differ in how they control for order, and so in the full names of what they measured
             cells = {
-                (plain(measure), arm): row
+                (plain_name(measure), arm): row
                 for (measure, arm), row in audited.results.by_variant().items()
                 if measure in audited.results.shown
             }
             for arm in audited.results.design.arms:
-                utility = value_of(cells.get((plain(across), arm)))
-                ratio = on_log(value_of(cells.get((plain(up), arm))))
+                utility = value_of(cells.get((plain_name(across), arm)))
+                ratio = on_log(value_of(cells.get((plain_name(up), arm))))
                 if (attribute, arm) in marks and utility and ratio:
                     look = Look(looks[model].color, marks[attribute, arm], "-")
                     places.append(len(points))
@@ -100,7 +100,7 @@ def _utilities(
     if points:
         signs = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼", "P": "✚", "X": "✖", "*": "★"}
         told = ", ".join(f"{signs[mark]} {attribute} {arm}" for (attribute, arm), mark in marks.items())
-        yield utility_and_ratio(points, plain(across), plain(up), None, joined, name, f" {told}.")
+        yield utility_and_ratio(points, plain_name(across), plain_name(up), None, joined, name, f" {told}.")
 
 
 def _boxes(rows: Mapping[str, Mapping[str, Audited]], name: str) -> Iterator[Plot]:

@@ -16,7 +16,7 @@ from llmfair.audits.listwise.sentences import (
     relevance_note,
     test_notes,
 )
-from llmfair.metrics.base import CONTROLLED
+from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.tables import (
     Table,
     audited,
@@ -61,8 +61,7 @@ def listwise_table(results: ListwiseResults) -> Table:
     rows = [(_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), said[arm]) for arm in arms]
     # of the input there is nothing to control for: its own figure stands in the column
     inputs = (
-        cell(figures.get((m, group, "input")) or cells.get((m.replace(CONTROLLED, ""), "input")))
-        for m, group in columns
+        cell(figures.get((m, group, "input")) or cells.get((plain_name(m), "input"))) for m, group in columns
     )
     rows.append((_row_name("input"), *inputs, "the orders the items came in"))
     notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}

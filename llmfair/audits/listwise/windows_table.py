@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmfair.audits.listwise.results import WindowsResults, WindowsRow
 from llmfair.audits.listwise.sentences import PRECISION, RATIO, conclusion
 from llmfair.audits.listwise.words import TITLES
-from llmfair.metrics.base import CONTROLLED
+from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.figures import on_log, plain, ratio_of, reach_of, utility_of, value_of
+from llmfair.report.figures import on_log, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Window, windows
 from llmfair.report.tables import (
@@ -63,7 +63,7 @@ def _inputs(shown: Sequence[str], rows: Sequence[WindowsRow]) -> dict[tuple[str,
             # Of the input there is nothing to control for: its own figure stands in the column. It has no pair
             # odds: those would be read off each setting's curve, though no window shaped it.
             plain = {name: figure for name, figure in row.figures.items() if name not in odds}
-            figures = (plain.get(m) or plain.get(m.replace(CONTROLLED, "")) for m in shown)
+            figures = (plain.get(m) or plain.get(plain_name(m)) for m in shown)
             found.setdefault(tuple(map(cell, figures)), []).append(row.setting)
     return found
 
@@ -172,10 +172,10 @@ def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
             Window(
                 row.setting + (f" {TITLES.get(row.variant, row.variant)}" if several else ""),
                 value_of(figures.get(across)),
-                row.reach.get(plain(across), Reach()).high,
+                row.reach.get(plain_name(across), Reach()).high,
                 on_log(value_of(figures.get(up))),
                 reach_of(row.reach, up),
             )
         )
     if settings:
-        yield from windows(settings, plain(across), plain(up))
+        yield from windows(settings, plain_name(across), plain_name(up))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from llmfair.audits.pairwise.results import PairwiseResults
+from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.figures import headline_plots, on_log, plain, value_of
+from llmfair.report.figures import headline_plots, on_log, value_of
 from llmfair.report.groups import Audited, Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
@@ -34,7 +35,7 @@ def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plo
         yield position_bias(first)
     headlines = {finding.measure for finding in results.findings.values()}
     others = [
-        (f"{plain(measure)}\n{kind}" if len(kinds) > 1 else plain(measure), None, value)
+        (f"{plain_name(measure)}\n{kind}" if len(kinds) > 1 else plain_name(measure), None, value)
         for measure in results.measures
         if measure not in headlines and measure in declared and declared[measure].better == "parity"
         for kind in kinds

@@ -8,6 +8,7 @@ from math import log
 from typing import Any
 
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
+from llmfair.metrics.base import POOLED
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import (
     Table,
@@ -54,7 +55,7 @@ def pairwise_table(results: PairwiseResults) -> Table:
 
 def _rows(results: PairwiseResults) -> Rows:
     """The rows of all queries by measure, kind and group; measures that pool pairs by their bare names."""
-    pooled = "(agg=pooled)" if results.design.weights == "pooled" else ""  # said once, in a note
+    pooled = POOLED if results.design.weights == "pooled" else ""
     return {
         (r.measure.removesuffix(pooled), r.variant, r.group): r
         for r in results.of_all()
