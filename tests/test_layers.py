@@ -54,7 +54,7 @@ BESIDE: dict[str, set[str]] = {
     "report/page.py": {"audits.score_results"},
     "report/source.py": {"audits.score_results"},
     "report/score_page.py": {"audits.score_results"},
-    "report/score.py": {"audits.score_results"},
+    "report/score.py": {"audits.exhibits", "audits.score_results"},
     "report/compare.py": {"audits.exhibits"},
 }
 LAZY = {

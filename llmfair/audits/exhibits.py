@@ -93,6 +93,7 @@ def _declaration(measure: Measure) -> Declaration:
         better=definition.better,
         agreement=definition.agreement,
         of_all=measure.of_all,
+        set_of=measure.cutoff if definition.of_a_set else None,
         headline=definition.headline,
         worded=definition.worded,
         shows=definition.shows,

@@ -181,7 +181,8 @@ class Definition:
     call it by where it is `worded`. `implies` maps a parameter's value to another parameter's: `{("target",
     "uniform"): ("unknown", "drop")}`. `note` is what every table must say of the figure, its parameters in braces:
     `logarithms to base {log}`. `of_all` says that only the figure of all queries together means something, always or
-    with this value of a parameter. `agreement` says that a ranking is compared with the one beside it. `bounds`: no
+    with this value of a parameter. `agreement` says that a ranking is compared with the one beside it, `of_a_set` that
+    only which items stand above the cutoff counts, not in which order. `bounds`: no
     value lies beyond them, nor does any interval. `headline`: conclusions and comparisons of runs speak of this one
     before others of its direction. `assessed_by` names the measure whose conclusion says whether this one can be
     assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds this
@@ -205,6 +206,7 @@ class Definition:
     note: str = ""
     of_all: bool | tuple[str, Argument] = False
     agreement: bool = False
+    of_a_set: bool = False
     headline: bool = False
     assessed_by: str = ""
     reach: tuple[str, ...] = ()

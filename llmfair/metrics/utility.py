@@ -17,6 +17,9 @@ from llmfair.records import Side
 
 # Measures of ir_measures
 
+OF_A_SET = ("P", "R", "Success")
+"""Those that ask which items stand above the cutoff, which ir_measures does not say of them."""
+
 
 @cache
 def trec_eval_names() -> dict[str, str]:
@@ -70,6 +73,7 @@ def trec_eval_measure(
         bounds=(0.0, 1.0),
         better="higher",
         label=spoken,
+        of_a_set=named.NAME in OF_A_SET,
         headline=str(exact) == "P@20",  # the paper's figure
         cite="trec_eval",
     )
@@ -158,6 +162,7 @@ def trec_fair_ndcg(
     bounds=(0.0, 1.0),
     better="higher",
     label="overlap",
+    of_a_set=True,
     cite="DELTR, precision at top k",
 )
 def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:

@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What a measure says of itself; `says` is a sentence on what it is, `cite` where it is from."""
+    """What a measure says of itself; `says` is a sentence on what it is, `cite` where it is from.
+
+    `set_of`: how many first items it counts, of a measure to which their order is nothing.
+    """
 
     label: str
     parity: float | None
@@ -17,6 +20,7 @@ class Declaration:
     better: str | None
     agreement: bool
     of_all: bool
+    set_of: float | None
     headline: bool
     worded: bool
     shows: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
 from llmfair.audits.score_results import ScoredRun, ScoreResults
 from llmfair.report.source import missing_of
@@ -47,7 +48,7 @@ def score_table(results: ScoreResults) -> Table:
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     longest = max(run.variants[variant].longest for run, variant, _ in named)
-    notes += [f"{measure}: {note}" for measure, note in uncut_notes(results.measures, longest)]
+    notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
     few = [
         f"{name}: {said}" if uneven else said
         for (*_, name), queries in zip(named, ranked, strict=True)

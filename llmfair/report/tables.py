@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from llmfair.metrics.base import CONTROLLED, plain_name
+from llmfair.report.exhibits import Declared
 from llmfair.report.reasons import in_words
 from llmfair.results import Figure, Finding, HowDrawn, Results, Row
 
@@ -16,8 +16,6 @@ FEWEST_QUERIES = 5
 SHOWN_RANKS = 12
 POWER = 0.8
 """A design with this power to find the nearer edge of the band needs no advice."""
-OF_A_SET = re.compile(r"(?:P|R|Success|overlap)(?:\(.*\))?@(\d+)")
-"""Measures that ask which items stand above the cutoff, not in which order."""
 
 
 @dataclass(frozen=True)
@@ -194,16 +192,15 @@ def few_queries(queries: int) -> list[str]:
     return [f"{few}: read the intervals with care"]
 
 
-def uncut_notes(measures: Iterable[str], longest: int) -> list[tuple[str, str]]:
+def uncut_notes(measures: Declared, longest: int) -> list[tuple[str, str]]:
     """Measures whose cutoff cuts nothing off, so that the order of lists cannot show, each with a sentence on it.
 
     `longest`: items of the longest list.
     """
-    cut = ((measure, OF_A_SET.fullmatch(measure)) for measure in measures)
     return [
-        (measure, f"no list is longer than {found[1]}, so every order has the same")
-        for measure, found in cut
-        if found and 0 < longest <= int(found[1])
+        (measure, f"no list is longer than {says.set_of}, so every order has the same")
+        for measure, says in measures.items()
+        if says.set_of is not None and 0 < longest <= says.set_of
     ]
 
 

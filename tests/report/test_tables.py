@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.report.tables import Table, cell, columns_of, filled
+from llmfair import registry
+from llmfair.audits.exhibits import declared
+from llmfair.metrics.base import measure as defined
+from llmfair.report.tables import Table, cell, columns_of, filled, uncut_notes
 from llmfair.results import absent_row
 from tests.cli.command import kept, llmfair, ran
 from tests.report.reading import grid, read
@@ -67,3 +70,17 @@ def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:
     header, *rows = grid(found.out)
     assert header[-1] == "conclusion" and all(any(column) for column in zip(*rows, strict=True))
     assert not any(name.startswith("implied pair odds") for name in header)
+
+
+def test_a_measure_says_whether_the_order_above_its_cutoff_counts() -> None:
+    own = defined("OwnSet", cutoff="required", of_a_set=True)(lambda judged, cutoff: {"": 1.0})
+    try:
+        asked = declared(
+            ["OwnSet@5", "P@5", "P(rel=2)@5", "R@5", "overlap@5", "nDCG@5", "AP", "P@6", "Nobody@5"]
+        )
+    finally:
+        del registry._found["measure"][own.name]
+    told = dict(uncut_notes(asked, 5))
+    assert list(told) == ["OwnSet@5", "P@5", "P(rel=2)@5", "R@5", "overlap@5", "P@6"]
+    assert told["P@6"] == "no list is longer than 6, so every order has the same"
+    assert uncut_notes(asked, 7) == [] == uncut_notes(asked, 0)

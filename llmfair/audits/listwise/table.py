@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.sentences import (
     Cells,
@@ -178,7 +179,7 @@ def note_of(measure: str, results: ListwiseResults) -> str:
 def _precision_notes(results: ListwiseResults) -> list[tuple[str, str]]:
     """What precision can be in this setting: measures with a sentence each."""
     reach, longest = results.reach.get("P@20"), results.design.candidates[1]
-    uncut = uncut_notes(results.shown, longest)
+    uncut = uncut_notes(declared(results.shown), longest)
     if reach is None or reach.high is None or "P@20" not in results.shown or longest <= 20:
         return uncut
     perfect = f"a perfect ranker reads {reach.high:.2f} in this setting, on average over random orders"
