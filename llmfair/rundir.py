@@ -292,7 +292,9 @@ def find_run(name: str, runs_dir: Path) -> RunDir:
     if Path(name).is_dir():
         return RunDir(Path(name))
     known = {run.path.name: run for run in list_runs(runs_dir)}
-    matches = [known[found] for found in known if found == name or found.startswith(name)]
+    if name in known:
+        return known[name]
+    matches = [known[found] for found in known if found.startswith(name)]
     if len(matches) == 1:
         return matches[0]
     if matches:

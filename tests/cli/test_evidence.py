@@ -238,3 +238,9 @@ def test_the_way_to_unreadable_answers_is_a_command_that_works() -> None:
         found = llmfair(task, "-n", "2", "-m", "fake:biased,malformed=0.5", "-o", task)
         assert found.code == 4 and "llmfair runs show RUN --invalid " in found.err
         ran("runs", "show", task, "--invalid")
+
+
+def test_a_run_of_just_this_name_is_meant_even_where_another_begins_so() -> None:
+    for name in ("one", "one-more"):
+        assert llmfair("pairwise", "-n", "5", "--pairs", "2", "-q", "-o", f"runs/{name}").code == 0
+    assert llmfair("runs", "check", "one").code == 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from llmfair.audits.evidence import answers_of
 from llmfair.audits.exhibits import drawn_answers
 from llmfair.audits.plan import plan
 from llmfair.audits.replay import check_run
-from llmfair.audits.run import audit
+from llmfair.audits.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.errors import Incomplete, RunConflict, UsageError
@@ -93,8 +94,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     Judge.down, Judge.asked = False, 0
 
 
-def doubted(output: str) -> Any:
-    settings = NumbersSettings.make(limit=3, output=Path(output), no_cache=True)
+def doubted(output: str, **given: Any) -> Any:
+    settings = NumbersSettings.make(limit=3, output=Path(output), no_cache=True, **given)
     return audit(DoubtedKind().design(settings, Subject("counter:x")))
 
 
@@ -179,3 +180,55 @@ def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     assert (
         "numbers.csv does not follow from the journal's answers" in check_run(RunDir(Path("run")))["problems"]
     )
+
+
+def test_a_fresh_run_that_was_cut_off_asks_the_judge_again() -> None:
+    doubted("run")
+    asked = Judge.asked
+    with pytest.raises(Incomplete):
+        doubted("run", fresh=True, max_calls=10)
+    assert not Path("run/judged.jsonl").exists() and Path("run/judged.1.jsonl").exists()
+    assert doubted("run").results.status == "complete" and Judge.asked == 2 * asked
+
+
+def test_a_judge_s_torn_line_is_told_and_asked_again() -> None:
+    doubted("run")
+    path = Path("run/judged.jsonl")
+    header, first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, first[: len(first) // 2] + "\n", *rest]))
+    kind, settings = DoubtedKind(), NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
+    written = perform(kind.design(settings, Subject("counter:x")))
+    assert written.skipped == [f"{path}:2: not readable, skipped; its answer was asked again if needed"]
+    assert written.results["status"] == "complete"
+
+
+class Listed(DoubtedDesign):
+    """Writes its results down as they are handed to it."""
+
+    def files(self, results: Mapping[str, float | None]) -> Mapping[str, str]:
+        return {"numbers.csv": "\n".join(results)}
+
+
+class ListedKind(DoubtedKind):
+    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> Listed:
+        plain = super().design(settings, subject)
+        return Listed(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+
+
+def test_results_come_as_they_were_asked_whoever_was_answered_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._found["audit"], "doubted", ListedKind())
+
+    async def late(self: Counter, request: Request) -> Completion:
+        await asyncio.sleep(int(request.key[0], 16) / 500)
+        return Completion("4", Finish.STOP)
+
+    monkeypatch.setattr(Counter, "complete", late)
+    settings = NumbersSettings.make(limit=1, output=Path("run"), no_cache=True)
+    audit(ListedKind().design(settings, Subject("counter:x")))
+    assert check_run(RunDir(Path("run")))["problems"] == []
+
+
+def test_a_copied_folder_checks() -> None:
+    doubted("run")
+    shutil.copytree("run", "copy")
+    assert check_run(RunDir(Path("copy")))["problems"] == []
