@@ -249,7 +249,7 @@ def ask(
     if settings.batch:
         asking, asked = dispatch_batch, Batches(asked, limits.retries)
     else:
-        refuse_open(journal.path.parent)
+        refuse_open(journal.path)
     try:
         for probe_id, result in asking(
             design.once_each(programs, taken), asked, journal, sampling, limits, progress, cache

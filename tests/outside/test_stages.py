@@ -15,6 +15,7 @@ import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.asking.ledger import read_sent
 from llmfair.audits.compare import compare
 from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.evidence import answers_of
@@ -24,13 +25,17 @@ from llmfair.audits.replay import check_run
 from llmfair.audits.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
+from llmfair.backends.openai import OpenAI
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.records import Chat, Completion, Finish, Message, Request, Text
 from llmfair.results import Ended
 from llmfair.rundir import RunDir
 from llmfair.steps import Steps
+from tests.batch_server import BatchServer
+from tests.batch_server import unwaiting as unwaiting
 from tests.outside.counter import Counter
 from tests.outside.numbers import NumbersDesign, NumbersKind, NumbersSettings
+from tests.servers import Reply
 
 
 class Judge(Counter):
@@ -232,3 +237,54 @@ def test_a_copied_folder_checks() -> None:
     doubted("run")
     shutil.copytree("run", "copy")
     assert check_run(RunDir(Path("copy")))["problems"] == []
+
+
+def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        words = body["messages"][0]["content"]
+        return Reply(f"{int(words) - 1 if words.isdecimal() else 1 + len(words) % 9}")
+
+    def on(event: str) -> None:
+        if event == "created" and len(server.batches) == 2:
+            server.looks = 10**9
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    def by_batch(output: str, batch: bool = True) -> Any:
+        options = BackendOptions(base_url=server.base_url, server_name="test")
+        settings = NumbersSettings.make(
+            limit=3,
+            output=Path(output),
+            no_cache=True,
+            batch=batch,
+            base_url=server.base_url,
+            server_name="test",
+        )
+        design = DoubtedKind().design(settings, Subject("openai:any"))
+        return audit(replace(design, judge=OpenAI("judge", options)))
+
+    with BatchServer(respond, on=on, looks=1) as server:
+        with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+            stopped.setattr("llmfair.asking.batch.time.sleep", interrupt)
+            by_batch("run")
+        lines = len(server.batches[1].lines)
+        assert [(one.journal, one.answers) for one in read_sent(Path("run"))] == [
+            ("journal.jsonl", 240), ("judged.jsonl", None),
+        ]  # fmt: skip
+        with pytest.raises(RunConflict, match="batches that are not collected"):
+            by_batch("run", batch=False)
+        server.looks = 1
+        assert by_batch("run").results.status == "complete"
+        assert len(server.batches) == 2 and not server.requests and set(server.submitted.values()) == {1}
+        assert [one.answers for one in read_sent(Path("run"))] == [240, lines]
+        by_batch("calm")
+    for name in ("metrics.csv", "per_query.csv"):
+        assert Path("run", name).read_text() == Path("calm", name).read_text().replace("calm,", "run,")
+
+
+def test_batches_noted_before_there_were_stages_are_of_the_first() -> None:
+    Path("batches.json").write_text('{"batches": [{"file": "a", "lines": 1, "input_file_id": "b"}]}')
+    assert [one.journal for one in read_sent(Path())] == ["journal.jsonl"]
