@@ -152,6 +152,11 @@ class RunDir:
             )
         return True
 
+    def refuse_run(self) -> None:
+        """Raises RunConflict where a run is kept: what is none never writes beside it."""
+        if self.manifest.exists():
+            raise RunConflict(f"{self.path} is the folder of another run.", "choose another --output folder")
+
     def missing(self) -> list[Path]:
         """The folders that have to be made for this one, itself first."""
         return [folder for folder in (self.path, *self.path.parents) if not folder.exists()]

@@ -23,7 +23,7 @@ from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.score_gates import named_in_reasons, requirements_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
-from llmfair.errors import RunConflict, UsageError
+from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, json_text
 from llmfair.metrics.names import parse_measures
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
@@ -140,8 +140,7 @@ def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, scored: Scored) -> None:
-    if RunDir(path).manifest.exists():
-        raise RunConflict(f"{path} is the folder of another run.", "choose another --output folder")
+    RunDir(path).refuse_run()
     try:
         path.mkdir(parents=True, exist_ok=True)
         RunDir(path).drop_report()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, process, table
+from tests.cli.command import llmfair, process, ran, refuses, table
 
 pytestmark = pytest.mark.whole
 
@@ -41,6 +41,14 @@ def test_answers_are_shared_with_listwise_in_both_directions() -> None:
     assert calls() == {10: 14, 20: 0}
     assert llmfair(*listwise, "--window", "10", "--step", "5").code == 0
     assert calls() == {10: 0, 20: 0}
+
+
+def test_it_writes_into_no_run_folder() -> None:
+    ran("listwise", "-n", "2", "--orders", "1", "-m", "fake:oracle", "-o", "run")
+    before = {path: path.read_bytes() for path in Path("run").iterdir() if path.is_file()}
+    refuses("run is the folder of another run", *STUDY, "-o", "run", code=1)
+    assert {path: path.read_bytes() for path in Path("run").iterdir() if path.is_file()} == before
+    assert not Path("runs").exists(), "refused before anything was asked"
 
 
 def test_formats_and_files() -> None:
