@@ -32,7 +32,9 @@ class Failure(TypedDict):
     exit_code: ExitCode
     error: NotRequired[ErrorSaid]
     run: NotRequired[Annotated[str, Meta(description="The folder in which the same command continues.")]]
-    runs: NotRequired[list[str]]
+    runs: NotRequired[
+        Annotated[list[str], Meta(description="Every run folder that a stopped command began.")]
+    ]
 
 
 class DatasetListed(TypedDict):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, process, ran, refuses, table
+from tests.cli.command import llmfair, only_run, process, ran, refuses, table, until_answers
 
 pytestmark = pytest.mark.whole
 
@@ -104,11 +103,10 @@ def test_a_file_sets_what_a_study_asks() -> None:
 def test_ctrl_c_says_how_to_go_on() -> None:
     slow = (*STUDY, "-m", "fake:biased,latency=0.2", "--no-progress", "--json")
     running = process(*slow)
-    while not any(path.read_text().count("\n") > 1 for path in Path("runs").glob("*/journal.jsonl")):
-        assert running.poll() is None
-        time.sleep(0.02)
+    until_answers(running, 1)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130 == json.loads(out)["exit_code"]
+    assert json.loads(out)["runs"] == [str(only_run())]
     assert "Stopped in setting 10/5 at" in err and "The same command continues." in err
     assert llmfair(*slow).code == 0
