@@ -109,6 +109,10 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
     named = settings.dataset is not None or settings.qrels is not None
     names = Counter(run.resolve().name for run in runs if run.is_dir())
     for run in runs:
+        if not run.exists() and not named:  # else it is told with all that is wrong in these files
+            raise UsageError(
+                f"{run}: there is no such file.", "name a TREC run file, or a run folder by its path"
+            )
         if run.is_dir() and named:
             raise UsageError(
                 f"{run} is a folder and brings its own judgements.",
@@ -117,7 +121,11 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
         if not run.is_dir() and not named:
             raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
     if named:
-        reader = next(kind for kind in kinds() if kind.reads_runs)
+        reader = next((kind for kind in kinds() if kind.reads_runs), None)
+        if reader is None:
+            raise UsageError(
+                "no audit here reads TREC run files.", "llmfair score FOLDER measures a run folder"
+            )
         yield from reader.score_files(runs, settings, announce)
         return
     for run in runs:
