@@ -36,11 +36,11 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
     return found
 
 
-def failures_of(run: RunDir) -> list[dict[str, Any]]:
-    """Every failure the journal notes, those of earlier invocations too."""
+def failures_of(run: RunDir, query_id: str | None = None) -> list[dict[str, Any]]:
+    """Every failure the journal notes, those of earlier invocations too; of all probes, or those named by a query."""
     return [
         {"probe": row["probe"], "class": row["failure"], "message": row["message"], "at": row["at"]}
         for journal in filter(Path.is_file, run.journals(run.read_manifest()))
         for row in read_rows(journal)
-        if "failure" in row
+        if "failure" in row and (query_id is None or f"/{query_id}/" in f"/{row['probe']}/")
     ]
