@@ -32,7 +32,9 @@ class Failure(TypedDict):
     exit_code: ExitCode
     error: NotRequired[ErrorSaid]
     run: NotRequired[Annotated[str, Meta(description="The folder in which the same command continues.")]]
-    runs: NotRequired[list[str]]
+    runs: NotRequired[
+        Annotated[list[str], Meta(description="Every run folder that a stopped command began.")]
+    ]
 
 
 class DatasetListed(TypedDict):
@@ -262,11 +264,13 @@ def schema() -> dict[str, Any]:
 
     known = documents()
     classes = [document.of for document in known.values()]
-    _, found = schema_components([*classes, *LOOKS], ref_template="#/$defs/{name}")
+    refs, found = schema_components([*classes, *LOOKS], ref_template="#/$defs/{name}")
+    parts = [found[ref["$ref"].removeprefix("#/$defs/")] for ref in refs]  # not always called like its class
     names = {
-        name: {**_ruled(found[one.of.__name__], one), "title": one.of.__doc__} for name, one in known.items()
+        name: {**_ruled(part, one), "title": one.of.__doc__}
+        for (name, one), part in zip(known.items(), parts, strict=False)
     }
-    looks = [{"$ref": f"#/$defs/{one.__name__}"} for one in LOOKS]
+    looks = list(refs[len(classes) :])
     names["look"] = {"anyOf": looks, **_never("task", "status")}
     planned = [_planned(study.task, names[f"plan_{kind.name}"]) for kind, study in studies().values()]
     names["study_plan"] = {"title": "llmfair study, --dry-run", "anyOf": planned, **_never("rows")}
@@ -320,7 +324,7 @@ def _ruled(part: Mapping[str, Any], one: Document) -> dict[str, Any]:
     if one.may_fail:
         made["properties"] = {
             **part["properties"],
-            **{key: {"$ref": f"#/$defs/Failure/properties/{key}"} for key in ("exit_code", "error")},
+            **{key: {"$ref": f"#/$defs/failure/properties/{key}"} for key in ("exit_code", "error")},
         }
         made["if"] = {"properties": {"status": {"const": "failed"}}, "required": ["status"]}
         made["then"] = {"required": ["exit_code", "error"]}

@@ -47,7 +47,7 @@ class Manifest(Named):
 
     `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that
     the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
-    by name; `stage_answers`: how many answers those gave.
+    by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read.
     """
 
     status: Status
@@ -63,6 +63,7 @@ class Manifest(Named):
     doubts: Sequence[str] = ()
     stages: Mapping[str, bool] = field(default_factory=dict)
     stage_answers: Mapping[str, int] = field(default_factory=dict)
+    stage_lines_skipped: Mapping[str, Sequence[int]] = field(default_factory=dict)
     models_reported: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     cost: float | None = None

@@ -84,7 +84,8 @@ def _discover(kind: What) -> None:
         try:
             offered = point.load()
             if kind == "audit":
-                import_module("llmfair.audits.kind").check_kind(point.name, offered)
+                check = import_module("llmfair.audits.outside").check_kind
+                check(point.name, offered, _found[kind].values())
             register(kind, point.name)(offered)
         except Exception as error:  # another package's fault, which must not cost the user ours
             warn(f"{point.value}, the {kind} '{point.name}' of another package, cannot be loaded: {error}")

@@ -152,6 +152,11 @@ class RunDir:
             )
         return True
 
+    def refuse_run(self) -> None:
+        """Raises RunConflict where a run is kept: what is none never writes beside it."""
+        if self.manifest.exists():
+            raise RunConflict(f"{self.path} is the folder of another run.", "choose another --output folder")
+
     def missing(self) -> list[Path]:
         """The folders that have to be made for this one, itself first."""
         return [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
@@ -292,7 +297,9 @@ def find_run(name: str, runs_dir: Path) -> RunDir:
     if Path(name).is_dir():
         return RunDir(Path(name))
     known = {run.path.name: run for run in list_runs(runs_dir)}
-    matches = [known[found] for found in known if found == name or found.startswith(name)]
+    if name in known:
+        return known[name]
+    matches = [known[found] for found in known if found.startswith(name)]
     if len(matches) == 1:
         return matches[0]
     if matches:

@@ -90,7 +90,7 @@ class _Asking(Generic[B]):
     cache: Cache | None
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(self.journal.path.parent, self.server.key_of)
+        self.ledger = Ledger(self.journal.path, self.server.key_of)
         self.rounds = Counter(key for keys in self.ledger.keys.values() for key in keys)
         self.failed: dict[str, LlmfairError] = {}
         self.collected: set[str] = set()

@@ -1,5 +1,7 @@
 """What a run has submitted in batches: `batches.json`, and a file of lines for each batch that is not collected.
 
+A run in stages has a journal for each, and one list of batches: each says which journal its answers belong to.
+
 Written before what it tells of happens, so that a process that dies leaves nothing on a server that the next one
 would not find.
 """
@@ -23,7 +25,10 @@ _LINES = re.compile(r"batch-(\d+)\.jsonl")
 
 @dataclass
 class Sent:
-    """A file of lines that was uploaded, and the batch made of it; `answers` is None until they are collected."""
+    """A file of lines that was uploaded, and the batch made of it; `answers` is None until they are collected.
+
+    `journal` is the name of the file that keeps these; what has none was noted when a run had but one.
+    """
 
     file: str
     lines: int
@@ -31,17 +36,19 @@ class Sent:
     batch_id: str | None = None
     status: str = "uploaded"
     answers: int | None = None
+    journal: str = "journal.jsonl"
 
 
 class Ledger:
-    """The batches of the run in `folder`; `keys` are those of the questions in each open batch, by its file.
+    """The batches of a run, of which those whose answers go into `journal` are `open`; `keys` are those of the
+    questions in each of them, by its file.
 
     `key_of` reads the key in a line. Raises RunConflict for files that somebody damaged.
     """
 
-    def __init__(self, folder: Path, key_of: Callable[[bytes], str | None]) -> None:
-        self.folder, self.key_of = folder, key_of
-        self.sent = read_sent(folder)
+    def __init__(self, journal: Path, key_of: Callable[[bytes], str | None]) -> None:
+        self.folder, self.journal, self.key_of = journal.parent, journal.name, key_of
+        self.sent = read_sent(self.folder)
         self.keys = {one.file: self._keys_of(one) for one in self.open}
 
     def __contains__(self, key: str) -> bool:
@@ -51,7 +58,7 @@ class Ledger:
     @property
     def open(self) -> list[Sent]:
         """What was uploaded and is not collected."""
-        return [one for one in self.sent if one.answers is None]
+        return _open(self.sent, self.journal)
 
     def write(self, lines: list[tuple[str, bytes]]) -> Path:
         """The next file of lines on disk, not yet noted; no name is used twice, whatever somebody took off the list."""
@@ -63,7 +70,7 @@ class Ledger:
 
     def add(self, path: Path, lines: list[tuple[str, bytes]], input_file_id: str) -> Sent:
         """Notes a file that was uploaded."""
-        one = Sent(path.name, len(lines), input_file_id)
+        one = Sent(path.name, len(lines), input_file_id, journal=self.journal)
         self.sent.append(one)
         self.keys[one.file] = {key for key, _ in lines}
         self.save()
@@ -108,10 +115,14 @@ def read_sent(folder: Path) -> list[Sent]:
         ) from None
 
 
-def refuse_open(folder: Path) -> None:
-    """Raises RunConflict where a run has open batches: what they answer would be asked, and paid, twice."""
-    if any(one.answers is None for one in read_sent(folder)):
+def refuse_open(journal: Path) -> None:
+    """Raises RunConflict where a journal has open batches: what they answer would be asked, and paid, twice."""
+    if _open(read_sent(journal.parent), journal.name):
         raise RunConflict(
-            f"{folder} has batches that are not collected.",
+            f"{journal.parent} has batches that are not collected.",
             f"add --batch to collect them, or remove {FILE} to ask their questions again",
         )
+
+
+def _open(sent: list[Sent], journal: str) -> list[Sent]:
+    return [one for one in sent if one.answers is None and one.journal == journal]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmfair.rundir import COLUMNS
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -16,3 +18,9 @@ class Condition:
 
     name: str
     factors: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if taken := sorted({*self.factors} & {*COLUMNS}):
+            raise ValueError(
+                f"a factor cannot be called {taken[0]!r}: the CSV files have that column already"
+            )

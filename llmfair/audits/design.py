@@ -124,11 +124,14 @@ class Design(ABC, Generic[T]):
             yield from programs
             before |= {one.probe_id: results[one.probe_id] for one in programs if one.probe_id in results}
 
-    def once_each(self, programs: Iterable[Program]) -> Iterator[Program]:
-        """Programs as they come. Raises LlmfairError for two of one name, and for a condition that is none."""
-        known, conditions = set[str](), {"", *(one.name for one in self.conditions)}
+    def once_each(self, programs: Iterable[Program], taken: dict[str, None]) -> Iterator[Program]:
+        """Programs as they come; `taken` keeps their names, in this order.
+
+        Raises LlmfairError for two of one name, and for a condition that is none.
+        """
+        conditions = {"", *(one.name for one in self.conditions)}
         for program in programs:
-            if program.probe_id in known:
+            if program.probe_id in taken:
                 raise LlmfairError(
                     f"two programs of {self.task} are called {program.probe_id}.",
                     "each has a name of its own",
@@ -138,7 +141,7 @@ class Design(ABC, Generic[T]):
                     f"{program.probe_id} is of condition '{program.condition}', which {self.task} does not have.",
                     f"it has: {', '.join(sorted(conditions - {''}))}",
                 )
-            known.add(program.probe_id)
+            taken[program.probe_id] = None
             yield program
 
     def backend(self) -> Backend:

@@ -68,13 +68,17 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
     ]
 
 
-def failures_of(run: RunDir) -> list[dict[str, Any]]:
-    """Every failure the journal notes, those of earlier invocations too. Raises UsageError as `all_answers` does."""
+def failures_of(run: RunDir, query_id: str | None = None) -> list[dict[str, Any]]:
+    """Every failure the journals note, those of earlier invocations too; of all probes, or those named by a query.
+
+    Raises UsageError as `all_answers` does.
+    """
     found = []
     for journal in filter(Path.is_file, run.journals(run.read_manifest())):
         for row in read_rows(journal):
             if "failure" in row:
                 with _known(journal, row):
-                    told = {"class": row["failure"], "message": row["message"], "at": row["at"]}
-                    found.append({"probe": row["probe"], **told})
+                    if query_id is None or f"/{query_id}/" in f"/{row['probe']}/":
+                        told = {"class": row["failure"], "message": row["message"], "at": row["at"]}
+                        found.append({"probe": row["probe"], **told})
     return found

@@ -13,13 +13,13 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import Design
-from llmfair.audits.kind import kind_in
+from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import Incomplete, LlmfairError
+from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
@@ -62,7 +62,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
             f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
-    for name, text in design.outcome(run.path.name, found.results, found.failures).files.items():
+    for name, text in design.outcome(_called(run), found.results, found.failures).files.items():
         path = run.path / name
         if not path.is_file():
             if name != TEXTS:  # which older versions did not write
@@ -70,6 +70,15 @@ def check_run(run: RunDir) -> dict[str, Any]:
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
             problems.append(f"{name} does not follow from the journal's answers")
     return {"answers": answers, "problems": problems}
+
+
+def _called(run: RunDir) -> str:
+    """What a run was called when its files were written; the folder may be a copy."""
+    try:
+        named: str = results_of(run).run
+    except UsageError:
+        return run.path.name
+    return named
 
 
 def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
@@ -81,7 +90,7 @@ def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
     cached = left = 0
     for design in designs:
         kept, shared = _known(design)
-        cached, left = cached + shared, left + design.calls - kept - shared
+        cached, left = cached + shared, left + max(0, design.calls - kept - shared)
     return {"cached": cached, "left": left}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -12,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from llmfair.asking.batch import dispatch_batch
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
-from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import require_met, require_readable
 from llmfair.audits.kind import kind_of
+from llmfair.audits.session import charge, refuse_fewer, session
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
-from llmfair.audits.versions import versions
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
@@ -28,14 +26,12 @@ from llmfair.errors import (
     Incomplete,
     LlmfairError,
     RequirementFailed,
-    RunConflict,
     UsageError,
     warn,
 )
-from llmfair.jsonfiles import SCHEMA
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
-from llmfair.rundir import RunDir, folder_name, now, set_aside
+from llmfair.rundir import RunDir, folder_name
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -75,6 +71,7 @@ class Answered:
     results: dict[str, Any] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     error: LlmfairError | None = None
+    doubts: Sequence[str] = ()
 
 
 def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
@@ -108,9 +105,11 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
             with watched:
                 with shared_answers(design, backend) as cache:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
+                doubts += from_other_runs(journal)
                 for stage in stages:
                     if answered.error is None:
                         answered = _further(stage, answered, folder, design, progress, manifest)
+                        doubts += answered.doubts
         finally:
             charge(manifest, progress)
         outcome = design.outcome(folder.path.name, answered.results, answered.failures)
@@ -118,7 +117,6 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
             outcome = outcome.broken_off()
         folder.write_files(outcome.files)
         status = "complete" if answered.error is None else "incomplete"
-        doubts += from_other_runs(journal)
         manifest |= {
             "status": status,
             "answers": plain(outcome.results.answers),
@@ -168,9 +166,12 @@ def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
     manifest, results = folder.read_manifest(), folder.read_results()
     if manifest.doubts:
         results["doubts"] = list(manifest.doubts)
+    torn = {folder.journal: manifest.journal_lines_skipped}
+    torn |= {folder.journal_of(stage): lines for stage, lines in manifest.stage_lines_skipped.items()}
     skipped = [
-        f"{folder.journal}:{line}: not readable, skipped; its answer was asked again if needed"
-        for line in manifest.journal_lines_skipped
+        f"{journal}:{line}: not readable, skipped; its answer was asked again if needed"
+        for journal, lines in torn.items()
+        for line in lines
     ]
     return Written(folder, results, error, skipped)
 
@@ -185,11 +186,10 @@ def _further(
 ) -> Answered:
     """The results before a stage and its own. What ends it leaves the run incomplete: there are answers already."""
     path = folder.journal_of(stage.name)
-    if design.settings.fresh:
-        set_aside(path)
     counted: dict[str, int] = manifest["stage_answers"]
     with closing(Journal(path, folder.path.name, stage.backend.identity)) as journal:
-        refuse_fewer(journal, counted.get(stage.name, 0), design.settings.fresh)
+        refuse_fewer(journal, counted.get(stage.name, 0))
+        manifest["stage_lines_skipped"][stage.name] = journal.skipped
         try:
             with shared_answers(design, stage.backend) as cache:
                 found = ask(stage.programs(before.results), stage.backend, journal, cache, design, progress)
@@ -197,26 +197,9 @@ def _further(
             found = Answered(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
         finally:
             counted[stage.name] = len(journal)
-    return Answered({**before.results, **found.results}, [*before.failures, *found.failures], found.error)
-
-
-def charge(manifest: dict[str, Any], progress: Progress) -> None:
-    """Notes what an invocation asked, however it ended; `cost` is the whole run's, None where no prices were known."""
-    facts: dict[str, Any] = {
-        "answered": progress.answered,
-        "calls": progress.calls,
-        "replayed": progress.replayed,
-        "cached": progress.cached,
-        "retries": progress.retries,
-        "prompt_tokens": progress.prompt_tokens,
-        "completion_tokens": progress.completion_tokens,
-        "cost": progress.cost,
-        "models_reported": sorted(progress.models),
-        "fingerprints_reported": sorted(progress.fingerprints),
-    }
-    manifest["invocations"][-1] |= facts
-    known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
-    manifest |= {**facts, "cost": sum(known) if known else None}
+        doubts = [f"{stage.name}: {doubt}" for doubt in from_other_runs(journal)]
+    failures = [*before.failures, *found.failures]
+    return Answered({**before.results, **found.results}, failures, found.error, doubts)
 
 
 def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
@@ -227,64 +210,6 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
         identity["stages"] = {stage.name: stage.backend.identity for stage in stages}
     words = (design.task, *design.name_parts(), design.subject.label.removeprefix("openai:"))
     return identity, RunDir(settings.output or settings.runs_dir / folder_name(words, identity))
-
-
-@contextmanager
-def session(
-    folder: RunDir, identity: Mapping[str, Any], fresh: bool, facts: Mapping[str, Any]
-) -> Iterator[tuple[Journal, dict[str, Any]]]:
-    """Holds a run folder while it is worked on; yields its journal and the manifest to be completed.
-
-    The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
-    disk never claims more than there is. A run that ends before its first answer leaves no folder behind.
-    """
-    made, known = folder.missing(), folder.prepare(identity)
-    with folder.locked(), folder.given_up(made):
-        earlier = folder.read_manifest() if known else None
-        if fresh:
-            set_aside(folder.journal)
-            set_aside(folder.path / BATCHES)
-        journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
-        refuse_fewer(journal, earlier.journal_answers if earlier else 0, fresh)
-        invocation = {"command": sys.argv, "started": now(), "ended": None}
-        manifest: dict[str, Any] = {
-            "schema": SCHEMA,
-            "status": "running",
-            "settings": dict(identity),
-            "versions": versions(),
-            "journal_answers": len(journal),
-            "journal_lines_skipped": journal.skipped,
-            "invocations": [*folder.invocations(), invocation],
-            **facts,
-        }
-        if "stages" in facts:
-            manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
-        folder.write_json("manifest.json", manifest)
-        try:
-            yield journal, manifest
-        except BaseException:
-            manifest["status"] = "incomplete"
-            raise
-        finally:
-            manifest["journal_answers"] = len(journal)
-            try:
-                journal.close()
-            except LlmfairError:  # the disk failed at the very end
-                manifest["status"] = "incomplete"
-                raise
-            finally:
-                invocation["ended"] = now()
-                folder.write_json("manifest.json", manifest)
-
-
-def refuse_fewer(journal: Journal, given: int, fresh: bool) -> None:
-    """Raises RunConflict for a journal with fewer answers than were given, unless they are asked again anyway."""
-    lost = given - len(journal) - len(journal.skipped)
-    if lost > 0 and not fresh:
-        raise RunConflict(
-            f"{journal.path} holds {len(journal):,} answers, {lost:,} fewer than were given.",
-            "put the journal back, or ask again with --fresh",
-        )
 
 
 @contextmanager
@@ -318,16 +243,16 @@ def ask(
 ) -> Answered:
     """Dispatches programs of a design and gathers what comes back."""
     answered, settings = Answered(), design.settings
-    limits, sampling = limits_of(backend, settings), sampling_of(settings)
+    limits, sampling, taken = limits_of(backend, settings), sampling_of(settings), dict[str, None]()
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
     asked: Any = backend
     if settings.batch:
         asking, asked = dispatch_batch, Batches(asked, limits.retries)
     else:
-        refuse_open(journal.path.parent)
+        refuse_open(journal.path)
     try:
         for probe_id, result in asking(
-            design.once_each(programs), asked, journal, sampling, limits, progress, cache
+            design.once_each(programs, taken), asked, journal, sampling, limits, progress, cache
         ):
             progress.finished += 1
             if isinstance(result, Failure):
@@ -337,6 +262,8 @@ def ask(
                 progress.unreadable += design.unreadable(result)
     except Incomplete as error:
         answered.error = error
+    # as they were asked, whoever was answered first: what is made of them is the same for the same answers
+    answered.results = {name: answered.results[name] for name in taken if name in answered.results}
     if answered.failures and answered.error is None:
         first = min(answered.failures, key=lambda failure: failure.probe_id)
         total = len(answered.failures) + len(answered.results)

@@ -23,7 +23,7 @@ from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.score_gates import named_in_reasons, requirements_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
-from llmfair.errors import RunConflict, UsageError
+from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, json_text
 from llmfair.metrics.names import parse_measures
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
@@ -109,6 +109,10 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
     named = settings.dataset is not None or settings.qrels is not None
     names = Counter(run.resolve().name for run in runs if run.is_dir())
     for run in runs:
+        if not run.exists() and not named:  # else it is told with all that is wrong in these files
+            raise UsageError(
+                f"{run}: there is no such file.", "name a TREC run file, or a run folder by its path"
+            )
         if run.is_dir() and named:
             raise UsageError(
                 f"{run} is a folder and brings its own judgements.",
@@ -117,7 +121,11 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
         if not run.is_dir() and not named:
             raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
     if named:
-        reader = next(kind for kind in kinds() if kind.reads_runs)
+        reader = next((kind for kind in kinds() if kind.reads_runs), None)
+        if reader is None:
+            raise UsageError(
+                "no audit here reads TREC run files.", "llmfair score FOLDER measures a run folder"
+            )
         yield from reader.score_files(runs, settings, announce)
         return
     for run in runs:
@@ -140,8 +148,7 @@ def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, scored: Scored) -> None:
-    if RunDir(path).manifest.exists():
-        raise RunConflict(f"{path} is the folder of another run.", "choose another --output folder")
+    RunDir(path).refuse_run()
     try:
         path.mkdir(parents=True, exist_ok=True)
         RunDir(path).drop_report()

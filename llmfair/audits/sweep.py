@@ -46,7 +46,8 @@ def sweep(kind: Kind, study: Study, settings: Studied, watch_of: Callable[[str],
     """Runs or continues the settings one after another; one that fails stops no other.
 
     `watch_of(setting)` shows each. The budget is the whole study's. Raises UsageError for wrong input:
-    what is wrong with the first setting's other flags is wrong with all.
+    what is wrong with the first setting's other flags is wrong with all; RunConflict when the output is the
+    folder of a run.
     """
     if settings.output is not None:
         _make_folder(settings.output)
@@ -87,7 +88,8 @@ def told(
 
 
 def _make_folder(folder: Path) -> None:
-    """The folder of `--output`, before anything is spent. Raises UsageError."""
+    """The folder of `--output`, before anything is spent. Raises RunConflict for a run's folder, UsageError."""
+    RunDir(folder).refuse_run()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         problem = None if os.access(folder, os.W_OK) else "permission denied"

@@ -166,8 +166,7 @@ def _unread() -> int:
 def _stopped() -> int:
     """Says that an interrupt ended the command; returns its exit code."""
     code = 143 if _terminated else 130
-    if console.output.as_json:
-        console.print_json({"schema": 1, "status": "incomplete", "exit_code": code})
+    console.stopped(code)
     print("Stopped.", file=sys.stderr)
     return code
 

@@ -152,6 +152,7 @@ def _audit(
     @contextmanager
     def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
         calls = planned["calls"]
+        console.output.begun.append(folder)
         seen.update(folder=folder, calls=calls, progress=progress)
         progress.tell = lambda text: console.say(console.visible(text))
         if calls:

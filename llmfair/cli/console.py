@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import LlmfairError, UsageError
@@ -31,7 +32,10 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass
 class Output:
-    """How this invocation speaks; set once by the command. `verbose` None: it has no such flag."""
+    """How this invocation speaks, set once by the command; what it said, and the run folders it began.
+
+    `verbose` None: it has no such flag.
+    """
 
     quiet: bool = False
     verbose: bool | None = None
@@ -40,6 +44,7 @@ class Output:
     as_json: bool = False
     stopped: bool = False
     warned: set[str] = field(default_factory=set)
+    begun: list[Path] = field(default_factory=list)
 
 
 output = Output()
@@ -88,11 +93,18 @@ class Terminated(KeyboardInterrupt):
 def interrupted(stop: KeyboardInterrupt, told: str, **left: Any) -> int:
     """Says how far a command came that was stopped, as JSON with what it `left`, too; returns its exit code."""
     code = 143 if isinstance(stop, Terminated) else 130
-    if output.as_json:
-        print_json({"schema": 1, "status": "incomplete", "exit_code": code, **left})
+    stopped(code, **left)
     say(told)
     output.stopped = True
     return code
+
+
+def stopped(code: int, **left: Any) -> None:
+    """Says as JSON that a command was stopped, what it `left`, and every run folder that it began."""
+    if output.as_json:
+        runs = [str(folder) for folder in dict.fromkeys(output.begun) if folder.is_dir()]
+        named = {"runs": runs} if runs else {}
+        print_json({"schema": 1, "status": "incomplete", "exit_code": code, **left, **named})
 
 
 def warn(text: str) -> None:

@@ -79,7 +79,7 @@ def show(
             cost = cost_text(manifest)
             console.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return
-    rows = failures_of(run) if failures else answers_of(run, query, only_bad=invalid)
+    rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:
         console.print_json({"schema": 1, "run": run.path.name, "rows": rows})
         return

@@ -76,6 +76,7 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
         @contextmanager
         def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
             calls, name = planned["calls"], f"Asking {settings.model[0]}, {setting}"
+            console.output.begun.append(folder)
             seen.update(folder=folder, calls=calls, progress=progress)
             progress.tell = lambda text: console.say(console.visible(text))
             if calls:
@@ -101,7 +102,7 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
             answers = answers_of(seen["folder"], seen["progress"])
             how_far = f" at {answers:,} of {seen['calls']:,} answers"
         said = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
-        code = console.interrupted(stop, said, runs=[str(one.folder) for one in tried if one.folder])
+        code = console.interrupted(stop, said)
         if "folder" in seen:
             say_cost(seen["folder"], seen["progress"], seen["setting"])
         raise typer.Exit(code) from None

@@ -9,6 +9,7 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,13 @@ def process(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
         text=True,
         **options,
     )
+
+
+def until_answers(running: subprocess.Popen[str], runs: int) -> None:
+    """Waits until so many runs hold answers."""
+    while sum(path.read_bytes().count(b"\n") > 1 for path in Path("runs").glob("*/journal.jsonl")) < runs:
+        assert running.poll() is None
+        time.sleep(0.02)
 
 
 def only_run(folder: Path = Path("runs")) -> Path:

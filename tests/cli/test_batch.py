@@ -85,7 +85,7 @@ def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
         assert (facts["calls"], facts["answered"], facts["replayed"]) == (CHATS, CHATS, 0)
         assert sent() == [
             {"file": "batch-1.jsonl", "lines": CHATS, "input_file_id": "file-1", "batch_id": "batch_1",
-             "status": "completed", "answers": CHATS},
+             "status": "completed", "answers": CHATS, "journal": "journal.jsonl"},
         ]  # fmt: skip
         assert not list(Path("a/run").glob("batch-*"))
         again = batch(server)

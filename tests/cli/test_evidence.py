@@ -79,6 +79,19 @@ def test_check_notices_a_changed_or_missing_file(name: str) -> None:
     assert f"{name} is missing" in llmfair("runs", "check", only_run()).out
 
 
+def test_failures_of_one_query() -> None:
+    ran(*SMALL)
+    with (only_run() / "journal.jsonl").open("a") as journal:
+        for probe in ("physics/neutral/o0/r0", "judged/physics/d1", "metaphysics/neutral/o0/r0"):
+            print(
+                json.dumps({"failure": "Rejected", "message": "no", "probe": probe, "at": "now"}),
+                file=journal,
+            )
+    for asked, found in (((), 3), (("--query", "physics"), 2), (("--query", "neutral/o1"), 0)):
+        shown = ran("runs", "show", only_run(), "--failures", *asked, "--json").json["rows"]
+        assert len(shown) == found, shown
+
+
 def test_a_lost_journal_is_not_paid_for_again_in_silence() -> None:
     ran(*SMALL)
     (only_run() / "journal.jsonl").unlink()
@@ -238,3 +251,9 @@ def test_the_way_to_unreadable_answers_is_a_command_that_works() -> None:
         found = llmfair(task, "-n", "2", "-m", "fake:biased,malformed=0.5", "-o", task)
         assert found.code == 4 and "llmfair runs show RUN --invalid " in found.err
         ran("runs", "show", task, "--invalid")
+
+
+def test_a_run_of_just_this_name_is_meant_even_where_another_begins_so() -> None:
+    for name in ("one", "one-more"):
+        assert llmfair("pairwise", "-n", "5", "--pairs", "2", "-q", "-o", f"runs/{name}").code == 0
+    assert llmfair("runs", "check", "one").code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import kept, llmfair, only_run, process, ran, refuses, table
+from tests.cli.command import kept, llmfair, only_run, process, ran, refuses, table, until_answers
 from tests.folders import balanced, write_folder
 from tests.pace import within
 
@@ -200,6 +201,17 @@ def test_a_dry_run_says_which_key_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     assert told not in llmfair(*SMALL, "--dry-run").out
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert told not in llmfair(*SMALL, "-m", "openai:x", "--dry-run").out
+
+
+def test_a_stop_in_the_second_model_names_the_first_one_s_folder_too() -> None:
+    models = ("-m", "fake:oracle", "-m", "fake:biased,latency=0.2", "--json")
+    running = process(*SMALL, *models)
+    until_answers(running, 2)
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=60)
+    first, second = sorted(map(str, Path("runs").iterdir()), key=lambda path: "biased" in path)
+    stopped = json.loads(out)
+    assert (running.returncode, stopped["run"], stopped["runs"]) == (143, second, [first, second])
 
 
 def test_several_models_run_one_after_the_other_and_one_failure_stops_no_other() -> None:

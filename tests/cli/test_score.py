@@ -210,6 +210,7 @@ USAGE: list[tuple[str, tuple[str, ...], str]] = [
     ("absent run", ("score", "no.run", *SCORE[2:]), "no.run: cannot be read: No such file or directory"),
     ("absent qrels", ("score", "my.run", "--qrels", "no", *SCORE[4:]), "no: cannot be read: No such file or directory"),
     ("no run folder", ("score", "."), "is not a run folder: it has no manifest.json."),
+    ("nothing there", ("score", "nope"), "nope: there is no such file."),
     ("no run", ("score",), "Missing argument 'RUN"),
     ("attribute", (*SCORE, "-a", "gendr"), "has no attribute 'gendr'. Did you mean 'gender'?"),
     ("measure", (*SCORE, "--measures", "nDCQ@20"), "no measure 'nDCQ'. Did you mean 'nDCG'?"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import llmfair, process, table
+from tests.cli.command import llmfair, only_run, process, ran, refuses, table, until_answers
 
 pytestmark = pytest.mark.whole
 
@@ -41,6 +40,14 @@ def test_answers_are_shared_with_listwise_in_both_directions() -> None:
     assert calls() == {10: 14, 20: 0}
     assert llmfair(*listwise, "--window", "10", "--step", "5").code == 0
     assert calls() == {10: 0, 20: 0}
+
+
+def test_it_writes_into_no_run_folder() -> None:
+    ran("listwise", "-n", "2", "--orders", "1", "-m", "fake:oracle", "-o", "run")
+    before = {path: path.read_bytes() for path in Path("run").iterdir() if path.is_file()}
+    refuses("run is the folder of another run", *STUDY, "-o", "run", code=1)
+    assert {path: path.read_bytes() for path in Path("run").iterdir() if path.is_file()} == before
+    assert not Path("runs").exists(), "refused before anything was asked"
 
 
 def test_formats_and_files() -> None:
@@ -96,11 +103,10 @@ def test_a_file_sets_what_a_study_asks() -> None:
 def test_ctrl_c_says_how_to_go_on() -> None:
     slow = (*STUDY, "-m", "fake:biased,latency=0.2", "--no-progress", "--json")
     running = process(*slow)
-    while not any(path.read_text().count("\n") > 1 for path in Path("runs").glob("*/journal.jsonl")):
-        assert running.poll() is None
-        time.sleep(0.02)
+    until_answers(running, 1)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130 == json.loads(out)["exit_code"]
+    assert json.loads(out)["runs"] == [str(only_run())]
     assert "Stopped in setting 10/5 at" in err and "The same command continues." in err
     assert llmfair(*slow).code == 0

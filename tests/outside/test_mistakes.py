@@ -11,6 +11,7 @@ import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
 from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
 from llmfair.audits.run import audit, perform
@@ -58,6 +59,13 @@ class Elsewhere(NumbersDesign):
 def test_programs_that_could_not_be_told_apart_or_counted(of: type[NumbersDesign], said: str) -> None:
     with pytest.raises(LlmfairError, match=said):
         audit(design(of))
+
+
+@pytest.mark.parametrize("name", ["group", "value", "variant"])
+def test_a_factor_with_the_name_of_a_column(name: str) -> None:
+    assert Condition("plain", {"warning": True}).factors == {"warning": True}
+    with pytest.raises(ValueError, match=f"a factor cannot be called '{name}'"):
+        Condition("plain", {"warning": True, name: 1})
 
 
 def of_numbers(values: Any) -> Measure:

@@ -9,14 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from llmfair.audits.kind import COMMANDS, check_kind, kinds
+from llmfair import registry
+from llmfair.audits.kind import kinds
+from llmfair.audits.outside import COMMANDS, DOCUMENTS, PREFIXES, check_kind
 from llmfair.cli.app import command
+from llmfair.documents import schema
+from llmfair.results import PlainResults
 from tests.batch_server import BatchServer
 from tests.outside.numbers import NumbersKind
 from tests.servers import Reply
@@ -102,6 +107,57 @@ def test_no_kind_has_the_name_of_another_command() -> None:
 
     with pytest.raises(ValueError, match="llmfair score is another command"):
         check_kind("score", Score())
+
+
+@pytest.mark.parametrize("name", [*sorted(DOCUMENTS), "plan_listwise", "calibrate_numbers", "study_windows"])
+def test_no_kind_has_the_name_of_another_document(name: str) -> None:
+    known = {part["$ref"].removeprefix("#/$defs/") for part in schema()["anyOf"]}
+    others = {one for one in known - {kind.name for kind in kinds()} if not one.startswith(PREFIXES)}
+    assert others - COMMANDS <= DOCUMENTS < known
+
+    class Named(NumbersKind):
+        pass
+
+    Named.name = name
+    with pytest.raises(ValueError, match=f"--json prints something else that is called {name}"):
+        check_kind(name, Named())
+
+
+@pytest.mark.parametrize("name", ["Row", "num-bers", ""])
+def test_the_name_of_a_kind_is_a_word(name: str) -> None:
+    class Named(NumbersKind):
+        pass
+
+    Named.name = name
+    with pytest.raises(ValueError, match="a word of small letters"):
+        check_kind(name, Named())
+
+
+def test_run_files_have_one_reader() -> None:
+    class Reader(NumbersKind):
+        reads_runs = True
+
+    check_kind("numbers", reader := Reader(), [reader])
+    with pytest.raises(ValueError, match="TREC run files are measured by listwise already"):
+        check_kind("numbers", reader, kinds())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairwiseResults(PlainResults):
+    """Results of a class that is called like another kind's."""
+
+
+def test_classes_of_one_name_are_told_apart_in_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Named(NumbersKind):
+        def results(self) -> type[PairwiseResults]:
+            return PairwiseResults
+
+    before = schema()["$defs"]
+    monkeypatch.setitem(registry._found["audit"], "numbers", Named())
+    found = schema()["$defs"]
+    assert found["numbers"]["title"] == PairwiseResults.__doc__
+    assert found["pairwise"]["properties"].keys() == before["pairwise"]["properties"].keys()
+    assert found["pairwise"]["title"] == before["pairwise"]["title"]
 
 
 def test_help_plan_dry_run_and_the_prompt() -> None:

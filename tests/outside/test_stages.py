@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,27 @@ import pytest
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.asking.ledger import read_sent
 from llmfair.audits.compare import compare
 from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.evidence import answers_of
 from llmfair.audits.exhibits import drawn_answers
 from llmfair.audits.plan import plan
 from llmfair.audits.replay import check_run
-from llmfair.audits.run import audit
+from llmfair.audits.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
+from llmfair.backends.openai import OpenAI
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.records import Chat, Completion, Finish, Message, Request, Text
 from llmfair.results import Ended
 from llmfair.rundir import RunDir
 from llmfair.steps import Steps
+from tests.batch_server import BatchServer
+from tests.batch_server import unwaiting as unwaiting
 from tests.outside.counter import Counter
 from tests.outside.numbers import NumbersDesign, NumbersKind, NumbersSettings
+from tests.servers import Reply
 
 
 class Judge(Counter):
@@ -93,8 +99,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     Judge.down, Judge.asked = False, 0
 
 
-def doubted(output: str) -> Any:
-    settings = NumbersSettings.make(limit=3, output=Path(output), no_cache=True)
+def doubted(output: str, **given: Any) -> Any:
+    settings = NumbersSettings.make(limit=3, output=Path(output), no_cache=True, **given)
     return audit(DoubtedKind().design(settings, Subject("counter:x")))
 
 
@@ -179,3 +185,106 @@ def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     assert (
         "numbers.csv does not follow from the journal's answers" in check_run(RunDir(Path("run")))["problems"]
     )
+
+
+def test_a_fresh_run_that_was_cut_off_asks_the_judge_again() -> None:
+    doubted("run")
+    asked = Judge.asked
+    with pytest.raises(Incomplete):
+        doubted("run", fresh=True, max_calls=10)
+    assert not Path("run/judged.jsonl").exists() and Path("run/judged.1.jsonl").exists()
+    assert doubted("run").results.status == "complete" and Judge.asked == 2 * asked
+
+
+def test_a_judge_s_torn_line_is_told_and_asked_again() -> None:
+    doubted("run")
+    path = Path("run/judged.jsonl")
+    header, first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([header, first[: len(first) // 2] + "\n", *rest]))
+    kind, settings = DoubtedKind(), NumbersSettings.make(limit=3, output=Path("run"), no_cache=True)
+    written = perform(kind.design(settings, Subject("counter:x")))
+    assert written.skipped == [f"{path}:2: not readable, skipped; its answer was asked again if needed"]
+    assert written.results["status"] == "complete"
+
+
+class Listed(DoubtedDesign):
+    """Writes its results down as they are handed to it."""
+
+    def files(self, results: Mapping[str, float | None]) -> Mapping[str, str]:
+        return {"numbers.csv": "\n".join(results)}
+
+
+class ListedKind(DoubtedKind):
+    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> Listed:
+        plain = super().design(settings, subject)
+        return Listed(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+
+
+def test_results_come_as_they_were_asked_whoever_was_answered_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._found["audit"], "doubted", ListedKind())
+
+    async def late(self: Counter, request: Request) -> Completion:
+        await asyncio.sleep(int(request.key[0], 16) / 500)
+        return Completion("4", Finish.STOP)
+
+    monkeypatch.setattr(Counter, "complete", late)
+    settings = NumbersSettings.make(limit=1, output=Path("run"), no_cache=True)
+    audit(ListedKind().design(settings, Subject("counter:x")))
+    assert check_run(RunDir(Path("run")))["problems"] == []
+
+
+def test_a_copied_folder_checks() -> None:
+    doubted("run")
+    shutil.copytree("run", "copy")
+    assert check_run(RunDir(Path("copy")))["problems"] == []
+
+
+def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        words = body["messages"][0]["content"]
+        return Reply(f"{int(words) - 1 if words.isdecimal() else 1 + len(words) % 9}")
+
+    def on(event: str) -> None:
+        if event == "created" and len(server.batches) == 2:
+            server.looks = 10**9
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    def by_batch(output: str, batch: bool = True) -> Any:
+        options = BackendOptions(base_url=server.base_url, server_name="test")
+        settings = NumbersSettings.make(
+            limit=3,
+            output=Path(output),
+            no_cache=True,
+            batch=batch,
+            base_url=server.base_url,
+            server_name="test",
+        )
+        design = DoubtedKind().design(settings, Subject("openai:any"))
+        return audit(replace(design, judge=OpenAI("judge", options)))
+
+    with BatchServer(respond, on=on, looks=1) as server:
+        with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+            stopped.setattr("llmfair.asking.batch.time.sleep", interrupt)
+            by_batch("run")
+        lines = len(server.batches[1].lines)
+        assert [(one.journal, one.answers) for one in read_sent(Path("run"))] == [
+            ("journal.jsonl", 240), ("judged.jsonl", None),
+        ]  # fmt: skip
+        with pytest.raises(RunConflict, match="batches that are not collected"):
+            by_batch("run", batch=False)
+        server.looks = 1
+        assert by_batch("run").results.status == "complete"
+        assert len(server.batches) == 2 and not server.requests and set(server.submitted.values()) == {1}
+        assert [one.answers for one in read_sent(Path("run"))] == [240, lines]
+        by_batch("calm")
+    for name in ("metrics.csv", "per_query.csv"):
+        assert Path("run", name).read_text() == Path("calm", name).read_text().replace("calm,", "run,")
+
+
+def test_batches_noted_before_there_were_stages_are_of_the_first() -> None:
+    Path("batches.json").write_text('{"batches": [{"file": "a", "lines": 1, "input_file_id": "b"}]}')
+    assert [one.journal for one in read_sent(Path())] == ["journal.jsonl"]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.kind import check_kind
+from llmfair.audits.outside import check_kind
 from tests.outside.test_numbers import CALLS, installed, llmfair, numbers, valid  # noqa: F401
-from tests.outside.tops import StudiedKind, TopsStudy
+from tests.outside.tops import NUMBERS, StudiedKind, TopsStudy
 
 
 def tops(*arguments: str, code: int = 0) -> Any:
@@ -34,6 +34,27 @@ def test_a_study_that_could_not_be_used_leaves_its_kind_out() -> None:
 
     with pytest.raises(ValueError, match="its studies have to be values"):
         check_kind("numbers", Unusable())
+
+
+def test_studies_have_names_of_their_own() -> None:
+    class Plan(TopsStudy):
+        name = "plan"
+
+    class Other(StudiedKind):
+        name = "other"
+
+    class Twice(StudiedKind):
+        studies = (TopsStudy(), TopsStudy())  # type: ignore[assignment]
+
+    class Planned(StudiedKind):
+        studies = (Plan(),)
+
+    check_kind("numbers", NUMBERS, [NUMBERS])
+    for name, kind, beside, said in (
+        ("other", Other(), [NUMBERS], "tops"), ("numbers", Twice(), [], "tops"), ("numbers", Planned(), [], "plan"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"another study is called {said}"):
+            check_kind(name, kind, beside)
 
 
 def test_help_dry_run_and_what_is_refused() -> None:

@@ -1,0 +1,96 @@
+"""The books of a run while it is worked on: its folder held, its manifest kept honest, its costs noted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from llmfair.asking.journal import Journal
+from llmfair.asking.ledger import FILE as BATCHES
+from llmfair.asking.limits import Progress
+from llmfair.audits.versions import versions
+from llmfair.errors import LlmfairError, RunConflict
+from llmfair.jsonfiles import SCHEMA
+from llmfair.rundir import RunDir, now, set_aside
+
+
+@contextmanager
+def session(
+    folder: RunDir, identity: Mapping[str, Any], fresh: bool, facts: Mapping[str, Any]
+) -> Iterator[tuple[Journal, dict[str, Any]]]:
+    """Holds a run folder while it is worked on; yields its journal and the manifest to be completed.
+
+    The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
+    disk never claims more than there is. A run that ends before its first answer leaves no folder behind.
+    """
+    made, known = folder.missing(), folder.prepare(identity)
+    with folder.locked(), folder.given_up(made):
+        earlier = folder.read_manifest() if known else None
+        if fresh:
+            for path in (*(folder.journals(earlier) if earlier else [folder.journal]), folder.path / BATCHES):
+                set_aside(path)
+        journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
+        if fresh:
+            earlier = None
+        refuse_fewer(journal, earlier.journal_answers if earlier else 0)
+        invocation = {"command": sys.argv, "started": now(), "ended": None}
+        manifest: dict[str, Any] = {
+            "schema": SCHEMA,
+            "status": "running",
+            "settings": dict(identity),
+            "versions": versions(),
+            "journal_answers": len(journal),
+            "journal_lines_skipped": journal.skipped,
+            "invocations": [*folder.invocations(), invocation],
+            **facts,
+        }
+        if "stages" in facts:
+            manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
+            manifest["stage_lines_skipped"] = {}
+        folder.write_json("manifest.json", manifest)
+        try:
+            yield journal, manifest
+        except BaseException:
+            manifest["status"] = "incomplete"
+            raise
+        finally:
+            manifest["journal_answers"] = len(journal)
+            try:
+                journal.close()
+            except LlmfairError:  # the disk failed at the very end
+                manifest["status"] = "incomplete"
+                raise
+            finally:
+                invocation["ended"] = now()
+                folder.write_json("manifest.json", manifest)
+
+
+def refuse_fewer(journal: Journal, given: int) -> None:
+    """Raises RunConflict for a journal with fewer answers than were given."""
+    lost = given - len(journal) - len(journal.skipped)
+    if lost > 0:
+        raise RunConflict(
+            f"{journal.path} holds {len(journal):,} answers, {lost:,} fewer than were given.",
+            "put the journal back, or ask again with --fresh",
+        )
+
+
+def charge(manifest: dict[str, Any], progress: Progress) -> None:
+    """Notes what an invocation asked, however it ended; `cost` is the whole run's, None where no prices were known."""
+    facts: dict[str, Any] = {
+        "answered": progress.answered,
+        "calls": progress.calls,
+        "replayed": progress.replayed,
+        "cached": progress.cached,
+        "retries": progress.retries,
+        "prompt_tokens": progress.prompt_tokens,
+        "completion_tokens": progress.completion_tokens,
+        "cost": progress.cost,
+        "models_reported": sorted(progress.models),
+        "fingerprints_reported": sorted(progress.fingerprints),
+    }
+    manifest["invocations"][-1] |= facts
+    known = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
+    manifest |= {**facts, "cost": sum(known) if known else None}
