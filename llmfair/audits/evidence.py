@@ -8,7 +8,6 @@ from typing import Any
 
 from llmfair.asking.journal import read_rows
 from llmfair.audits.kind import kind_in
-from llmfair.rankers.answers import AnswerClass
 from llmfair.rundir import RunDir
 
 
@@ -22,7 +21,7 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
         if "key" not in row or query_id not in (None, row["about"].get("query_id")):
             continue
         ended = kind.how_ended(row, settings)
-        if only_bad and ended == AnswerClass.OK:
+        if only_bad and ended == "ok":
             continue
         found.append(
             {

@@ -24,7 +24,6 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
-from llmfair.rankers.answers import AnswerClass
 from llmfair.report.exhibits import Declaration, Evidence, Exhibits
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
@@ -108,7 +107,7 @@ def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[Evidence]
     seed = int(manifest.settings.get("seed", 0))
 
     def place(answer: Evidence) -> tuple[bool, int, str]:
-        return answer.ended == AnswerClass.OK, crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
+        return answer.ended == "ok", crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
 
     return nsmallest(count, _answers(run, manifest), key=place)
 
