@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -64,17 +64,15 @@ class Subject:
             return capable(self.given, self.spec, settings)
         return backend_of(self.spec, settings, self.adapted)
 
-    def ranker(self, dataset: Dataset, attribute: Attribute, settings: Asking | None = None) -> ScoringRanker:
-        """The ranker that it is, over the dataset's documents. Raises UsageError for an unknown name."""
+    def ranker(self, dataset: Dataset, attribute: Attribute, **options: Any) -> ScoringRanker:
+        """The ranker that it is, over the dataset's documents, with other options of a ranker that a kind has.
+
+        Raises UsageError for an unknown name.
+        """
         name, _, checkpoint = self.spec.partition(":")
-        options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
-        if settings is not None:
-            options = replace(
-                options,
-                passages=getattr(settings, "passages", options.passages),
-                backend_args=backend_args(settings.backend_arg),
-            )
-        ranker: ScoringRanker = registry.lookup("ranker", name)(options)
+        documents = tuple(dataset.documents.values())
+        made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **options)
+        ranker: ScoringRanker = registry.lookup("ranker", name)(made)
         return ranker
 
 
