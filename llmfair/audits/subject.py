@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from llmfair import registry
 from llmfair.asking.limits import Limits
@@ -18,9 +18,6 @@ from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Attribute, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
-
-if TYPE_CHECKING:
-    from llmfair.backends.openai import OpenAI
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
@@ -112,10 +109,9 @@ def unready(settings: AuditSettings) -> list[str]:
     found = []
     for model in settings.model:
         backend = None if Subject(model).ranks else backend_of(model, settings)
-        if backend is None or "batch" not in backend.capabilities:  # the servers that have a client
-            continue
         try:
-            cast("OpenAI", backend).client().close()
+            if ready := getattr(backend, "ready", None):
+                ready()
         except LlmfairError as error:
             found.append(f"{model}: {error.message.removesuffix('.')}: {error.hint}")
     return found
