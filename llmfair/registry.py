@@ -84,7 +84,7 @@ def _discover(kind: What) -> None:
         try:
             offered = point.load()
             if kind == "audit":
-                import_module("llmfair.audits.kind").check_kind(point.name, offered)
+                import_module("llmfair.audits.outside").check_kind(point.name, offered)
             register(kind, point.name)(offered)
         except Exception as error:  # another package's fault, which must not cost the user ours
             warn(f"{point.value}, the {kind} '{point.name}' of another package, cannot be loaded: {error}")

@@ -55,12 +55,6 @@ HELP: Mapping[str, str] = {
 """What commands about an audit say of themselves, unless its kind says it better."""
 
 
-COMMANDS = {
-    "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "runs", "score", "study",
-}  # fmt: skip
-"""Commands that are no audits: no kind can have their names."""
-
-
 class Kind(ABC):
     """One kind of audit. What has a default below is done for every kind alike; a kind says otherwise where it must.
 
@@ -285,22 +279,13 @@ class Kind(ABC):
         """What a comparison says of a run, beside what it says of every kind."""
         return {}
 
+    def compared_on(self, base: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What two runs, as described, are compared on where that is not all they asked: in a word, and counted."""
+        return None
 
-def check_kind(name: str, offered: object) -> None:
-    """Raises ValueError for what another package offers as a kind of this name and could not be used."""
-    if not isinstance(offered, Kind):
-        made = f"a class; a kind is a value, {offered.__name__}()" if isinstance(offered, type) else "no Kind"
-        raise ValueError(f"it is {made}")
-    if offered.name != name:
-        raise ValueError(f"the kind calls itself '{offered.name}'")
-    if not name.isidentifier():
-        raise ValueError("its name has to be a word of letters, digits and _")
-    if name in COMMANDS:
-        raise ValueError(f"llmfair {name} is another command")
-    if "" not in offered.helps:
-        raise ValueError('its helps say nothing of its command (by "")')
-    if not all(isinstance(one, Study) and one.name.isidentifier() for one in offered.studies):
-        raise ValueError("its studies have to be values, too, each with a name of one word")
+    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+        """What else has to be known to read a comparison of these runs, as described."""
+        return []
 
 
 def kind_of(name: str) -> Kind:

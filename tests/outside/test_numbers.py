@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from llmfair.audits.kind import COMMANDS, check_kind, kinds
+from llmfair.audits.kind import kinds
+from llmfair.audits.outside import COMMANDS, check_kind
 from llmfair.cli.app import command
 from tests.batch_server import BatchServer
 from tests.outside.numbers import NumbersKind

@@ -210,5 +210,17 @@ class Pairwise(Kind):
 
         return described_pairs(run, base)
 
+    def compared_on(self, base: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str] | None:
+        from llmfair.report.tables import count
+
+        common, pairs = run["pairs_in_common"], (base["pairs"], run["pairs"])
+        if common == max(pairs):
+            return None
+        return "pairs", f"{count(common, 'answered pair')} in common, of {pairs[0]:,} and {pairs[1]:,}"
+
+    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+        stopped = "an audit that stopped when settled: its figures are not adjusted for stopping"
+        return [stopped] if any(run["sequential"] for run in runs) else []
+
 
 PAIRWISE = register("audit", "pairwise")(Pairwise())
