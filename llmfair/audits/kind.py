@@ -88,7 +88,7 @@ class Kind(ABC):
     # Before anything is asked
 
     @cached_property
-    def planned(self) -> type[AuditSettings]:
+    def plan_settings(self) -> type[AuditSettings]:
         """The settings of `llmfair plan NAME`: those of the audit, and what is wanted of it."""
         return dataclass(frozen=True, kw_only=True)(type("Planned", (Planned, self.settings), {}))
 

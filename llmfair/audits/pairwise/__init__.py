@@ -78,7 +78,7 @@ class Pairwise(Kind):
 
         return make_pair_design(settings, subject or NOBODY)
 
-    planned = PlanPairwiseSettings
+    plan_settings = PlanPairwiseSettings
 
     def before(self, planned: Mapping[str, Any]) -> str:
         from llmfair.audits.pairwise.table import before_text
