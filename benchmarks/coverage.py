@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.audits.aggregates.control import controlled
 from llmfair.audits.calibrate import share
 from llmfair.audits.listwise.simulate import Kinds, Simulated, simulate
-from llmfair.audits.summary import Inference, aggregate, controlled
+from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.values import Quotient
 from llmfair.rankers.windows import covering
 from llmfair.records import Side

@@ -67,11 +67,11 @@ def _plan_of(kind: Kind) -> Callable[..., Result]:
     def call(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
         from llmfair.audits.plan import plan
 
-        planned = plan(kind, make_settings(kind.planned, {"dataset": dataset, **settings}, preset))
+        planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))
         return Result(f"plan {kind.name}", {"schema": 1, **planned})
 
     call.__doc__ = f"{kind.help('plan').does}\n    "
-    return takes(kind.planned)(call)
+    return takes(kind.plan_settings)(call)
 
 
 def _calibrate_of(kind: Kind) -> Callable[..., Result]:

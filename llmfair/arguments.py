@@ -15,7 +15,7 @@ from llmfair.settings import CommandSettings, default_of
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=CommandSettings)
 COMMAND_LINE = {
-    "dry_run": "llmfair.plan_listwise and plan_pairwise count what would be asked",
+    "dry_run": "llmfair.plan_NAME counts what an audit of this kind would ask",
     "format": "str(result), result.results and result.to_frame() are its forms",
     "open": "llmfair.write_report returns the file that a browser opens",
     "per_query": "result.per_query has every query's figures",

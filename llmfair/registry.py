@@ -26,7 +26,7 @@ _PACKAGES: dict[What, str] = {
     "ranker": "llmfair.rankers",
     "strategy": "llmfair.rankers",
     "measure": "llmfair.metrics",
-    "aggregate": "llmfair.audits.summary",
+    "aggregate": "llmfair.audits.aggregates",
     "dataset": "llmfair.datasets",
     "simulated": "llmfair.backends.simulated",
 }
@@ -77,7 +77,7 @@ def _discover(kind: What) -> None:
         return
     package = import_module(_PACKAGES[kind])
     for module in pkgutil.iter_modules(getattr(package, "__path__", ())):  # one file has none
-        if kind == "audit" and not module.ispkg:  # a kind is a folder; what is beside it serves them all
+        if kind == "audit" and not module.ispkg:  # a kind is a folder; files beside it serve them all
             continue
         import_module(f"{_PACKAGES[kind]}.{module.name}")
     for point in _points().select(group=f"llmfair.{_PLURALS.get(kind, kind + 's')}"):

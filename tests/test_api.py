@@ -302,7 +302,7 @@ def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
         (lambda: llmfair.audit_listwise(window="5"), "window is '5', but takes a whole number.", "help()"),
         (lambda: llmfair.audit_listwise(initial="radnom"), "initial is 'radnom'.", "one of: random"),
         (lambda: llmfair.audit_listwise(window=5, step=9), "--step 9 is larger than --window 5", "step"),
-        (lambda: llmfair.audit_listwise(dry_run=True), "'dry_run' is for the command line.", "plan_listwise"),
+        (lambda: llmfair.audit_listwise(dry_run=True), "'dry_run' is for the command line.", "plan_NAME"),
         (lambda: llmfair.audit_listwise("smaple"), "no dataset 'smaple'. Did you mean 'sample'?", "folder"),
         (lambda: llmfair.audit_listwise(preset="papr"), "no preset 'papr'. Did you mean 'paper'?", "paper"),
         (lambda: llmfair.audit_listwise(model=["fake:biased", "fake:oracle"]), "one call is one run", "compare"),

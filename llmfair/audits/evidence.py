@@ -11,7 +11,6 @@ from llmfair.asking.journal import read_rows
 from llmfair.audits.kind import kind_in
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
-from llmfair.rankers.answers import AnswerClass
 from llmfair.report.exhibits import Evidence
 from llmfair.rundir import RunDir
 
@@ -64,7 +63,7 @@ def answers_of(run: RunDir, query_id: str | None = None, only_bad: bool = False)
             "text": answer.text,
         }
         for answer in all_answers(run, run.read_manifest(), query_id)
-        if not only_bad or answer.ended != AnswerClass.OK
+        if not only_bad or answer.ended != "ok"
     ]
 
 

@@ -22,7 +22,6 @@ from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
-from llmfair.rankers.answers import AnswerClass
 from llmfair.report.exhibits import Declaration, Evidence, Exhibits
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
@@ -107,7 +106,7 @@ def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[Evidence]
     seed = int(manifest.settings.get("seed", 0))
 
     def place(answer: Evidence) -> tuple[bool, int, str]:
-        return answer.ended == AnswerClass.OK, crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
+        return answer.ended == "ok", crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
 
     return nsmallest(count, _once(all_answers(run, manifest)), key=place)
 

@@ -88,7 +88,7 @@ class Kind(ABC):
     # Before anything is asked
 
     @cached_property
-    def planned(self) -> type[AuditSettings]:
+    def plan_settings(self) -> type[AuditSettings]:
         """The settings of `llmfair plan NAME`: those of the audit, and what is wanted of it."""
         return dataclass(frozen=True, kw_only=True)(type("Planned", (Planned, self.settings), {}))
 
@@ -278,6 +278,14 @@ class Kind(ABC):
     def described(self, run: Compared, base: Compared) -> dict[str, Any]:
         """What a comparison says of a run, beside what it says of every kind."""
         return {}
+
+    def compared_on(self, base: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str] | None:
+        """What two runs, as described, are compared on where that is not all they asked: in a word, and counted."""
+        return None
+
+    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+        """What else has to be known to read a comparison of these runs, as described."""
+        return []
 
 
 def kind_of(name: str) -> Kind:

@@ -17,9 +17,9 @@ from llmfair.settings import AuditSettings, Planned
 def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     """Calls, about how many tokens and the shortest possible time of an audit of all models that the settings name.
 
-    With settings of a plan (`Kind.planned`) also its cost, and what it can find. Calls are exact for a model whose
-    answers are all readable, or the most there can be; tokens are characters / 4. Rankers that ask no model cost
-    nothing. Raises UsageError.
+    With settings of a plan (`Kind.plan_settings`) also its cost, and what it can find. Calls are exact for a model
+    whose answers are all readable, or the most there can be; tokens are characters / 4. Rankers that ask no model
+    cost nothing. Raises UsageError.
     """
     named = subjects(settings)
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]

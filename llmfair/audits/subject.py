@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from llmfair import registry
 from llmfair.asking.limits import Limits
@@ -18,9 +18,6 @@ from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Attribute, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
-
-if TYPE_CHECKING:
-    from llmfair.backends.openai import OpenAI
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
@@ -64,17 +61,15 @@ class Subject:
             return capable(self.given, self.spec, settings)
         return backend_of(self.spec, settings, self.adapted)
 
-    def ranker(self, dataset: Dataset, attribute: Attribute, settings: Asking | None = None) -> ScoringRanker:
-        """The ranker that it is, over the dataset's documents. Raises UsageError for an unknown name."""
+    def ranker(self, dataset: Dataset, attribute: Attribute, **options: Any) -> ScoringRanker:
+        """The ranker that it is, over the dataset's documents, with other options of a ranker that a kind has.
+
+        Raises UsageError for an unknown name.
+        """
         name, _, checkpoint = self.spec.partition(":")
-        options = RankerOptions(tuple(dataset.documents.values()), cache_folder(), attribute, checkpoint)
-        if settings is not None:
-            options = replace(
-                options,
-                passages=getattr(settings, "passages", options.passages),
-                backend_args=backend_args(settings.backend_arg),
-            )
-        ranker: ScoringRanker = registry.lookup("ranker", name)(options)
+        documents = tuple(dataset.documents.values())
+        made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **options)
+        ranker: ScoringRanker = registry.lookup("ranker", name)(made)
         return ranker
 
 
@@ -114,10 +109,9 @@ def unready(settings: AuditSettings) -> list[str]:
     found = []
     for model in settings.model:
         backend = None if Subject(model).ranks else backend_of(model, settings)
-        if backend is None or "batch" not in backend.capabilities:  # the servers that have a client
-            continue
         try:
-            cast("OpenAI", backend).client().close()
+            if ready := getattr(backend, "ready", None):
+                ready()
         except LlmfairError as error:
             found.append(f"{model}: {error.message.removesuffix('.')}: {error.hint}")
     return found

@@ -55,7 +55,8 @@ class Backend(Protocol):
     depend on `Chat.about` and not on the words. `capabilities`: `adaptive` (a server, whose limits are found by
     asking), `constrain` (answers of the expected shape only), `margins` (log-probabilities of labels at an
     answer's first token), `forced_margins` (also where the labels differ further on), `seed`, `system_role`.
-    `open` and `close` run on dispatch's loop.
+    `open` and `close` run on dispatch's loop. A backend may have `ready()`, too, which asks nothing, and raises what
+    `open` would for what is not set, such as a key: dry runs and plans tell it.
     """
 
     identity: str

@@ -104,6 +104,10 @@ class OpenAI:
             await self._poster.close()
             self._poster = None
 
+    def ready(self) -> None:
+        """Whether it could be asked now. Raises MissingKey and UsageError."""
+        self.client().close()
+
     def client(self) -> Client:
         """The openai package's client of this server, for files and batches. Raises MissingKey."""
         from openai import OpenAI as Client

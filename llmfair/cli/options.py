@@ -198,7 +198,7 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
     return {
         **{kind.name: (kind.settings,) for kind in audits},
         "score": (ScoreSettings,),
-        "plan": tuple(kind.planned for kind in audits),
+        "plan": tuple(kind.plan_settings for kind in audits),
         "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
         "study": tuple(study.settings for _, study in studies().values()),
         "finetune-lora": (FinetuneSettings,),

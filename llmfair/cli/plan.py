@@ -52,7 +52,7 @@ def _show(planned: Mapping[str, Any], table: Table | None, style: str) -> None:
 
 
 for kind in kinds():
-    add_command(plan, kind.name, kind.planned, _of(kind), kind.help("plan"))
+    add_command(plan, kind.name, kind.plan_settings, _of(kind), kind.help("plan"))
 
 
 @contextmanager

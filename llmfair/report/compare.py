@@ -25,13 +25,14 @@ Row = Mapping[str, Any]
 def compare_table(compared: Mapping[str, Any]) -> Table:
     """One row a measure and condition; below them what the changes come to."""
     base, *others = compared["runs"]
-    several = len(others) > 1
+    kind, several = kind_of(compared["task"]), len(others) > 1
+    common = {f", on {on[0]} in common" for one in others if (on := kind.compared_on(base, one))}
     uneven = any(row["n"] != compared["queries"] for row in compared["rows"])
     header = (
         "measure",
-        kind_of(compared["task"]).condition,
+        kind.condition,
         *(("run",) * several),
-        f"base {base['name']}" + ", on pairs in common" * any(_fewer(base, one) for one in others),
+        f"base {base['name']}" + "".join(common),
         "other" if several else others[0]["name"],
         f"change [{compared['level'] * 100:g} %]",
         *(("queries",) * uneven),
@@ -191,16 +192,11 @@ def _reason(row: Row) -> str:
     return in_words(row["reason"] or "too_few_queries")
 
 
-def _fewer(base: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
-    """Whether some pairs of either run are not in the other."""
-    return bool(run.get("pairs_in_common", 0) < max(run.get("pairs", 0), base.get("pairs", 0)))
-
-
 def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
     """How changes were made, and what else differs between the runs."""
-    base, *others = compared["runs"]
-    if how := kind_of(compared["task"]).how_changed:
-        yield how
+    kind, (base, *others) = kind_of(compared["task"]), compared["runs"]
+    if kind.how_changed:
+        yield kind.how_changed
     else:
         yield (
             "base and other: each run's own figures; change: mean over the queries of both, of quotients (×) the "
@@ -223,13 +219,9 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
             f"{run['name']} also differs in {key}: {_value(key, before)} → {_value(key, after)}"
             for key, (before, after) in run["differs"].items()
         )
-        if _fewer(base, run):
-            yield (
-                f"{run['name']}: compared on {count(run['pairs_in_common'], 'answered pair')} in common, of "
-                f"{base['pairs']:,} and {run['pairs']:,}"
-            )
-    if any(run.get("sequential") for run in compared["runs"]):
-        yield "an audit that stopped when settled: its figures are not adjusted for stopping"
+        if on := kind.compared_on(base, run):
+            yield f"{run['name']}: compared on {on[1]}"
+    yield from kind.compared_notes(compared["runs"])
     yield from few_queries(compared["queries"])
 
 

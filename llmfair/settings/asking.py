@@ -11,7 +11,7 @@ from typing import Literal
 from llmfair.errors import UsageError
 from llmfair.settings.base import Settings, at_least, seconds, setting
 
-MOST_REPEATS = 49  # with the control arm, draws 0 to 97; from 100 on bad answers are asked again
+MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,10 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
         0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
     )
 
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | {"permutations"}  # a kind that shuffles takes it out
+
     def check(self) -> None:
         super().check()
         at_least(self, {"permutations": 0})

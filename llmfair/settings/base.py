@@ -148,7 +148,7 @@ class MeasureSettings(CommandSettings):
     )
     ci: Literal["auto", "linear-t", "boot-t"] = setting(
         "auto",
-        "How intervals of exposure ratios are made; auto: boot-t for few queries or short lists.",
+        "How intervals of ratios of means are made; auto: boot-t for few queries or short lists.",
         "Statistics",
         result=False,
     )

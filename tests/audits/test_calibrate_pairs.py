@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llmfair.audits.aggregates.pairs import tallied
 from llmfair.audits.pairwise.calibrate import calibrate_pairwise, found_in_pairs
 from llmfair.audits.pairwise.making import make_pair_design
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.audits.pairwise.simulate import marginal_odds, pair_audits, pairs_of, simulate_answers
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.summary import Inference
-from llmfair.audits.tallies import tallied
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.records import PairAnswer, Side

@@ -19,9 +19,12 @@ from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSetti
 from llmfair.audits.plan import plan as plan_of
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
+from llmfair.errors import MissingKey
 from llmfair.records import Chat, Completion
+from llmfair.registry import _found, names
 from llmfair.steps import drive
 from tests.folders import balanced, folder_of, write_folder
+from tests.outside.counter import Counter
 
 pytestmark = pytest.mark.whole
 
@@ -238,3 +241,14 @@ def test_a_plan_and_its_run_share_a_folder(kind: Any, plan: Any, settings: Any, 
     after = plan_of(kind, plan.make(dataset=dataset, model=(model,), **more))
     assert (before["answered"], after["answered"]) == (0, after["calls"])
     assert before["folder"] == after["folder"]
+
+
+def test_a_backend_of_another_package_says_why_it_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Locked(Counter):
+        def ready(self) -> None:
+            raise MissingKey("parrots want a key.", "set PARROT_KEY")
+
+    names("backend")
+    monkeypatch.setitem(_found["backend"], "locked", Locked)
+    plan = plan_of(LISTWISE, ListwiseSettings.make(dataset=folder_of(2, 8, 8), model=("locked:x",)))
+    assert plan["unready"] == ["locked:x: parrots want a key: set PARROT_KEY"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmfair.audits.aggregates.pairs import joined, tallied_p
 from llmfair.audits.summary import aggregate, summarise, undefined_counts
-from llmfair.audits.tallies import joined, tallied_p
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs

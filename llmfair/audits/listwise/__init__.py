@@ -77,7 +77,7 @@ class Listwise(Kind):
 
         return make_design(settings, subject or NOBODY)
 
-    planned = PlanSettings
+    plan_settings = PlanSettings
 
     def before(self, planned: Mapping[str, Any]) -> str:
         from llmfair.audits.listwise.table import before_text

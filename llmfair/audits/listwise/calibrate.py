@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.audits.aggregates.implied import implied_curve
 from llmfair.audits.calibrate import (
     BLOCK,
     Row,
@@ -33,7 +34,7 @@ from llmfair.audits.listwise.reach import inference_of
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, Simulated, kinds_of, simulate
-from llmfair.audits.summary import Inference, implied_curve
+from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure

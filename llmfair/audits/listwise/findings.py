@@ -14,6 +14,8 @@ from math import log, sqrt
 
 import numpy as np
 
+from llmfair.audits.aggregates.control import controlled
+from llmfair.audits.aggregates.implied import implied_curve
 from llmfair.audits.listwise.contrasts import SEPARATOR
 from llmfair.audits.listwise.results import (
     Excess,
@@ -23,7 +25,7 @@ from llmfair.audits.listwise.results import (
     Shuffled,
     SignFlip,
 )
-from llmfair.audits.summary import ALL, Inference, aggregate, controlled, implied_curve
+from llmfair.audits.summary import ALL, Inference, aggregate
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column
 from llmfair.metrics.exposure import exposures

@@ -18,7 +18,7 @@ from llmfair.audits.listwise.outcome import outcome_of
 from llmfair.audits.listwise.plan import findable_of, plan_of, tokens_of
 from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
-from llmfair.audits.subject import Subject
+from llmfair.audits.subject import Subject, backend_args
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
@@ -69,8 +69,10 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     A subject that is a ranker orders the lists itself: once each, without prompts.
     """
     dataset, attribute = load_lists(settings)
-    ranker = subject.ranker(dataset, attribute, settings) if subject.ranks else None
-    if ranker is not None:
+    ranker = None
+    if subject.ranks:
+        of_engine = backend_args(settings.backend_arg)
+        ranker = subject.ranker(dataset, attribute, passages=settings.passages, backend_args=of_engine)
         settings = _without_prompts(settings, subject.spec, ranker.worded)
     prompt = load_prompt(settings.prompt)
     queries = selected_queries(dataset, settings)

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from llmfair.audits.aggregates.control import FEWEST_RUNS
 from llmfair.audits.design import Outcome
 from llmfair.audits.listwise.answers import answer_counts, unassessed
 from llmfair.audits.listwise.contrasts import contrasts
@@ -17,7 +18,7 @@ from llmfair.audits.listwise.design import INPUT, ListwiseDesign
 from llmfair.audits.listwise.findings import findings_of, unassessable, with_family
 from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
-from llmfair.audits.summary import FEWEST_RUNS, Inference, aggregate, summarise
+from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.values import Quotient, Ratio

@@ -83,6 +83,10 @@ class ListwiseSettings(AuditSettings):
         }
 
     @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() - {"permutations"}
+
+    @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
         if given.get("initial") in ONE_ORDER and preset is None:
             given.setdefault("orders", 1)

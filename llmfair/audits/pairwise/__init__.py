@@ -78,7 +78,7 @@ class Pairwise(Kind):
 
         return make_pair_design(settings, subject or NOBODY)
 
-    planned = PlanPairwiseSettings
+    plan_settings = PlanPairwiseSettings
 
     def before(self, planned: Mapping[str, Any]) -> str:
         from llmfair.audits.pairwise.table import before_text
@@ -209,6 +209,18 @@ class Pairwise(Kind):
         from llmfair.audits.pairwise.changes import described_pairs
 
         return described_pairs(run, base)
+
+    def compared_on(self, base: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[str, str] | None:
+        from llmfair.report.tables import count
+
+        common, pairs = run["pairs_in_common"], (base["pairs"], run["pairs"])
+        if common == max(pairs):
+            return None
+        return "pairs", f"{count(common, 'answered pair')} in common, of {pairs[0]:,} and {pairs[1]:,}"
+
+    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+        stopped = "an audit that stopped when settled: its figures are not adjusted for stopping"
+        return [stopped] if any(run["sequential"] for run in runs) else []
 
 
 PAIRWISE = register("audit", "pairwise")(Pairwise())

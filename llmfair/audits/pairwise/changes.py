@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from llmfair.audits.aggregates.pairs import joined, weights_of
 from llmfair.audits.changes import Compared, Row, assessed, changed, check_paired, headlines_of, row_of
 from llmfair.audits.pairwise.stopping import judged_of
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.summary import Inference, aggregate
-from llmfair.audits.tallies import joined, weights_of
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import measure_all

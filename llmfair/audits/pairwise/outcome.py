@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.audits.aggregates.pairs import joined, tallied_p, weights_of
 from llmfair.audits.design import Outcome
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.results import (
@@ -25,7 +26,6 @@ from llmfair.audits.pairwise.results import (
 from llmfair.audits.pairwise.stopping import Stopping, judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
-from llmfair.audits.tallies import joined, tallied_p, weights_of
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict

@@ -54,7 +54,7 @@ class PairwiseSettings(AuditSettings):
 
     @classmethod
     def idle(cls) -> frozenset[str]:
-        return super().idle() | {"ci", "permutations"}  # lists alone have exposure ratios and are shuffled
+        return super().idle() | {"ci"}  # no measure of pairs is a ratio of means
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from llmfair.audits.tallies import tallied
+from llmfair.audits.aggregates.pairs import tallied
 from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
 from llmfair.records import Cell, Probe, Verdict
 from llmfair.stats.sequential import EProcess

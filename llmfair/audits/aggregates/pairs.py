@@ -8,8 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from llmfair.audits.summary import Inference
 from llmfair.metrics.values import Tally, Value
 from llmfair.records import Verdict
+from llmfair.registry import register
 from llmfair.stats.clusters import Codes
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.pairs import Counted, Weights, estimate, pair_p
@@ -80,6 +82,18 @@ def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate
     if formula.demanding and found.low is not None and found.low == found.high:
         return replace(found, low=None, high=None, reason="degenerate")
     return replace(found, reason="half_added") if not found.reason and formula.adds_half(cells) else found
+
+
+@register("aggregate", "macro")
+def _macro(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Pairs, every query weighing the same."""
+    return tallied(values, "macro", inference.level)
+
+
+@register("aggregate", "pooled")
+def _pooled(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Pairs, each weighing the same."""
+    return tallied(values, "pooled", inference.level)
 
 
 def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generator) -> float | None:
