@@ -203,8 +203,8 @@ def finetune_lora(
     `base_model` has to be given. Raises RequirementFailed, after everything is written, where no checkpoint kept the
     gates; MissingExtra without [local].
     """
-    from llmfair.cli.finetune_lora import REJECTED, Shown
     from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.shown import REJECTED, Shown
     from llmfair.tuning.table import missed_on_test, model_card
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
@@ -278,7 +278,7 @@ def _watch(name: str, shown: bool, settings: AuditSettings) -> Watch:
 
 @contextmanager
 def _bar(name: str, calls: int, progress: Progress, limit: int, batch: bool) -> Iterator[None]:
-    from llmfair.cli.console import bar, visible
+    from llmfair.terminal import bar, visible
 
     progress.tell = lambda text: print(visible(text), file=sys.stderr)
     # a batch has nothing to draw for hours

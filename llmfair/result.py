@@ -158,8 +158,8 @@ class Result:
         return table_of(found_of(self.results) if self.kind == "score" else self.results)
 
     def __str__(self) -> str:
-        from llmfair.cli.console import visible
         from llmfair.report.shown import text_of
+        from llmfair.terminal import visible
 
         return "\n".join(map(visible, text_of(self._table()).split("\n")))
 

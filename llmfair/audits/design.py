@@ -132,15 +132,11 @@ class Design(ABC, Generic[T]):
         conditions = {"", *(one.name for one in self.conditions)}
         for program in programs:
             if program.probe_id in taken:
-                raise LlmfairError(
-                    f"two programs of {self.task} are called {program.probe_id}.",
-                    "each has a name of its own",
-                )
+                said = f"two programs of {self.task} are called {program.probe_id}."
+                raise LlmfairError(said, "each has a name of its own")
             if program.condition not in conditions:
-                raise LlmfairError(
-                    f"{program.probe_id} is of condition '{program.condition}', which {self.task} does not have.",
-                    f"it has: {', '.join(sorted(conditions - {''}))}",
-                )
+                said = f"{program.probe_id} is of condition '{program.condition}', which {self.task} does not have."
+                raise LlmfairError(said, f"it has: {', '.join(sorted(conditions - {''}))}")
             taken[program.probe_id] = None
             yield program
 

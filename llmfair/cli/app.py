@@ -15,8 +15,8 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
+from llmfair import terminal
 from llmfair.audits.kind import kinds
-from llmfair.cli import console
 from llmfair.cli.audits import audit_command
 from llmfair.cli.cache import cache
 from llmfair.cli.calibrate import calibrate
@@ -112,7 +112,7 @@ _terminated: list[int] = []
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     _terminated.append(number)
-    raise console.Terminated
+    raise terminal.Terminated
 
 
 @cache_once
@@ -125,21 +125,21 @@ def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
     _terminated.clear()
     previous = signal.signal(signal.SIGTERM, _terminate)
-    console.output = console.Output(as_json=_asks_json(arguments))
+    terminal.output = terminal.Output(as_json=_asks_json(arguments))
     try:
         if not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
             for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
-                console.warn(said)
+                terminal.warn(said)
         code = command()(arguments, prog_name="llmfair", standalone_mode=False)
-        if code == 130 and not console.output.stopped:  # what Typer makes of an interrupt
+        if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
         return code if isinstance(code, int) else 0
     except LlmfairError as error:
-        return console.fail(error)
+        return terminal.fail(error)
     except TyperException as error:
         if not error.format_message():  # a group without a command: its help was shown
             return UsageError.exit_code
-        return console.fail(UsageError(error.format_message(), _usage_hint(error)))
+        return terminal.fail(UsageError(error.format_message(), _usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
     except SystemExit as leaving:  # how Typer and rich take a reader of stdout that went away (`| head`)
@@ -149,10 +149,10 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return _unread()
     except Exception as error:
-        hint = "repeat with -v for the traceback" if console.output.verbose is not None else ""
+        hint = "repeat with -v for the traceback" if terminal.output.verbose is not None else ""
         unexpected = LlmfairError(f"unexpected {type(error).__name__}: {error}", hint)
         unexpected.__cause__ = error
-        return console.fail(unexpected)
+        return terminal.fail(unexpected)
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -166,7 +166,7 @@ def _unread() -> int:
 def _stopped() -> int:
     """Says that an interrupt ended the command; returns its exit code."""
     code = 143 if _terminated else 130
-    console.stopped(code)
+    terminal.stopped(code)
     print("Stopped.", file=sys.stderr)
     return code
 

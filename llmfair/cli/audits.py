@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair import terminal
 from llmfair.audits.kind import Kind
-from llmfair.cli import console
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.settings import AuditSettings, default_of
 
@@ -40,7 +40,7 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
 
     planned = plan(kind, settings)
     if style == "json":
-        console.print_json({"schema": 1, **planned})
+        terminal.print_json({"schema": 1, **planned})
     else:
         print(kind.plan_text(planned), end="")
 
@@ -57,14 +57,14 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     if len(asked) == 1:
         results, error, _ = _audit(kind, settings, asked[0], style, Spending())
         if style == "json":
-            console.print_json(results)
+            terminal.print_json(results)
     else:
         error = _audit_all(kind, settings, asked, style)
     if error is not None:
-        console.output.as_json = False  # said already
-        raise typer.Exit(console.fail(error))
+        terminal.output.as_json = False  # said already
+        raise typer.Exit(terminal.fail(error))
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
-        console.say(
+        terminal.say(
             f"Next: llmfair {kind.name}{_lists(settings)} -m openai:gpt-4o-mini     "
             "(a real model; --dry-run first counts its calls)"
         )
@@ -101,14 +101,14 @@ def _audit_all(
             if results["status"] == "complete":
                 complete.append(run)
         except LlmfairError as failure:
-            results, error = {"model": name, **console.failure(failure)}, failure
+            results, error = {"model": name, **terminal.failure(failure)}, failure
         runs.append(results)
         if error is not None:
             error.message = f"{name}: {error.message}"
             errors.append(error)
     compared = _compare(complete, style)
     if style == "json":
-        console.print_json({"schema": 1, "runs": runs, "comparison": compared})
+        terminal.print_json({"schema": 1, "runs": runs, "comparison": compared})
     gravest = max(errors, key=lambda error: error.exit_code, default=None)
     for error in errors:
         if error is not gravest:
@@ -126,7 +126,7 @@ def _compare(runs: Sequence[RunDir], style: str) -> dict[str, Any] | None:
     compared = compare(runs)
     if style == "table":
         print()
-        console.print_table(compare_table(compared))
+        terminal.print_table(compare_table(compared))
     return compared
 
 
@@ -152,19 +152,19 @@ def _audit(
     @contextmanager
     def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
         calls = planned["calls"]
-        console.output.begun.append(folder)
+        terminal.output.begun.append(folder)
         seen.update(folder=folder, calls=calls, progress=progress)
-        progress.tell = lambda text: console.say(console.visible(text))
+        progress.tell = lambda text: terminal.say(terminal.visible(text))
         if calls:
-            console.say(kind.before(planned))
+            terminal.say(kind.before(planned))
         if settings.batch:  # which has nothing to draw for hours
             shown: AbstractContextManager[None] = nullcontext()
         elif calls:
-            shown = console.bar(f"Asking {name}", calls, progress, limit)
+            shown = terminal.bar(f"Asking {name}", calls, progress, limit)
         else:
             chains = getattr(planned["design"], "chains", 0)
-            count = console.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
-            shown = console.drawn(count.name, count)
+            count = terminal.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
+            shown = terminal.drawn(count.name, count)
         with shown:
             yield
 
@@ -184,24 +184,24 @@ def _audit(
         if "progress" not in seen:
             raise
         left = str(seen["folder"]) if seen["folder"].is_dir() else None
-        code = console.interrupted(stop, how_far(), run=left)
+        code = terminal.interrupted(stop, how_far(), run=left)
         say_cost(seen["folder"], seen["progress"], spender)
         raise typer.Exit(code) from None
     if cached := seen["progress"].cached:
-        console.say(
+        terminal.say(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
         )
     run, results, error = written.folder, written.results, written.error
     if isinstance(error, Incomplete):
         error.message += before
     for line in written.skipped:
-        console.warn(line)
+        terminal.warn(line)
     report = write_report(run, settings.open) if settings.report and ranked(results) else None
     _show(kind, results, report or seen["folder"], style)
     if error is not None:
-        results |= console.failure(error)
+        results |= terminal.failure(error)
         if isinstance(error, Incomplete):
-            console.say(how_far())
+            terminal.say(how_far())
     say_cost(seen["folder"], seen["progress"], spender)
     return results, error, run
 
@@ -219,7 +219,7 @@ def say_cost(folder: Path, progress: Progress, spender: str) -> None:
 
     run = RunDir(folder)
     if run.manifest.is_file() and (told := cost_text(run.read_manifest(), progress, spender)):
-        console.say(told)
+        terminal.say(told)
 
 
 def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
@@ -254,7 +254,7 @@ def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> Non
     elif style == "md":
         print(markdown(kind.table(found_of(results))), end="")
     else:
-        console.print_table(kind.table(found_of(results)))
+        terminal.print_table(kind.table(found_of(results)))
         print()
         print(written)
 

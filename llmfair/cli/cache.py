@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from llmfair.cli import console
+from llmfair import terminal
 from llmfair.cli.options import Json, flag
 from llmfair.errors import UsageError
 
@@ -24,7 +24,7 @@ HOURS = {"h": 1, "d": 24, "w": 168}
 def show_path(as_json: Json = False) -> None:
     """The file that holds them."""
     if as_json:
-        console.print_json({"schema": 1, "path": str(_path())})
+        terminal.print_json({"schema": 1, "path": str(_path())})
     else:
         print(_path())
 
@@ -37,14 +37,14 @@ def info(as_json: Json = False) -> None:
 
     found = facts(_path())
     if as_json:
-        console.print_json({"schema": 1, **found})
+        terminal.print_json({"schema": 1, **found})
         return
     rows = tuple(
         (row["model"], f"{row['entries']:,}", row["oldest"][:10], row["newest"][:10])
         for row in found["models"]
     )
     title = f"{_answers(found['entries'])}, {_size(found['bytes'])}"
-    console.print_table(Table(title, ("model", "answers", "first", "last"), rows, (found["path"],)))
+    terminal.print_table(Table(title, ("model", "answers", "first", "last"), rows, (found["path"],)))
 
 
 @cache.command(
@@ -70,16 +70,16 @@ def clear(
     found = answers.count(path, identity, before)
     if found == 0:
         whose = "" if model is None else f" of {model}"
-        console.say(f"Nothing to remove: no such answer{whose} in {path}.")
+        terminal.say(f"Nothing to remove: no such answer{whose} in {path}.")
     elif not yes:
         what = "the damaged cache" if found is None else _answers(found)
         hint = "add --yes to remove without asking"
-        if not console.agreed(f"Remove {what} from {path}?", False, f"remove {what}", hint):
-            console.say("Nothing was removed.")
+        if not terminal.agreed(f"Remove {what} from {path}?", False, f"remove {what}", hint):
+            terminal.say("Nothing was removed.")
             raise typer.Exit(1)
     removed = answers.clear(path, identity, before) if found != 0 else 0
     if as_json:
-        console.print_json({"schema": 1, "path": str(path), "removed": removed})
+        terminal.print_json({"schema": 1, "path": str(path), "removed": removed})
     elif found != 0:
         print("Removed the damaged cache." if removed is None else f"Removed {_answers(removed)}.")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import typer
 
+from llmfair import terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli import console
 from llmfair.cli.options import add_command
 from llmfair.settings import Calibrated
 
@@ -29,17 +29,17 @@ def _of(kind: Kind) -> Callable[..., None]:
             nonlocal simulated
             simulated += 1
 
-        count = console.Count("Simulating", kind.calibration(settings), "audits", lambda: simulated)
-        with console.drawn(count.name, count):
+        count = terminal.Count("Simulating", kind.calibration(settings), "audits", lambda: simulated)
+        with terminal.drawn(count.name, count):
             found = kind.calibrate(settings, advance)
         if style == "json":
-            console.print_json(found)
+            terminal.print_json(found)
         elif style == "tsv":
             print(calibration_tsv(found), end="")
         elif style == "md":
             print(markdown(kind.calibration_table(found)), end="")
         else:
-            console.print_table(kind.calibration_table(found))
+            terminal.print_table(kind.calibration_table(found))
 
     return run
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from llmfair.cli import complete, console
+from llmfair import terminal
+from llmfair.cli import complete
 from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 
 Runs = Annotated[
@@ -49,10 +50,10 @@ def compare(
 
     compared = compared_of([find_run(name, runs_dir) for name in runs], wanted)
     if as_json or format == "json":
-        console.print_json(compared)
+        terminal.print_json(compared)
     elif format == "tsv":
         print(compare_tsv(compared), end="")
     elif format == "md":
         print(markdown(compare_table(compared)), end="")
     else:
-        console.print_table(compare_table(compared))
+        terminal.print_table(compare_table(compared))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmfair.cli import complete, console
+from llmfair import terminal
+from llmfair.cli import complete
 from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, flag
 from llmfair.cli.transfers import transfers
 
@@ -27,7 +28,7 @@ def list_all(as_json: Json = False) -> None:
 
     found = [{"dataset": name, **_listing(name)} for name in registry.names("dataset")]
     if as_json:
-        console.print_json({"schema": 1, "datasets": found})
+        terminal.print_json({"schema": 1, "datasets": found})
         return
     rows = tuple(
         (row["dataset"], ", ".join(row["attributes"]), str(row["queries"]), row["size"], state)
@@ -38,7 +39,7 @@ def list_all(as_json: Json = False) -> None:
         FOUR_FILES,
         "llmfair datasets fetch trec-fair/2022    serves every dataset of its year and split",
     )
-    console.print_table(Table("", ("dataset", "attributes", "queries", "size", ""), rows, notes))
+    terminal.print_table(Table("", ("dataset", "attributes", "queries", "size", ""), rows, notes))
 
 
 def _listing(name: str) -> dict[str, Any]:
@@ -96,21 +97,21 @@ def fetch(
     from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
     from llmfair.datasets.fetch import fetch as fetch_collection
 
-    console.output = console.Output(quiet, verbose, not no_progress, as_json=as_json)
+    terminal.output = terminal.Output(quiet, verbose, not no_progress, as_json=as_json)
     options = FetchOptions(topics, metadata, corpus, titles, text_words, stream, keep_downloads)
     collection = collection_of(name)
     plan = plan_fetch(collection, options)
     if plan.origins:
         _tell(plan, options)
         hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
-        if not yes and not console.agreed("Download?", True, "download this", hint):
-            console.say("Nothing was downloaded.")
+        if not yes and not terminal.agreed("Download?", True, "download this", hint):
+            terminal.say("Nothing was downloaded.")
             raise typer.Exit(1)
     with transfers() as progress:
         record = fetch_collection(plan, progress)
     if as_json:
         folder = str(collection.folder)
-        console.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
+        terminal.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
         return
     _print_record(collection.name, str(collection.folder), record, not plan.origins)
 
@@ -126,7 +127,7 @@ def _tell(plan: Plan, options: FetchOptions) -> None:
         for origin, missing in plan.to_download
     ]
     total = _size(sum(missing or 0 for _, missing in plan.to_download))
-    console.say(f"{plan.collection.name}: downloads {total} ({', '.join(parts) or 'nothing: all is here'})")
+    terminal.say(f"{plan.collection.name}: downloads {total} ({', '.join(parts) or 'nothing: all is here'})")
     place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
     kept = (
         "kept"
@@ -135,7 +136,7 @@ def _tell(plan: Plan, options: FetchOptions) -> None:
         if options.stream
         else "removed afterwards"
     )
-    console.say(
+    terminal.say(
         f"  needs {_size(plan.disk_bytes)} of disk, {_size(shutil.disk_usage(place).free)} are free in {place}; "
         f"the source files are {kept}"
     )
@@ -166,7 +167,7 @@ def _print_record(name: str, folder: str, record: dict[str, Any], already: bool)
         folder,
         *(["fetched before; remove the folder to start over"] if already else []),
     ]
-    console.print_table(Table(f"{name} is fetched", ("", ""), rows, tuple(notes)))
+    terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, tuple(notes)))
 
 
 @datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
@@ -189,7 +190,7 @@ def show(
     else:  # a source has no lists of its own: those of a default audit are shown
         found = facts(load_lists(ListSettings(dataset=name))[0])
     if as_json:
-        console.print_json({"schema": 1, **found})
+        terminal.print_json({"schema": 1, **found})
         return
     _print_facts(found)
 
@@ -216,7 +217,7 @@ def _print_facts(found: dict[str, Any]) -> None:
     if "queries" not in found:
         title = f"{found['dataset']} · {found['topics']} topics · titles are missing, so nothing can be drawn"
         notes = [*_page_notes(found), f"llmfair datasets fetch {found['dataset']}    continues"]
-        console.print_table(Table(title, ("",), tuple((note,) for note in notes), ()))
+        terminal.print_table(Table(title, ("",), tuple((note,) for note in notes), ()))
         return
     attributes = list(found["attributes"])
     header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
@@ -242,4 +243,4 @@ def _print_facts(found: dict[str, Any]) -> None:
     notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
     title = f"{found['dataset']} · {found['documents']} documents · {len(found['queries'])} queries"
-    console.print_table(Table(title, header, tuple(rows), tuple(notes)))
+    terminal.print_table(Table(title, header, tuple(rows), tuple(notes)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from llmfair.cli import complete, console
+from llmfair import terminal
+from llmfair.cli import complete
 from llmfair.cli.options import Json, flag
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_j
     }
     seen = None if model is None else _look_at(model, base_url, ask)
     if as_json:
-        console.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
+        terminal.print_json({"schema": 1, **facts, **({} if seen is None else {"model": seen})})
         return
     title = (
         f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores · "
@@ -64,7 +65,7 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False, as_j
         f"data: {', '.join(registry.names('dataset'))}",
         *(f"{model}: {key} {value}" for key, value in (seen or {}).items()),
     )
-    console.print_table(Table(title, ("backend", "status", ""), rows, notes))
+    terminal.print_table(Table(title, ("backend", "status", ""), rows, notes))
 
 
 def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from llmfair.cli import console
+from llmfair import terminal
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.settings import FinetuneSettings
 
 if TYPE_CHECKING:
-    from llmfair.tuning.design import TuningDesign
     from llmfair.tuning.results import Finetuned
 
 
@@ -28,7 +26,7 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
     if rank() == 0:
         task(settings, style)
         return
-    console.output.quiet = True  # the first process alone speaks
+    terminal.output.quiet = True  # the first process alone speaks
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             task(settings, style)
@@ -39,6 +37,7 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.shown import REJECTED, Shown
     from llmfair.tuning.table import missed_on_test, model_card
 
     shown, error = Shown(), None
@@ -48,25 +47,22 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         if shown.folder is None:
             raise
         told = f"Stopped {shown.how_far()}. The same command continues: {shown.folder}"
-        raise typer.Exit(console.interrupted(stop, told, run=str(shown.folder))) from None
+        raise typer.Exit(terminal.interrupted(stop, told, run=str(shown.folder))) from None
     if done.before:
-        console.say(f"Already complete: {done.folder.path}")
+        terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":
         error = RequirementFailed(str(done.results.training.why), REJECTED)
     if style == "json":
-        console.print_json({**done.document, **(console.failure(error) if error else {})})
+        terminal.print_json({**done.document, **(terminal.failure(error) if error else {})})
     else:
         _show(done.results, done.folder.path, settings, style)
     if missed := missed_on_test(done.results):
-        console.warn(missed)
+        terminal.warn(missed)
     if error is not None:
-        console.output.as_json = False  # said already
-        code = console.fail(error)
+        terminal.output.as_json = False  # said already
+        code = terminal.fail(error)
         ranks.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
         raise typer.Exit(code if ranks.rank() == 0 else 0)
-
-
-REJECTED = "what came nearest is in rejected/; try another --labels or --anchor, or a lower --learning-rate"
 
 
 AUDITED = (
@@ -85,11 +81,11 @@ def _show(results: Finetuned, folder: Path, settings: FinetuneSettings, style: s
     elif style == "md":
         print(markdown(finetune_table(results)), end="")
     else:
-        console.print_table(finetune_table(results))
+        terminal.print_table(finetune_table(results))
         print()
         print(folder)
         if results.status == "complete":
-            console.say(
+            terminal.say(
                 f"Next: llmfair pairwise -m {shlex.quote(results.model)} --adapter {shlex.quote(str(folder))} "
                 f"--queries {shlex.quote(f'@{folder}/test-queries.txt')} --answers margin --form {settings.form} "
                 + settings.as_flags(AUDITED)
@@ -104,11 +100,11 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
 
     planned = plan_finetune(settings)
     if style == "json":
-        console.print_json(plain(planned))
+        terminal.print_json(plain(planned))
     else:
-        print("\n".join(map(console.visible, plan_text(planned).splitlines())))
+        print("\n".join(map(terminal.visible, plan_text(planned).splitlines())))
     for doubt in planned.doubts:
-        console.warn(doubt)
+        terminal.warn(doubt)
 
 
 def _merge(settings: FinetuneSettings, style: str) -> None:
@@ -119,42 +115,6 @@ def _merge(settings: FinetuneSettings, style: str) -> None:
 
     merged = merge_adapter(settings)
     if style == "json":
-        console.print_json(plain(merged))
+        terminal.print_json(plain(merged))
     else:
         print(merge_text(merged))
-
-
-class Shown:
-    """How far a training is, on stderr: a bar on a terminal, else a plain line now and then."""
-
-    def __init__(self) -> None:
-        self.folder: Path | None = None
-        self.done = 0
-        self.count = console.Count("", 0, "prompts", lambda: 0)
-
-    def begin(self, folder: Path, design: TuningDesign) -> None:
-        from llmfair.tuning.table import before_text
-
-        self.folder = folder
-        console.say(before_text(design.facts(), design.drawn.counts()["train"]))
-
-    def labelled(self, counts: Mapping[Any, int]) -> None:
-        from llmfair.tuning.table import labelled_text
-
-        console.say(labelled_text(counts))
-
-    @contextmanager
-    def stage(self, name: str, total: int) -> Iterator[Callable[[int, str], None]]:
-        self.done, self.count = 0, console.Count(name, total, "prompts", lambda: self.done)
-        with console.drawn(name, self.count):
-            yield self.tell
-
-    def tell(self, done: int, words: str = "") -> None:
-        self.done, self.count.words = done, words
-
-    def how_far(self) -> str:
-        from llmfair.tuning.finetune import MEASURING, TRAINING
-
-        if self.count.name == TRAINING:
-            return f"at {self.done:,} of {self.count.total:,} prompts"
-        return "after training" if self.count.name == MEASURING else "before training"

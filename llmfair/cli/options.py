@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from llmfair import terminal
 from llmfair.audits.kind import Help, kinds, studies
-from llmfair.cli import console
 from llmfair.cli.complete import OFFERED
 from llmfair.cli.help import PANELS
 from llmfair.config import find_config, read_config
@@ -49,7 +49,7 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
         }
         made = settings.make(values.get("preset"), **given)
         style = "json" if values["as_json"] else made.format
-        console.output = console.Output(
+        terminal.output = terminal.Output(
             values["quiet"], values["verbose"], not values["no_progress"], values["color"], style == "json"
         )
         run(made, style, ctx=ctx, **{item.name: values[item.name] for item in own})
@@ -207,7 +207,7 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
 
 def _speak(verbose: bool) -> bool:
     """Set at once, so that commands without settings need not."""
-    console.output.verbose = verbose
+    terminal.output.verbose = verbose
     return verbose
 
 
@@ -236,5 +236,5 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     named = {{"json": "as_json"}.get(key, key): value for key, value in own.items()}
     ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in named.items() if k in taken}}
     if own.get("json") or own.get("format") == "json":
-        console.output.as_json = True
+        terminal.output.as_json = True
     return path

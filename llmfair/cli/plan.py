@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair import terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli import console
 from llmfair.cli.options import add_command
 from llmfair.settings import AuditSettings
 
@@ -42,13 +42,13 @@ def _show(planned: Mapping[str, Any], table: Table | None, style: str) -> None:
     from llmfair.report.tables import markdown
 
     if style == "json" or table is None:
-        console.print_json({"schema": 1, **planned})
+        terminal.print_json({"schema": 1, **planned})
     elif style == "tsv":
         print("".join("\t".join(line) + "\n" for line in (table.header, *table.rows)), end="")
     elif style == "md":
         print(markdown(table), end="")
     else:
-        console.print_table(table)
+        terminal.print_table(table)
 
 
 for kind in kinds():
@@ -58,8 +58,8 @@ for kind in kinds():
 @contextmanager
 def _busy(what: str) -> Iterator[None]:
     """Lists of many lengths take seconds to simulate: a terminal shows that something is going on."""
-    stderr = console.console(stderr=True)
-    if console.output.quiet or not console.output.progress or not stderr.is_terminal:
+    stderr = terminal.console(stderr=True)
+    if terminal.output.quiet or not terminal.output.progress or not stderr.is_terminal:
         yield
         return
     with stderr.status(what):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from llmfair import terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli import complete, console
+from llmfair.cli import complete
 from llmfair.cli.options import Json, add_command, flag
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings
@@ -31,10 +32,10 @@ def list_all(as_json: Json = False) -> None:
     found = [load_prompt(name) for name in prompt_names()]
     if as_json:
         rows = [{"prompt": prompt.id, "source": prompt.source, "sha256": prompt.sha256} for prompt in found]
-        console.print_json({"schema": 1, "prompts": rows})
+        terminal.print_json({"schema": 1, "prompts": rows})
         return
     cells = tuple((prompt.id, prompt.sha256[:16], prompt.source) for prompt in found)
-    console.print_table(Table("", ("prompt", "sha256", "source"), cells, ()))
+    terminal.print_table(Table("", ("prompt", "sha256", "source"), cells, ()))
 
 
 @prompts.command("show", epilog="llmfair prompts show listwise\n\nllmfair prompts show my-prompt.toml --json")
@@ -44,7 +45,7 @@ def show(name: Name, as_json: Json = False) -> None:
 
     prompt = load_prompt(name)
     if as_json:
-        console.print_json({"schema": 1, "prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text})
+        terminal.print_json({"schema": 1, "prompt": prompt.id, "sha256": prompt.sha256, "text": prompt.text})
         return
     print(prompt.text, end="")
 
@@ -76,7 +77,7 @@ def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
     messages = chats[number - 1].messages
     if style == "json":
         shown = [{"role": message.role, "content": message.content} for message in messages]
-        console.print_json({"schema": 1, "messages": shown})
+        terminal.print_json({"schema": 1, "messages": shown})
         return
     for message in messages:
         print(f"{message.role}: {message.content}")

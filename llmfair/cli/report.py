@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from llmfair.cli import complete, console
+from llmfair import terminal
+from llmfair.cli import complete
 from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 from llmfair.errors import LlmfairError, UsageError
 
@@ -92,10 +93,10 @@ def report(
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
     if as_json:
-        console.print_json({"schema": 1, "status": "complete", "report": str(path), "missing": page.missing})
+        terminal.print_json({"schema": 1, "status": "complete", "report": str(path), "missing": page.missing})
     else:
         for line in page.missing:
-            console.say(f"Not complete: {line}")
+            terminal.say(f"Not complete: {line}")
         print(path)
     if open_it:
         show(path)
@@ -112,8 +113,8 @@ def write_report(run: RunDir, open_it: bool = False) -> Path | None:
         write_page(path, page_of([read_source(run)], EVIDENCE))
     except Exception as error:
         why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
-        console.warn(f"no report was written, everything else was: {why}")
-        if console.output.verbose:
+        terminal.warn(f"no report was written, everything else was: {why}")
+        if terminal.output.verbose:
             traceback.print_exception(error)
         return None
     if open_it:
@@ -126,4 +127,4 @@ def show(path: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):
-        console.warn(f"no browser could be opened for {path}")
+        terminal.warn(f"no browser could be opened for {path}")

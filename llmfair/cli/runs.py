@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from llmfair.cli import complete, console
+from llmfair import terminal
+from llmfair.cli import complete
 from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
@@ -33,10 +34,10 @@ def list_all(
 
     found = [run.summary() for run in list_runs(runs_dir)]
     if as_json:
-        console.print_json({"schema": 1, "runs": found})
+        terminal.print_json({"schema": 1, "runs": found})
         return
     cells = tuple(tuple(str(value) for value in row.values()) for row in found)
-    console.print_table(
+    terminal.print_table(
         Table("", ("run", "status", "model", "answers", "started"), cells, () if cells else ("none yet",))
     )
 
@@ -72,20 +73,20 @@ def show(
         results = {**run.read_results(), "doubts": list(manifest.doubts)}
         if as_json:
             calls = sum(one.calls or 0 for one in manifest.invocations)
-            console.print_json({**results, "calls": calls, "cost": manifest.cost})
+            terminal.print_json({**results, "calls": calls, "cost": manifest.cost})
         else:
             found = found_of(results, run.results)
             table = kind_of(found.task).table(found)
             cost = cost_text(manifest)
-            console.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
+            terminal.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return
     rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:
-        console.print_json({"schema": 1, "run": run.path.name, "rows": rows})
+        terminal.print_json({"schema": 1, "run": run.path.name, "rows": rows})
         return
     header = tuple(rows[0]) if rows else ("nothing",)
     cells = tuple(tuple(str(value) for value in row.values()) for row in rows)
-    console.print_table(Table("", header, cells, ()))
+    terminal.print_table(Table("", header, cells, ()))
 
 
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")
@@ -103,7 +104,7 @@ def check(
     run = find_run(name, runs_dir)
     found = check_run(run)
     if as_json:
-        console.print_json({"schema": 1, "run": run.path.name, **found})
+        terminal.print_json({"schema": 1, "run": run.path.name, **found})
     else:
         for line in found["problems"] or ["the journal is readable and its answers give what is on disk"]:
             print(line)

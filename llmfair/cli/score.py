@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from llmfair.cli import console
+from llmfair import terminal
 from llmfair.errors import RequirementFailed
 from llmfair.settings import ScoreSettings
 
@@ -43,7 +43,7 @@ def score(
         written = write_report(RunDir(settings.output), settings.open)
     if style in ("json", "tsv") or settings.per_query:
         for warning in score_warnings(found):  # rows have no place for them
-            console.warn(warning)
+            terminal.warn(warning)
     failed: RequirementFailed | None = None
     try:
         require_all(scored.results, settings.output is not None)
@@ -52,8 +52,8 @@ def score(
     rows = [*(scored.per_query if settings.per_query else ()), *scored.rows]
     if style == "json":
         named = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-        failure = console.failure(failed) if failed else {}
-        console.print_json({**scored.results, "rows": named, **failure})
+        failure = terminal.failure(failed) if failed else {}
+        terminal.print_json({**scored.results, "rows": named, **failure})
     elif settings.per_query:
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([COLUMNS, *rows])
     elif style == "tsv":
@@ -61,16 +61,16 @@ def score(
     elif style == "md":
         print(markdown(score_table(found)), end="")
     else:
-        console.print_table(score_table(found))
+        terminal.print_table(score_table(found))
         if written is not None:
             print("", written, sep="\n")
     if failed is not None:
-        console.output.as_json = False  # said already
-        raise typer.Exit(console.fail(failed))
+        terminal.output.as_json = False  # said already
+        raise typer.Exit(terminal.fail(failed))
 
 
 def _tell(path: Path) -> None:
     """A large file takes seconds: say which one is being read."""
     size = path.stat().st_size if path.is_file() else 0
-    if size >= TOLD_FROM and console.output.progress:
-        console.say(f"Reading {path}, {size / 1e6:,.0f} MB")
+    if size >= TOLD_FROM and terminal.output.progress:
+        terminal.say(f"Reading {path}, {size / 1e6:,.0f} MB")

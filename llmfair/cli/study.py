@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmfair import terminal
 from llmfair.audits.kind import Help, Kind, studies
 from llmfair.audits.study import Study
-from llmfair.cli import console
 from llmfair.cli.options import add_command
 from llmfair.errors import UsageError
 from llmfair.settings import Studied
@@ -49,10 +49,10 @@ def _of(kind: Kind, named: Study) -> Callable[..., None]:
         report = None
         if settings.output is not None and settings.report:
             report = write_report(RunDir(settings.output), settings.open)
-        _show(kind, named, found | (console.failure(gravest) if gravest else {}), tried, style, report)
+        _show(kind, named, found | (terminal.failure(gravest) if gravest else {}), tried, style, report)
         if gravest is not None:
-            console.output.as_json = False  # said already
-            raise typer.Exit(console.fail(gravest))
+            terminal.output.as_json = False  # said already
+            raise typer.Exit(terminal.fail(gravest))
 
     return run
 
@@ -76,13 +76,13 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
         @contextmanager
         def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
             calls, name = planned["calls"], f"Asking {settings.model[0]}, {setting}"
-            console.output.begun.append(folder)
+            terminal.output.begun.append(folder)
             seen.update(folder=folder, calls=calls, progress=progress)
-            progress.tell = lambda text: console.say(console.visible(text))
+            progress.tell = lambda text: terminal.say(terminal.visible(text))
             if calls:
-                console.say(kind.before(planned))
+                terminal.say(kind.before(planned))
             drawn = calls and not settings.batch  # which has nothing to draw for hours
-            with console.bar(name, calls, progress, limit) if drawn else nullcontext():
+            with terminal.bar(name, calls, progress, limit) if drawn else nullcontext():
                 yield
 
         return watch
@@ -91,7 +91,7 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
         for one in sweep(kind, named, settings, watch_of):
             tried.append(one)
             for line in one.written.skipped if one.written else ():
-                console.warn(line)
+                terminal.warn(line)
             if one.folder is not None:
                 say_cost(one.folder, seen["progress"], one.setting)
     except KeyboardInterrupt as stop:
@@ -102,7 +102,7 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
             answers = answers_of(seen["folder"], seen["progress"])
             how_far = f" at {answers:,} of {seen['calls']:,} answers"
         said = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
-        code = console.interrupted(stop, said)
+        code = terminal.interrupted(stop, said)
         if "folder" in seen:
             say_cost(seen["folder"], seen["progress"], seen["setting"])
         raise typer.Exit(code) from None
@@ -117,7 +117,7 @@ def _show(
     from llmfair.report.tables import markdown
 
     if style == "json":
-        console.print_json(found)
+        terminal.print_json(found)
     elif style == "tsv":
         columns, lines = named.lines(found)
         csv.writer(sys.stdout, "excel-tab", lineterminator="\n").writerows([columns, *lines])
@@ -126,15 +126,15 @@ def _show(
     elif style == "md":
         print(markdown(named.table(found_of(found))), end="")
     else:
-        console.print_table(named.table(found_of(found)))
+        terminal.print_table(named.table(found_of(found)))
         print("", *found["runs"], *([report] if report else []), sep="\n")
 
 
 def _show_plan(named: Study, planned: Mapping[str, Any], style: str) -> None:
     """What each setting would ask."""
     if style == "json":
-        console.print_json(planned)
+        terminal.print_json(planned)
     else:
-        console.print_table(named.plan_table(planned))
+        terminal.print_table(named.plan_table(planned))
         for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
-            console.say(line)
+            terminal.say(line)

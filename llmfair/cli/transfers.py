@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from llmfair.cli import console
+from llmfair import terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -22,8 +22,8 @@ def transfers() -> Iterator[Progress]:
     """Shows the steps of a fetch on stderr."""
     from llmfair.datasets.download import Silent
 
-    stderr = console.console(stderr=True)
-    if console.output.quiet or not console.output.progress:
+    stderr = terminal.console(stderr=True)
+    if terminal.output.quiet or not terminal.output.progress:
         yield Silent()
     elif stderr.is_terminal and not stderr.is_dumb_terminal:
         from rich.progress import (
@@ -74,7 +74,7 @@ class _Lines:
 
     def advance(self, count: int) -> None:
         self.done += count
-        if time.monotonic() - self.told > console.PLAIN_EVERY:
+        if time.monotonic() - self.told > terminal.PLAIN_EVERY:
             self.tell()
 
     def say(self, text: str) -> None:

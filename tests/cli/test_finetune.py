@@ -192,7 +192,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
 def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
     number: int, code: int, adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from llmfair.cli.finetune_lora import Shown
+    from llmfair.tuning.shown import Shown
 
     def tell(shown: Shown, done: int, words: str = "") -> None:
         told(shown, done, words)
@@ -223,7 +223,7 @@ def test_a_resumed_training_asks_the_base_nothing_again(
     out = copied(adapter, tmp_path / "adapter")
     (out / "llmfair.json").unlink()
     stages: list[str] = []
-    from llmfair.cli.finetune_lora import Shown
+    from llmfair.tuning.shown import Shown
 
     def stage(shown: Shown, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
         stages.append(name)

@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
+from llmfair import terminal
 from llmfair.asking.limits import Progress
-from llmfair.cli import console
 from tests.virtual import Clock
 
 
@@ -17,9 +17,9 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("llmfair.cli.console.time", clock)
+    monkeypatch.setattr("llmfair.terminal.time", clock)
     progress = Progress()
-    state = console.Bar("Asking a model", 1000, progress, 64)
+    state = terminal.Bar("Asking a model", 1000, progress, 64)
     assert state.line() == "0/1,000  0 unreadable  0 from the journal  0 cached  0/64 in flight"
     clock.now += 10
     progress.answered, progress.replayed, progress.cached, progress.unreadable = 200, 90, 10, 3
@@ -32,7 +32,7 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
     assert state.line().endswith("rate limited, waiting 12 s")
 
 
-def drawn(state: console.Line, width: int) -> str:
+def drawn(state: terminal.Line, width: int) -> str:
     """What a terminal so wide shows."""
     shown = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     with shown.capture() as captured:
@@ -44,18 +44,18 @@ def drawn(state: console.Line, width: int) -> str:
 def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
     model = "Asking openai:mistralai/Mistral-7B-Instruct-v0.2"
     busy = Progress(answered=18_204, unreadable=62, replayed=90, cached=10, in_flight=31, limit=32, retries=7)
-    states = [console.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
-    states.append(console.Bar(model, 30_096, Progress(waiting_until=time.time() + 100), 64))
+    states = [terminal.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
+    states.append(terminal.Bar(model, 30_096, Progress(waiting_until=time.time() + 100), 64))
     for state in states:
         (line,) = drawn(state, width).splitlines()
         assert len(line) <= width
-    (line,) = drawn(console.Count(model, 1000, "lists", lambda: 7), width).splitlines()
+    (line,) = drawn(terminal.Count(model, 1000, "lists", lambda: 7), width).splitlines()
     assert len(line) <= width
 
 
 def test_what_gives_way_first_on_a_narrow_terminal() -> None:
     busy = Progress(answered=18_204, unreadable=62, in_flight=31, limit=32)
-    state = console.Bar("Asking a model", 30_096, busy, 64)
+    state = terminal.Bar("Asking a model", 30_096, busy, 64)
     state.asked[0] = (time.monotonic() - 100, 0)
     wide, usual = drawn(state, 200), drawn(state, 80)
     assert all(
@@ -68,9 +68,9 @@ def test_what_gives_way_first_on_a_narrow_terminal() -> None:
 
 def test_time_left_goes_by_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("llmfair.cli.console.time", clock)
+    monkeypatch.setattr("llmfair.terminal.time", clock)
     progress = Progress()
-    state = console.Bar("Asking a model", 100_000, progress, 64)
+    state = terminal.Bar("Asking a model", 100_000, progress, 64)
     for _ in range(60):  # a minute at 100 a second, then five at 1
         clock.now += 1
         progress.answered += 100
@@ -85,8 +85,8 @@ def test_time_left_goes_by_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_a_terminal_lines_come_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("llmfair.cli.console.PLAIN_EVERY", 0.02)
-    with console.bar("Asking a model", 10, Progress(answered=4), 64):
+    monkeypatch.setattr("llmfair.terminal.PLAIN_EVERY", 0.02)
+    with terminal.bar("Asking a model", 10, Progress(answered=4), 64):
         lines, deadline = list[str](), time.monotonic() + 30
         while not lines and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -98,8 +98,8 @@ def test_a_count_says_how_far_and_how_long_still_without_what_an_earlier_command
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, done = Clock(), 0
-    monkeypatch.setattr("llmfair.cli.console.time", clock)
-    state = console.Count("Training", 1000, "prompts", lambda: done)
+    monkeypatch.setattr("llmfair.terminal.time", clock)
+    state = terminal.Count("Training", 1000, "prompts", lambda: done)
     assert state.line() == "0/1,000 prompts"
     clock.now, done = clock.now + 5, 600
     assert state.line() == "600/1,000 prompts"

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from llmfair.cli import console
+from llmfair import terminal
 from llmfair.cli.transfers import transfers
 from llmfair.datasets import distill, download, fetch
 from llmfair.datasets.base import Source, cache_folder, load_dataset
@@ -124,9 +124,9 @@ def test_it_asks_unless_told_otherwise(serve: Serve, monkeypatch: pytest.MonkeyP
     server = serve(sources_2022())
     found = llmfair("datasets", "fetch", "trec-fair/2022/gender", "--json")
     assert found.code == 2 and "--yes" in found.json["error"]["hint"]
-    terminal = io.StringIO("n\n")
-    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stdin", terminal)
+    screen = io.StringIO("n\n")
+    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", screen)
     found = llmfair("datasets", "fetch", "trec-fair/2022/gender")
     assert found.code == 1 and "Nothing was downloaded." in found.err and found.out == ""
     assert server.requests == []
@@ -243,12 +243,10 @@ def test_steps_are_shown_as_lines_or_as_bars(serve: Serve, monkeypatch: pytest.M
         if "metadata" not in line and "corpus" in line and ": read" in line
     ]
     assert re.fullmatch(r"trec_corpus_20220301_plain.json.gz: read  0.0 of 0.0 MB  [\d.,]+ MB/s", line)
-    assert not re.search(r"[\x00-\x09\x0b-\x1f]", found.err), "no control characters without a terminal"
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", found.err), "no control characters without a screen"
     shown = io.StringIO()
-    terminal = Console(
-        file=shown, force_terminal=True, highlight=False, width=120, _environ={"TERM": "xterm"}
-    )
-    monkeypatch.setattr(console, "console", lambda stderr=False: terminal)
+    screen = Console(file=shown, force_terminal=True, highlight=False, width=120, _environ={"TERM": "xterm"})
+    monkeypatch.setattr(terminal, "console", lambda stderr=False: screen)
     with transfers() as progress:
         progress.step("corpus: download", 2_000_000, 500_000)
         progress.advance(500_000)

@@ -390,14 +390,15 @@ def test_what_is_not_offered_is_said_before_anything_is_trained(
 def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from llmfair.cli import console, finetune_lora
+    from llmfair import terminal
+    from llmfair.cli import finetune_lora
 
     ended: list[str] = []
     done = Done(AdapterDir(tmp_path), plain(adapters.results(passed=False)), before=False)
     monkeypatch.setenv("RANK", str(number))
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
     monkeypatch.setattr("llmfair.tuning.ranks.first", lambda _: ended.append(capfd.readouterr().err))
-    monkeypatch.setattr(console, "output", console.Output(as_json=True))
+    monkeypatch.setattr(terminal, "output", terminal.Output(as_json=True))
     with pytest.raises(typer.Exit) as left:
         finetune_lora.finetune_lora(
             FinetuneSettings.make(base_model="model"),
