@@ -60,6 +60,7 @@ def test_a_file_of_another_shape(kind: str, file: str, document: object) -> None
     told_in_a_sentence(file)
 
 
+@pytest.mark.whole  # every field, by every command
 @pytest.mark.parametrize("kind", ["listwise", "pairwise"])
 @pytest.mark.parametrize("file", ["manifest.json", "results.json"])
 @pytest.mark.parametrize("harm", HARMS)
@@ -175,6 +176,7 @@ def test_a_failure_without_its_message() -> None:
     assert found.code == 2 and "hurt/journal.jsonl: the line of probe 'p' is none" in found.err
 
 
+@pytest.mark.whole  # every field, by every command
 @pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
 def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
     document = json.loads((RECORDED / kind / "results.json").read_text())
