@@ -220,6 +220,7 @@ def test_run_again_look_score_compare_and_report() -> None:
     assert "MeanRatio" in llmfair("report", "one", "--format", "md")
 
 
+@pytest.mark.whole
 def test_simulated_models_answer_with_the_effects_that_are_planted(tmp_path: Path) -> None:
     refused = json.loads(llmfair("numbers", "-m", "fake:biased", "--json", code=2))
     assert refused["error"]["message"] == "fake:biased answers ranking questions only."

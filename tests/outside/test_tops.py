@@ -16,6 +16,8 @@ from llmfair.audits.outside import check_kind
 from tests.outside.test_numbers import CALLS, installed, llmfair, numbers, valid  # noqa: F401
 from tests.outside.tops import NUMBERS, StudiedKind, TopsStudy
 
+pytestmark = pytest.mark.whole
+
 
 def tops(*arguments: str, code: int = 0) -> Any:
     asked = ("study", "tops", "-m", "counter:x", "-n", "2", "--tops", "5, 9", *arguments, "--json")
