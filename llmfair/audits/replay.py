@@ -45,6 +45,8 @@ def check_run(run: RunDir) -> dict[str, Any]:
         for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
         if now.get(key) != known.get(key)
     ]
+    if [stage.name for stage in design.stages()] != list(manifest.stages):
+        problems.append("what is asked, stage by stage, is not what it was at the time of the run")
     if problems:
         return {"answers": 0, "problems": problems}
 

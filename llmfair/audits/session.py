@@ -31,9 +31,8 @@ def session(
         if fresh:
             for path in (*(folder.journals(earlier) if earlier else [folder.journal]), folder.path / BATCHES):
                 set_aside(path)
-        journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
-        if fresh:
             earlier = None
+        journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
         refuse_fewer(journal, earlier.journal_answers if earlier else 0)
         invocation = {"command": sys.argv, "started": now(), "ended": None}
         manifest: dict[str, Any] = {

@@ -288,3 +288,10 @@ def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
 def test_batches_noted_before_there_were_stages_are_of_the_first() -> None:
     Path("batches.json").write_text('{"batches": [{"file": "a", "lines": 1, "input_file_id": "b"}]}')
     assert [one.journal for one in read_sent(Path())] == ["journal.jsonl"]
+
+
+def test_a_kind_that_has_another_stage_now_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    doubted("run")
+    monkeypatch.setattr(DoubtedDesign, "stages", lambda self: [])
+    said = "what is asked, stage by stage, is not what it was at the time of the run"
+    assert check_run(RunDir(Path("run")))["problems"] == [said]
