@@ -118,6 +118,18 @@ class Ranking:
     scores: tuple[float, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Encounter:
+    """What a model's answer says of items that it saw side by side for the first time.
+
+    `shown`: all items of the question, in the order shown. `ranked`: those that no earlier question had shown and
+    that the answer names, best first: no earlier answer chose which of them meet, and in which slots.
+    """
+
+    shown: tuple[str, ...]
+    ranked: tuple[str, ...]
+
+
 Run = Mapping[str, Ranking]
 """A TREC run: `{query_id: Ranking}`."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from llmfair import registry
 from llmfair.audits.aggregates.control import controlled
 from llmfair.metrics.columns import Column
-from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import Compared, Product, Quotient, Ratio, Tally, Undefined, Value
 from llmfair.records import Measurement
 from llmfair.stats import intervals
 from llmfair.stats.implied import OddsCurve, OddsSurface
@@ -70,7 +70,11 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
         return None, value.reason
     if isinstance(value, Product):
         return value.value, None
-    return (value.value, value.reason) if isinstance(value, Ratio | Quotient | Tally) else (value, None)
+    return (
+        (value.value, value.reason)
+        if isinstance(value, Ratio | Quotient | Tally | Compared)
+        else (value, None)
+    )
 
 
 def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> list[Measurement]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.values import Value
-from llmfair.records import Attribute, Candidates, Document, Ranking, Side
+from llmfair.records import Attribute, Candidates, Document, Encounter, Ranking, Side
 
 CONTROLLED = "(control=order)"
 """The parameter of a headline from random orders; tables leave it out of their headings."""
@@ -85,10 +85,12 @@ class Judged:
 
     `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. `beside`
     has for each of them the ranking it is held against, where there is one: its initial order, or what another
-    prompt made of that order. `runs` numbers their initial orders and the repeats of these. A document absent from
-    `sides` has no side. `log_weights` says that the rankings' scores are log-weights of a Plackett-Luce model.
-    `candidates.relevance` is empty when the query has no judgement at all. `groups` is shared by all queries of a
-    dataset.
+    prompt made of that order. `runs` numbers their initial orders and the repeats of these. `encounters`: what the
+    answers say of items shown side by side; None where nothing was asked, or answers are not known.
+
+    A document absent from `sides` has no side. `log_weights` says that the rankings' scores are log-weights of a
+    Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all. `groups` is shared by
+    all queries of a dataset.
     """
 
     about: ClassVar[str] = "lists"
@@ -100,6 +102,7 @@ class Judged:
     groups: Groups = field(default_factory=Groups)
     beside: tuple[Ranking, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
+    encounters: tuple[Encounter, ...] | None = None
 
     @property
     def query_id(self) -> str:

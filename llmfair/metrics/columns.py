@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Measure, Observation
-from llmfair.metrics.values import Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import Compared, Product, Quotient, Ratio, Tally, Undefined, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:
 def _parts(value: Value) -> tuple[float, ...]:
     """The numbers a value is made of."""
     match value:
-        case Undefined() | Tally():  # a tally holds whole numbers
+        case Undefined() | Tally() | Compared():  # counts are whole numbers
             return ()
         case Ratio():
             runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]

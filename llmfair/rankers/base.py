@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from llmfair.rankers.answers import AnswerClass
-from llmfair.records import Attribute, Candidates, Document, Probe, Query, Ranking
+from llmfair.records import Attribute, Candidates, Document, Encounter, Probe, Query, Ranking
 from llmfair.registry import lookup
 from llmfair.steps import Steps
 
@@ -48,6 +48,14 @@ class WindowAnswer:
         """Whether a readable answer is the window's own order."""
         return self.permutation == tuple(range(len(self.shown)))
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The items that the answer names itself, best first: without those that repair put behind them."""
+        if self.permutation is None:
+            return ()
+        count = len(self.permutation) - len(self.omitted)
+        return tuple(self.shown[place] for place in self.permutation[:count])
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -55,6 +63,26 @@ class Ranked:
 
     ranking: Ranking
     windows: tuple[WindowAnswer, ...]
+
+    @property
+    def encounters(self) -> tuple[Encounter, ...]:
+        """What the answers say of items that met for the first time."""
+        return first_encounters((window.shown, window.named) for window in self.windows)
+
+
+def first_encounters(answers: Iterable[tuple[Sequence[str], Sequence[str]]]) -> tuple[Encounter, ...]:
+    """Where at least two items met for the first time, of questions and answers in the order they were asked.
+
+    An answer is (items shown, those of them that it names, best first); it names none where it cannot be read.
+    """
+    seen: set[str] = set()
+    found = []
+    for shown, named in answers:
+        ranked = tuple(doc_id for doc_id in named if doc_id not in seen)
+        seen.update(shown)
+        if len(ranked) > 1:
+            found.append(Encounter(tuple(shown), ranked))
+    return tuple(found)
 
 
 class Ask(Protocol):

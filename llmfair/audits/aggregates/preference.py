@@ -1,0 +1,130 @@
+"""Comparisons of all queries become odds: of a preference for items, and of one for slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.audits.summary import Inference
+from llmfair.metrics.values import Compared, Value
+from llmfair.registry import register
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
+from llmfair.stats.preference import (
+    FEWEST_COMPARISONS,
+    Comparisons,
+    Fit,
+    jackknife_error,
+    log_interval,
+    one_way_bound,
+    preference_fit,
+)
+
+Bound = Literal["at most", "at least"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Odds with their interval, how many comparisons are behind them, and the queries' scores where they are 1.
+
+    `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome.
+    """
+
+    estimate: Estimate
+    comparisons: int
+    null_scores: NDArray[np.float64]
+    bound: Bound | None = None
+
+
+def preference(values: Iterable[Value], level: float = 0.95) -> Preference | None:
+    """The odds that the first of two items is put ahead, over queries; None without any comparison.
+
+    Where outcomes are separated no finite odds are the likeliest, and there is a bound. If one side is always
+    ahead, odds beyond which that is too unlikely. Else slots decide, and the odds that leave them out are nearer
+    to 1 than those of items in equal slots.
+    """
+    compared = _compared(values)
+    fit = preference_fit([_of(one) for one in compared], _window(compared))
+    if fit is not None:
+        return Preference(fit.odds(level), fit.comparisons, fit.null_scores)
+    count = round(sum(float(one.count.sum()) for one in compared))
+    if not count:
+        return None
+    shares = np.array([one.ahead.sum() / one.count.sum() for one in compared])
+    if 0 < shares.mean() < 1:
+        return _without_slots(compared, count, level)
+    queries, high = len(compared), one_way_bound(len(compared), level)
+    reason = "too_few_comparisons" if count < FEWEST_COMPARISONS else "always_one_way"
+    if queries < FEWEST_QUERIES:
+        reason = "too_few_queries"
+    if reason != "always_one_way":
+        return Preference(Estimate(None, None, None, queries, reason), count, shares - 0.5)
+    if shares.mean():
+        return Preference(Estimate(None, 1 / high, None, queries, reason), count, shares - 0.5, "at least")
+    return Preference(Estimate(None, None, high, queries, reason), count, shares - 0.5, "at most")
+
+
+def _without_slots(compared: Sequence[Compared], count: int, level: float) -> Preference:
+    fit = preference_fit([Comparisons(one.ahead, one.count) for one in compared])
+    if fit is None:  # of a single query
+        return Preference(Estimate(None, None, None, len(compared), "too_few_queries"), count, np.zeros(0))
+    estimate = fit.odds(level)
+    bound: Bound = "at most" if fit.log_odds < 0 else "at least"
+    reason = estimate.reason or "position_driven"
+    told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
+    return Preference(told, count, fit.null_scores, bound)
+
+
+@register("aggregate", "preference-odds")
+def _preference_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    found = preference(values, inference.level)
+    return None if found is None else found.estimate
+
+
+@register("aggregate", "slot-odds")
+def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """None where slots decide every outcome, so that no finite odds are the likeliest."""
+    compared = _compared(values)
+    fit = preference_fit([_of(one) for one in compared], _window(compared))
+    return None if fit is None or _window(compared) < 2 else fit.slot_odds(inference.level)
+
+
+def preference_change(
+    one: Mapping[str, Value], other: Mapping[str, Value], level: float = 0.95
+) -> tuple[Estimate, NDArray[np.float64]] | None:
+    """The quotient of two odds over the same queries with its interval, and each query's part of its logarithm.
+
+    The parts are jackknife pseudo-values, shape (queries,). None where either has no finite odds, or no query is
+    in both.
+    """
+    shared = sorted(
+        query_id
+        for query_id in one.keys() & other.keys()
+        if isinstance(one[query_id], Compared) and isinstance(other[query_id], Compared)
+    )
+    fits: list[Fit] = []
+    for values in (one, other):
+        compared = _compared(values[query_id] for query_id in shared)
+        fit = preference_fit([_of(each) for each in compared], _window(compared))
+        if fit is None or fit.queries != len(shared):
+            return None
+        fits.append(fit)
+    change = fits[0].log_odds - fits[1].log_odds
+    moved = fits[0].changes[:, 0] - fits[1].changes[:, 0]
+    estimate = log_interval(change, jackknife_error(moved), len(shared), level)
+    return estimate, change + (len(shared) - 1) * moved
+
+
+def _compared(values: Iterable[Value]) -> list[Compared]:
+    return [value for value in values if isinstance(value, Compared)]
+
+
+def _of(value: Compared) -> Comparisons:
+    return Comparisons(value.ahead, value.count, value.slots)
+
+
+def _window(compared: Sequence[Compared]) -> int:
+    return max((one.window for one in compared), default=1)

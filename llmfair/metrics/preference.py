@@ -1,0 +1,154 @@
+"""Preference odds of lists: of two equally relevant items, one of each group, which one the ranker puts ahead.
+
+They are measured where a model saw both for the first time at once (`first encounters`): what later questions show
+together was chosen by earlier answers. The slots they stood in come along, since models prefer slots as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.metrics.base import Judged, measure
+from llmfair.metrics.values import Compared, Undefined, Value
+from llmfair.records import Encounter, Side
+
+Flags = NDArray[np.bool_]
+Pairs = Callable[[NDArray[np.intp]], Flags]
+"""Of items by their places in the list, shape (k,): which are compared as first with which as second, shape (k, k)."""
+OF_ODDS: Mapping[str, Any] = {
+    "parity": 1.0,
+    "bounds": (0.0, math.inf),
+    "scale": "log",
+    "cutoff": "none",
+    "of_all": True,
+    "cite": "logistic model of first encounters, slots as a polynomial of degree 4; jackknife over queries",
+}
+REASONS: Mapping[str, str] = {
+    "no_common_grade": "no list has items of both groups with the same grade of relevance",
+    "no_encounter": "no two items that could be compared were shown together before an answer had moved them",
+    "no_readable_answer": "no answer could be read",
+    "order_not_random": "the initial ranking is not random",
+    "too_few_comparisons": "fewer than 20 comparisons",
+    "position_driven": "the answers follow the position",
+    "always_one_way": "one of the two is always ahead",
+    "no_better_than_input": "the ranker orders by relevance no better than its initial ranking, so nothing says that "
+    "it does its job",
+    "not_judged": "no relevance judgement says whether the ranker does its job",
+}
+
+
+@measure(
+    "PreferenceOdds",
+    params={"of": ("answers", "ranking")},
+    **OF_ODDS,
+    better="parity",
+    aggregate="preference-odds",
+    label="preference odds",
+    headline=True,
+    assessed_by="PreferenceOdds",
+    worded=True,
+    undefined=REASONS,
+)
+def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value]:
+    """The odds that of two equally relevant items the protected one is put ahead of the unprotected one.
+
+    Of `answers`: from first encounters, adjusted for the slots they were shown in. Of a `ranking`: over all such
+    pairs of a list (Mann-Whitney), which shows what became of the preference on the way.
+    """
+    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
+    shared = set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist())
+    if of == "answers" and judged.encounters is None:
+        return {}
+    if not judged.rankings and judged.encounters is None:
+        return {"": Undefined("not_ranked")}
+    if not shared:
+        return {"": Undefined("no_common_grade")}
+    if of == "ranking":
+        return {"": _in_rankings(judged, protected, unprotected)}
+
+    def pairs(places: NDArray[np.intp]) -> Flags:
+        grades = judged.grades[places]
+        both: Flags = protected[places][:, None] & unprotected[places][None, :]
+        alike: Flags = both & (grades[:, None] == grades[None, :])
+        return alike
+
+    return {"": _in_answers(judged, pairs)}
+
+
+@measure("SlotOdds", **OF_ODDS, aggregate="slot-odds", label="slot odds", worded=True, undefined=REASONS)
+def slot_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+    """The odds that of two alike items the one shown first is put ahead of the one shown last."""
+    return preference_odds.values(judged, None, of="answers")
+
+
+@measure(
+    "RelevanceOdds",
+    **OF_ODDS,
+    better="higher",
+    aggregate="preference-odds",
+    label="relevance odds",
+    worded=True,
+    undefined={**REASONS, "no_common_grade": "no list has items of different grades of relevance"},
+)
+def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+    """The odds that of two items of different grade, shown together for the first time, the better one is ahead."""
+    if judged.encounters is None:
+        return {}
+    if len(np.unique(judged.grades)) < 2:
+        return {"": Undefined("no_common_grade")}
+
+    def pairs(places: NDArray[np.intp]) -> Flags:
+        grades = judged.grades[places]
+        better: Flags = grades[:, None] > grades[None, :]
+        return better
+
+    return {"": _in_answers(judged, pairs)}
+
+
+def _in_rankings(judged: Judged, protected: Flags, unprotected: Flags) -> Compared:
+    """All pairs of equal grade in all completed lists."""
+    ahead = count = 0
+    for order in judged.orders:
+        for grade in np.unique(judged.grades):
+            members = order[judged.grades[order] == grade]
+            behind = np.cumsum(unprotected[members][::-1])[::-1]  # unprotected items at this place or behind
+            ahead += int(behind[protected[members]].sum())
+            count += int(protected[members].sum()) * int(unprotected[members].sum())
+    return Compared(np.array([float(ahead)]), np.array([float(count)]))
+
+
+def _in_answers(judged: Judged, pairs: Pairs) -> Compared | Undefined:
+    """The comparisons of all first encounters, `pairs(places)` saying which items are compared with which."""
+    found = [*_outcomes(judged, pairs)]
+    if not found:
+        return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
+    ahead = np.concatenate([outcome for outcome, _, _ in found])
+    slots = np.concatenate([places for _, places, _ in found])
+    return Compared(ahead, np.ones(len(ahead)), slots, max(window for _, _, window in found))
+
+
+def _outcomes(judged: Judged, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
+    """Of each encounter with something to compare: who was ahead, both slots, and how many items were shown."""
+    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
+    for encounter in judged.encounters or ():
+        ranked = np.array([place_of[doc_id] for doc_id in encounter.ranked])
+        first, second = np.nonzero(pairs(ranked))
+        if len(first):
+            slots = _slots(encounter)
+            yield (
+                (first < second).astype(float),
+                np.stack([slots[first], slots[second]], axis=1),
+                len(encounter.shown),
+            )
+
+
+def _slots(encounter: Encounter) -> NDArray[np.float64]:
+    """Where the ranked items stood when shown: -1 first, 1 last; shape (ranked,)."""
+    shown = {doc_id: slot for slot, doc_id in enumerate(encounter.shown)}
+    slots = np.array([shown[doc_id] for doc_id in encounter.ranked], float)
+    return 2 * slots / (len(encounter.shown) - 1) - 1

@@ -1,0 +1,227 @@
+"""Preference odds of lists, against known answers, cases worked by hand, and properties that any such figure has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.audits.aggregates.preference import preference, preference_change
+from llmfair.audits.summary import Inference, aggregate
+from llmfair.metrics.base import Judged
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.values import Compared, Undefined, Value
+from llmfair.rankers.base import first_encounters
+from llmfair.records import Candidates, Document, Encounter, Query, Ranking, Side
+from llmfair.stats.preference import Comparisons, preference_fit
+from tests.shared import vectors
+
+SIDES = {"protected": Side.PROTECTED, "unprotected": Side.UNPROTECTED}
+
+
+def judged(
+    sides: Mapping[str, Side],
+    grades: Mapping[str, int],
+    encounters: Iterable[Encounter] | None,
+    rankings: Sequence[Sequence[str]] = (),
+    query_id: str = "q",
+) -> Judged:
+    documents = tuple(Document(doc_id, "") for doc_id in grades)
+    return Judged(
+        Candidates(Query(query_id, ""), documents, grades),
+        tuple(Ranking(query_id, tuple(ranking)) for ranking in rankings),
+        sides,
+        encounters=None if encounters is None else tuple(encounters),
+    )
+
+
+def of_vector(query: Mapping[str, Any]) -> Judged:
+    """A query of the known answers: its chains as questions and answers."""
+    encounters = [
+        encounter
+        for chain in query["chains"]
+        for encounter in first_encounters((asked["shown"], asked["answer"]) for asked in chain["windows"])
+    ]
+    sides = {doc_id: SIDES[side] for doc_id, side in query["side"].items()}
+    return judged(sides, query["grade"], encounters, query_id=query["query_id"])
+
+
+def odds_of(queries: Sequence[Judged], measure: str = "PreferenceOdds") -> list[Value]:
+    return [parse_measure(measure).values(query)[""] for query in queries]
+
+
+def test_known_answers() -> None:
+    for case in vectors("preference_odds")["cases"]:
+        values = odds_of([of_vector(query) for query in case["input"]["queries"]])
+        found, expected = preference(values), case["expected"]
+        assert found is not None, case["id"]
+        assert found.estimate.value == pytest.approx(expected["odds"], rel=1e-8), case["id"]
+        assert found.estimate.error == pytest.approx(expected["se"], rel=1e-8), case["id"]
+        assert (found.estimate.n, found.comparisons) == (expected["queries"], sum(expected["pairs"]))
+        slots = aggregate("slot-odds", values)
+        assert slots is not None and slots.value is not None
+        gamma = expected["gamma"]
+        assert log(slots.value) == pytest.approx(-2 * (gamma[0] + gamma[2]), rel=1e-8)
+
+
+def simulated(seed: int, queries: int = 12, odds: float = 0.6, slot: float = 1.0) -> list[Judged]:
+    """Lists of 12 shown whole, protected items preferred by `odds`, first slots by e^slot."""
+    found = []
+    for number in range(queries):
+        rng = np.random.default_rng([seed, number])
+        ids = [f"{number}.{place}" for place in range(12)]
+        sides = {one: [Side.PROTECTED, Side.UNPROTECTED][k % 2] for k, one in enumerate(ids)}
+        grades = {one: k // 6 for k, one in enumerate(ids)}
+        encounters = []
+        for _ in range(3):
+            shown = [ids[place] for place in rng.permutation(12)]
+            taste = {
+                one: log(odds) * (sides[one] is Side.PROTECTED)
+                - slot * place / 11
+                + rng.gumbel()
+                + grades[one]
+                for place, one in enumerate(shown)
+            }
+            encounters.append(
+                Encounter(tuple(shown), tuple(sorted(shown, key=taste.__getitem__, reverse=True)))
+            )
+        found.append(judged(sides, grades, encounters, [e.ranked for e in encounters], str(number)))
+    return found
+
+
+@pytest.mark.parametrize("measure", ["PreferenceOdds", "PreferenceOdds(of=ranking)"])
+def test_swapping_the_groups_inverts_the_odds_and_their_limits(measure: str) -> None:
+    lists = simulated(1)
+    swap = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
+    swapped = [replace(one, sides={d: swap[s] for d, s in one.sides.items() if s}) for one in lists]
+    there, back = preference(odds_of(lists, measure)), preference(odds_of(swapped, measure))
+    assert there and back and there.estimate.low and there.estimate.high and back.estimate.high
+    assert there.estimate.value == pytest.approx(1 / (back.estimate.value or 0))
+    assert there.estimate.low == pytest.approx(1 / back.estimate.high)
+    assert there.comparisons == back.comparisons
+    assert there.null_scores == pytest.approx(-back.null_scores)
+
+
+def test_neither_the_order_of_queries_nor_names_matter() -> None:
+    lists = simulated(2)
+    renamed = [
+        judged(
+            {f"x{d}": s for d, s in one.sides.items() if s},
+            {f"x{d}": g for d, g in one.candidates.relevance.items()},
+            [
+                Encounter(tuple(f"x{d}" for d in e.shown), tuple(f"x{d}" for d in e.ranked))
+                for e in one.encounters or ()
+            ],
+        )
+        for one in reversed(lists)
+    ]
+    one, other = preference(odds_of(lists)), preference(odds_of(renamed))
+    assert one and other
+    assert one.estimate.value == pytest.approx(other.estimate.value, rel=1e-12)
+    assert one.estimate.error == pytest.approx(other.estimate.error, rel=1e-9)
+
+
+def test_odds_of_rankings_are_the_share_of_pairs_that_the_protected_item_wins() -> None:
+    """By hand: p1 > u1 > p2 at grade 1 wins one of two pairs, u2 at grade 0 meets nobody; then three of four."""
+    sides = {"p1": Side.PROTECTED, "p2": Side.PROTECTED, "u1": Side.UNPROTECTED, "u2": Side.UNPROTECTED}
+    first = judged(sides, {"p1": 1, "u1": 1, "p2": 1, "u2": 0}, None, [["p1", "u1", "p2", "u2"]])
+    second = judged(sides, dict.fromkeys(sides, 0), None, [["p1", "u2", "p2", "u1"]])
+    values = odds_of([first, second], "PreferenceOdds(of=ranking)")
+    assert [value.ahead.item() / value.count.item() for value in values if isinstance(value, Compared)] == [
+        0.5,
+        0.75,
+    ]
+    found = preference(values)
+    assert found is not None and found.estimate.value == pytest.approx(
+        0.625 / 0.375
+    )  # the mean of both shares
+    assert found.estimate.reason == "too_few_queries" and found.estimate.low is None
+
+
+def test_only_items_that_no_question_has_shown_meet_for_the_first_time() -> None:
+    answers = [(["a", "b", "c"], ["c", "a"]), (["d", "e", "c"], ["c", "e", "d"]), (["f", "e"], ["f", "e"])]
+    assert first_encounters(answers) == (
+        Encounter(("a", "b", "c"), ("c", "a")),  # b was put behind by repair, which is no comparison
+        Encounter(("d", "e", "c"), ("e", "d")),  # c has been ranked before
+    )
+    assert first_encounters([(["a", "b"], []), (["a", "b"], ["b", "a"])]) == ()
+
+
+def test_a_slot_preference_is_told_from_one_for_groups() -> None:
+    lists = simulated(3, queries=60, odds=0.6, slot=3.0)
+    values = odds_of(lists)
+    found, slots = preference(values), aggregate("slot-odds", values)
+    assert found and slots and slots.low and slots.high
+    assert found.estimate.low and found.estimate.high and found.estimate.low < 0.6 < found.estimate.high
+    assert slots.low < np.exp(3) < slots.high
+    better = aggregate("preference-odds", odds_of(lists, "RelevanceOdds"))
+    assert better and better.low and better.high and better.low < np.e < better.high
+
+
+def everyone(prefers: float, queries: int = 8) -> list[Value]:
+    """Comparisons that all end alike."""
+    slots = np.stack([np.linspace(-1, 1, 5), np.linspace(1, -1, 5)], axis=1)
+    return [Compared(np.full(5, prefers), np.ones(5), slots, window=5) for _ in range(queries)]
+
+
+def test_where_one_group_always_wins_there_is_a_bound() -> None:
+    below, above = preference(everyone(0.0)), preference(everyone(1.0))
+    assert below and above
+    assert (below.estimate.value, below.estimate.low, below.bound) == (None, None, "at most")
+    # by hand: 8 queries without a win have a mean share below 1 - .025^(1/8) = .3694
+    assert below.estimate.high == pytest.approx(0.3694 / 0.6306, rel=1e-3)
+    assert above.estimate.low == pytest.approx(1 / (below.estimate.high or 0))
+    assert (above.estimate.high, above.bound) == (None, "at least")
+    few = preference(everyone(0.0, queries=4))
+    assert few and (few.estimate.reason, few.bound) == ("too_few_queries", None)
+
+
+def test_where_slots_decide_everything_the_odds_are_a_bound() -> None:
+    """The item shown first always wins: of each query's pairs, the protected one stood first in two of five."""
+    slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5]])
+    first = Compared((slots[:, 0] < slots[:, 1]).astype(float), np.ones(5), slots, window=5)
+    found = preference([first] * 8)
+    assert found and (found.bound, found.estimate.reason) == ("at most", "position_driven")
+    assert found.estimate.value == pytest.approx(2 / 3)
+    assert aggregate("slot-odds", [first] * 8) is None
+
+
+def test_without_an_interval_the_reason_is_said() -> None:
+    few = preference(odds_of(simulated(4, queries=1)))
+    assert few and few.estimate.value is None and few.estimate.reason == "too_few_queries"
+    sides = {"a": Side.PROTECTED, "b": Side.UNPROTECTED}
+    shown = [Encounter(("a", "b"), ("a", "b"))]
+    assert odds_of([judged(sides, {"a": 1, "b": 0}, shown)]) == [Undefined("no_common_grade")]
+    assert odds_of([judged(sides, {"a": 1, "b": 1}, [])]) == [Undefined("no_readable_answer")]
+    assert parse_measure("PreferenceOdds").values(judged(sides, {"a": 1, "b": 1}, None, [["a", "b"]])) == {}
+    assert preference([]) is None and aggregate("preference-odds", [], Inference()) is None
+
+
+def test_a_change_is_paired_by_query() -> None:
+    lists = {one.query_id: one for one in simulated(5, queries=20)}
+    values = dict(zip(lists, odds_of([*lists.values()]), strict=True))
+    same = preference_change(values, values)
+    assert same is not None
+    estimate, parts = same
+    assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0) and not parts.any()
+    other = dict(zip(lists, odds_of(simulated(6, queries=20, odds=1.2)), strict=True))
+    changed = preference_change(values, other)
+    one, two = preference(values.values()), preference(other.values())
+    assert changed and one and two
+    assert changed[0].value == pytest.approx((one.estimate.value or 0) / (two.estimate.value or 1))
+    assert changed[0].high is not None and changed[0].high < 1
+
+
+def test_leaving_out_a_query_by_one_step_is_near_to_fitting_without_it() -> None:
+    compared = [value for value in odds_of(simulated(7, queries=20)) if isinstance(value, Compared)]
+    queries = [Comparisons(one.ahead, one.count, one.slots) for one in compared]
+    whole = preference_fit(queries, 12)
+    assert whole is not None
+    for place in range(20):
+        without = preference_fit([*queries[:place], *queries[place + 1 :]], 12)
+        assert without is not None
+        assert whole.log_odds - without.log_odds == pytest.approx(whole.changes[place, 0], abs=0.01)
