@@ -50,6 +50,14 @@ def folder_name(parts: Sequence[str], settings: Mapping[str, Any]) -> str:
     return "-".join([*(word for word in words if word), fingerprint(settings)[:6]])[-200:]
 
 
+def folder_below(
+    parent: Path, parts: Sequence[str], settings: Mapping[str, Any], earlier: Mapping[str, Any]
+) -> Path:
+    """The folder of these settings; where there is none yet, one that has some as `earlier` versions had them."""
+    now, before = (parent / folder_name(parts, one) for one in (settings, {**settings, **earlier}))
+    return before if before.is_dir() and not now.is_dir() else now
+
+
 @dataclass(frozen=True)
 class RunDir:
     """A run folder at `path`."""
@@ -115,9 +123,10 @@ class RunDir:
         if (report := self.path / REPORT).is_file():
             report.unlink()
 
-    def prepare(self, settings: Mapping[str, Any]) -> bool:
+    def prepare(self, settings: Mapping[str, Any], earlier: Mapping[str, Any] | None = None) -> bool:
         """Makes the folder, or checks that it belongs to these settings; returns whether it was there.
 
+        Single settings may also be as `earlier` versions had them.
         Raises RunConflict listing each difference, UsageError when the folder cannot be written.
         """
         try:
@@ -143,7 +152,10 @@ class RunDir:
             return False
         theirs = read_named(self.manifest, Named).settings
         ours = json.loads(json.dumps(settings, default=str))
-        different = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
+        before = {**ours, **(earlier or {})}
+        different = sorted(
+            key for key in {*theirs, *ours} if theirs.get(key) not in (ours.get(key), before.get(key))
+        )
         if different:
             shown = "; ".join(f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} now" for key in different)
             raise RunConflict(

@@ -14,6 +14,7 @@ from llmfair.asking.journal import completion_of, read_rows, request_key
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
+from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.audits.texts import TEXTS
@@ -40,10 +41,11 @@ def check_run(run: RunDir) -> dict[str, Any]:
     settings = kind.settings.from_flags(manifest.flags, run.manifest)
     design = kind.design(settings, Subject(manifest.model))
     known, now = manifest.settings, design.identity()
+    earlier = {**now, **earlier_lists_identity(design.dataset, design.queries)}
     problems = [
         f"{what} is not what it was at the time of the run"
         for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
-        if now.get(key) != known.get(key)
+        if known.get(key) not in (now.get(key), earlier.get(key))
     ]
     if [stage.name for stage in design.stages()] != list(manifest.stages):
         problems.append("what is asked, stage by stage, is not what it was at the time of the run")

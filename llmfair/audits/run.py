@@ -16,6 +16,7 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import require_met, require_readable
 from llmfair.audits.kind import kind_of
+from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.session import charge, refuse_fewer, session
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.backends.base import Backend
@@ -31,7 +32,7 @@ from llmfair.errors import (
 )
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
-from llmfair.rundir import RunDir, folder_name
+from llmfair.rundir import RunDir, folder_below
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -97,7 +98,8 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     stages = design.stages()
     if stages:
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
-    with session(folder, identity, settings.fresh, facts) as (journal, manifest):
+    earlier = earlier_lists_identity(design.dataset, design.queries)
+    with session(folder, identity, settings.fresh, facts, earlier) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
         planned = {**design.planned(), "on_disk": on_disk}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
@@ -209,7 +211,8 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
     if stages := design.stages():
         identity["stages"] = {stage.name: stage.backend.identity for stage in stages}
     words = (design.task, *design.name_parts(), design.subject.label.removeprefix("openai:"))
-    return identity, RunDir(settings.output or settings.runs_dir / folder_name(words, identity))
+    earlier = earlier_lists_identity(design.dataset, design.queries)
+    return identity, RunDir(settings.output or folder_below(settings.runs_dir, words, identity, earlier))
 
 
 @contextmanager

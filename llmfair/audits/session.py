@@ -18,14 +18,18 @@ from llmfair.rundir import RunDir, now, set_aside
 
 @contextmanager
 def session(
-    folder: RunDir, identity: Mapping[str, Any], fresh: bool, facts: Mapping[str, Any]
+    folder: RunDir,
+    identity: Mapping[str, Any],
+    fresh: bool,
+    facts: Mapping[str, Any],
+    earlier_identity: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Journal, dict[str, Any]]]:
     """Holds a run folder while it is worked on; yields its journal and the manifest to be completed.
 
     The manifest says `running` meanwhile and `incomplete` after anything but a clean end, so that what is on
     disk never claims more than there is. A run that ends before its first answer leaves no folder behind.
     """
-    made, known = folder.missing(), folder.prepare(identity)
+    made, known = folder.missing(), folder.prepare(identity, earlier_identity or {})
     with folder.locked(), folder.given_up(made):
         earlier = folder.read_manifest() if known else None
         if fresh:

@@ -163,8 +163,13 @@ def named_attribute(dataset: Grouped, name: str | None, mixed: MixedPolicy = "dr
     return replace(known[name] if name else dataset.attributes[0], mixed=mixed)
 
 
-def fingerprint(dataset: Dataset, queries: Sequence[Query] | None = None) -> str:
-    """SHA-256 over all that a model or a measure can see of the dataset, or of some of its queries."""
+def fingerprint(
+    dataset: Dataset, queries: Sequence[Query] | None = None, attribute: str | None = None
+) -> str:
+    """SHA-256 over all that a model or a measure can see of the dataset, or of some of its queries.
+
+    With the name of an attribute, of the groups its alone.
+    """
     digest = hashlib.sha256()
     for query in dataset.queries if queries is None else queries:
         candidates = dataset.candidates(query)
@@ -174,7 +179,15 @@ def fingerprint(dataset: Dataset, queries: Sequence[Query] | None = None) -> str
                     query.query_id,
                     query.text,
                     sorted(dataset.qrels.get(query.query_id, {}).items()),
-                    [[d.doc_id, d.title, d.text, sorted(d.groups.items())] for d in candidates.documents],
+                    [
+                        [
+                            document.doc_id,
+                            document.title,
+                            document.text,
+                            [of for of in sorted(document.groups.items()) if attribute in (None, of[0])],
+                        ]
+                        for document in candidates.documents
+                    ],
                 ],
                 ensure_ascii=True,
             ).encode()

@@ -7,7 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.lists import lists_identity, load_lists, name_parts, selected_queries
+from llmfair.audits.lists import (
+    earlier_lists_identity,
+    lists_identity,
+    load_lists,
+    name_parts,
+    selected_queries,
+)
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
@@ -18,7 +24,7 @@ from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Query, Side
 from llmfair.results import Words, plain
-from llmfair.rundir import folder_name
+from llmfair.rundir import folder_below
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw
@@ -82,9 +88,9 @@ class TuningDesign:
         if self.settings.output is not None:
             return AdapterDir(self.settings.output)
         name = Path(self.checkpoint.source).name
-        return AdapterDir(
-            ADAPTERS / folder_name((*name_parts(self.dataset, self.attribute), name), self.identity())
-        )
+        parts = (*name_parts(self.dataset, self.attribute), name)
+        earlier = earlier_lists_identity(self.dataset, self.queries)
+        return AdapterDir(folder_below(ADAPTERS, parts, self.identity(), earlier))
 
     def told(self, run: str) -> dict[str, Any]:
         """What results and plans say alike (`OfTraining`)."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.summary import Inference
 from llmfair.errors import LlmfairError
 from llmfair.jsonfiles import json_text, typed
@@ -103,7 +104,8 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
             if not folder.finished:  # said before a folder belongs to these settings
                 require_trainable(recipe_of(settings), design.place().dtype)
                 quantization(settings.load_in_4bit, design.place().device)
-            folder.begin(design.identity(), plain(design.drawn.split))
+            earlier = earlier_lists_identity(design.dataset, design.queries)
+            folder.begin(design.identity(), plain(design.drawn.split), earlier)
             held.enter_context(folder.locked())
             return folder.finished
 

@@ -64,9 +64,11 @@ class AdapterDir(RunDir):
         """Whether there is a manifest: of an adapter, or of one that no gate let pass."""
         return (self.path / MANIFEST).is_file() or (self.rejected / MANIFEST).is_file()
 
-    def begin(self, settings: Mapping[str, Any], split: Mapping[str, Any]) -> None:
+    def begin(
+        self, settings: Mapping[str, Any], split: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
+    ) -> None:
         """Makes the folder, or checks that it belongs to these settings. Raises RunConflict and UsageError."""
-        if not self.prepare(settings):
+        if not self.prepare(settings, earlier):
             self.write_json("split.json", {"schema": SCHEMA, "settings": settings, "split": split})
             write_whole(self.path / "test-queries.txt", [f"{query_id}\n" for query_id in split["test"]])
 
