@@ -80,7 +80,7 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[s
         else:
             raise UsageError(
                 f"{path}: {prefix}{key} is not a setting.{did_you_mean(key, known)}",
-                "settings are flags with underscores; llmfair COMMAND --help lists them",
+                "settings are flags with underscores; llmfair COMMAND --help-all lists them",
             )
     return found
 

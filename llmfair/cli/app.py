@@ -37,14 +37,14 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.settings import FinetuneSettings, ScoreSettings
 
 HELP = {"help_option_names": ["-h", "--help"]}
-ASKS_NOTHING = {*HELP["help_option_names"], "--version", "-V"}
+ASKS_NOTHING = {*HELP["help_option_names"], "--help-all", "--version", "-V"}
 COMPLETES = "_LLMFAIR_COMPLETE"
 """What a shell sets that asks how a line could go on."""
 FIRST_STEPS = """\
 llmfair listwise          audit a simulated model on the bundled sample, offline
 llmfair plan listwise     what an audit would ask, cost and find; asks nothing
 llmfair doctor            which models this machine can ask
-llmfair COMMAND --help    every flag with its meaning, and examples
+llmfair COMMAND --help    flags with their meaning, and examples
 README.md, docs/          how to read the numbers, how to ask your own model
 """
 
@@ -181,7 +181,7 @@ def _asks_json(arguments: list[str]) -> bool:
 
 def _usage_hint(error: TyperException) -> str:
     ctx: Any = getattr(error, "ctx", None)
-    return f"{ctx.command_path} --help    lists what it takes" if ctx is not None else "llmfair --help"
+    return f"{ctx.command_path} --help-all    lists what it takes" if ctx is not None else "llmfair --help"
 
 
 def main() -> NoReturn:

@@ -1,4 +1,6 @@
-"""How `--help` looks: every flag and its variable whole, whatever the width; panels; examples at the end.
+"""How `--help` looks: flags and their variables whole, whatever the width; panels; examples at the end.
+
+A command of many flags shows those of a first week, and says how many more `--help-all` shows.
 
 Typer's own help is a table, which at 80 columns cuts long flags and variables off and says little in many lines.
 """
@@ -11,7 +13,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +23,8 @@ PANELS = (
 GROUPS = ("Audit", "Mitigate", "Plan", "Read", "Look")
 """The panels of flags and of commands, in this order; what is in none comes first."""
 NARROWEST, WIDEST = 40, 100
+SHORT = 25
+"""A command of so many flags shows them all."""
 METAVARS: Mapping[str, str] = {
     "int": "N",
     "float": "X",
@@ -36,20 +40,53 @@ EXTRA = re.compile(
 )
 
 
+class Advanced(str):
+    """A panel's name, of a flag that only `--help-all` shows."""
+
+    __slots__ = ()
+
+
 def with_help(command: Any) -> Any:
     """The command and all below it, helped by this module."""
-    command.format_help = partial(_write, command)
-    for one in getattr(command, "commands", {}).values():
-        with_help(one)
-    return command
+    declaring = typer.Typer(add_completion=False)
+    declaring.command()(_help_all)
+    (help_all,) = typer.main.get_command(declaring).params
+    help_all.expose_value = False
+
+    def helped(one: Any) -> Any:
+        one.format_help = partial(_write, one)
+        one.params.append(help_all)
+        for below in getattr(one, "commands", {}).values():
+            helped(below)
+        return one
+
+    return helped(command)
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        typer.echo("\n".join(_lines(ctx.command, ctx, _width(), whole=True)))
+        raise typer.Exit
+
+
+def _help_all(
+    asked: Annotated[
+        bool,
+        typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every flag and exit."),
+    ] = False,
+) -> None:
+    """Declares the flag that every command has."""
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
 
 
 def _write(command: Any, ctx: Any, formatter: Any) -> None:
-    width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
-    formatter.write("\n".join(_lines(command, ctx, width)) + "\n")
+    formatter.write("\n".join(_lines(command, ctx, _width())) + "\n")
 
 
-def _lines(command: Any, ctx: Any, width: int) -> Iterator[str]:
+def _lines(command: Any, ctx: Any, width: int, whole: bool = False) -> Iterator[str]:
     group = getattr(command, "commands", None)
     arguments = [item for item in command.params if item.param_type_name == "argument"]
     words = [item.metavar or item.name.upper() for item in arguments]
@@ -64,19 +101,23 @@ def _lines(command: Any, ctx: Any, width: int) -> Iterator[str]:
         for item in arguments:
             yield from _entry(item.metavar or item.name.upper(), "", item.help or "", width)
     panels: dict[str, list[Any]] = {}
-    *options, help_of_it = (
+    *options, help_all, help_of_it = (
         item for item in command.get_params(ctx) if item.param_type_name == "option" and not item.hidden
     )
-    for item in options:
+    every = whole or len(options) <= SHORT
+    shown = [item for item in options if every or not isinstance(item.rich_help_panel, Advanced)]
+    for item in shown:
         panels.setdefault(item.rich_help_panel or "Options", []).append(item)
     ordered = sorted(panels, key=lambda panel: PANELS.index(panel) if panel in PANELS else -1) or ["Options"]
-    panels.setdefault(ordered[-1], []).append(help_of_it)
+    panels.setdefault(ordered[-1], []).extend([help_of_it, *([help_all] if len(options) > SHORT else [])])
     for panel in ordered:
         yield from ("", _bold(panel))
         for item in panels[panel]:
             yield from _flag(item, ctx, width)
     if examples := _examples(command):
         yield from ("", _bold("Examples"), *(f"  {example}" for example in examples))
+    if more := len(options) - len(shown):
+        yield from ("", f"{more} more flags: {ctx.command_path} --help-all")
 
 
 def _commands(group: Mapping[str, Any], width: int) -> Iterator[str]:

@@ -32,42 +32,56 @@ class Asking(Settings):
         result=False,
     )
     server_name: str | None = setting(
-        None, "Name of the server in run folders (default: host:port).", "Model", result=False
+        None, "Name of the server in run folders (default: host:port).", "Model", result=False, advanced=True
     )
     system: Literal["auto", "separate", "fold"] = setting(
         "auto",
         "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
         "Model",
         result=False,
+        advanced=True,
     )
     adapter: Path | None = setting(
-        None, "Folder of a LoRA adapter: it and its base are asked, one run each.", "Model", result=False
+        None,
+        "Folder of a LoRA adapter: it and its base are asked, one run each.",
+        "Model",
+        result=False,
+        advanced=True,
     )
-    adapter_only: bool = setting(False, "Ask the adapter alone, not its base too.", "Model", result=False)
+    adapter_only: bool = setting(
+        False, "Ask the adapter alone, not its base too.", "Model", result=False, advanced=True
+    )
     backend_arg: tuple[str, ...] = setting(
         (),
         "k=v for the engine of a model in this process, such as dtype=float32; repeatable.",
         "Model",
         result=False,
+        advanced=True,
     )
     template_arg: tuple[str, ...] = setting(
-        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable.", "Model"
+        (),
+        "k=v for the model's chat template, such as enable_thinking=false; repeatable.",
+        "Model",
+        advanced=True,
     )
     extra: tuple[str, ...] = setting(
-        (), "k=JSON merged into every request body, such as top_k=5; repeatable.", "Model"
+        (), "k=JSON merged into every request body, such as top_k=5; repeatable.", "Model", advanced=True
     )
 
     temperature: float = setting(0.0, "Sampling temperature.", "Sampling")
     max_tokens: int | None = setting(
-        None, "Longest answer, in tokens (default: by what is asked).", "Sampling"
+        None, "Longest answer, in tokens (default: by what is asked).", "Sampling", advanced=True
     )
-    model_seed: int = setting(0, "Seed sent to the model.", "Sampling")
+    model_seed: int = setting(0, "Seed sent to the model.", "Sampling", advanced=True)
     constrain: bool = setting(
         False,
         "Let the model emit nothing but well-formed answers: none is unreadable, none a refusal.",
         "Sampling",
+        advanced=True,
     )
-    thinking: bool = setting(False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling")
+    thinking: bool = setting(
+        False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling", advanced=True
+    )
 
     workers: int | None = setting(
         None, "Requests in flight (default: the backend's own).", "Spending", flags=("-j",), result=False
@@ -77,20 +91,28 @@ class Asking(Settings):
         "Find out how many requests a server takes in flight, up to --workers.",
         "Spending",
         result=False,
+        advanced=True,
     )
-    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False)
+    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False, advanced=True)
     tpm: float | None = setting(
-        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False
+        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False, advanced=True
     )
     retries: int = setting(
-        8, "Further attempts after lost connections and errors of the server (5xx).", "Spending", result=False
+        8,
+        "Further attempts after lost connections and errors of the server (5xx).",
+        "Spending",
+        result=False,
+        advanced=True,
     )
-    timeout: float = setting(120.0, "Seconds until a request counts as lost.", "Spending", result=False)
+    timeout: float = setting(
+        120.0, "Seconds until a request counts as lost.", "Spending", result=False, advanced=True
+    )
     max_wait: str = setting(
         "30m",
         "Longest time under rate limits without an answer, such as 90s, 30m, 1h.",
         "Spending",
         result=False,
+        advanced=True,
     )
     max_calls: int | None = setting(
         None,
@@ -103,14 +125,23 @@ class Asking(Settings):
         "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
         "Spending",
         result=False,
+        advanced=True,
     )
-    price_in: float | None = setting(None, "Price of a million tokens sent.", "Spending", result=False)
-    price_out: float | None = setting(None, "Price of a million tokens answered.", "Spending", result=False)
+    price_in: float | None = setting(
+        None, "Price of a million tokens sent.", "Spending", result=False, advanced=True
+    )
+    price_out: float | None = setting(
+        None, "Price of a million tokens answered.", "Spending", result=False, advanced=True
+    )
     no_cache: bool = setting(
-        False, "Neither read nor write the answers that runs share.", "Spending", result=False
+        False, "Neither read nor write the answers that runs share.", "Spending", result=False, advanced=True
     )
     batch: bool = setting(
-        False, "Ask through the Batch API: half the price, answers within a day.", "Spending", result=False
+        False,
+        "Ask through the Batch API: half the price, answers within a day.",
+        "Spending",
+        result=False,
+        advanced=True,
     )
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
 

@@ -22,12 +22,20 @@ class RunFolder(Settings):
         result=False,
     )
     runs_dir: Path = setting(
-        Path("runs"), "Where run folders go that --output does not name.", "Output", result=False
+        Path("runs"),
+        "Where run folders go that --output does not name.",
+        "Output",
+        result=False,
+        advanced=True,
     )
     report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
-    open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
+    open: bool = setting(False, "Open the report in the browser.", "Output", result=False, advanced=True)
     fresh: bool = setting(
-        False, "Set the run's answers aside; with --no-cache all is asked again.", "Output", result=False
+        False,
+        "Set the run's answers aside; with --no-cache all is asked again.",
+        "Output",
+        result=False,
+        advanced=True,
     )
 
 
@@ -36,10 +44,18 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
     """The settings of every audit; a kind adds its own."""
 
     permutations: int = setting(
-        9999, "Shuffles of the test over lists; 0: its closed form alone.", "Statistics", result=False
+        9999,
+        "Shuffles of the test over lists; 0: its closed form alone.",
+        "Statistics",
+        result=False,
+        advanced=True,
     )
     max_invalid: float = setting(
-        0.05, "Largest share of unreadable answers in any variant before exit 4.", "Statistics", result=False
+        0.05,
+        "Largest share of unreadable answers in any variant before exit 4.",
+        "Statistics",
+        result=False,
+        advanced=True,
     )
 
     @classmethod

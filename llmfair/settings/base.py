@@ -17,10 +17,20 @@ OTHER_VERSION = "the version of llmfair that made the run reads its manifest"
 
 
 def setting(
-    default: Any, meaning: str, panel: str, *, flags: tuple[str, ...] = (), result: bool = True
+    default: Any,
+    meaning: str,
+    panel: str,
+    *,
+    flags: tuple[str, ...] = (),
+    result: bool = True,
+    advanced: bool = False,
 ) -> Any:
-    """A field of a settings class. `result` says that it can change a result: such settings name the run."""
-    metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result}
+    """A field of a settings class.
+
+    `result` says that it can change a result: such settings name the run. `advanced`: no flag of a first week, which
+    `--help-all` shows and `--help` does not.
+    """
+    metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result, "advanced": advanced}
     if isinstance(default, tuple):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -109,14 +119,15 @@ class CommandSettings(Settings):
         None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
     )
     mixed: Literal["drop", "protected", "unprotected"] = setting(
-        "drop", "The side of items that have groups on both sides; drop: none.", "Data"
+        "drop", "The side of items that have groups on both sides; drop: none.", "Data", advanced=True
     )
-    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False)
+    level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False, advanced=True)
     band: str = setting(
         "0.8..1.25",
         "Pair odds near parity: conclusions say whether the interval lies within.",
         "Statistics",
         result=False,
+        advanced=True,
     )
     output: Path | None = setting(
         None, "Folder for metrics.csv, per_query.csv, results.json.", "Output", flags=("-o",), result=False
@@ -151,15 +162,21 @@ class MeasureSettings(CommandSettings):
         "How intervals of ratios of means are made; auto: boot-t for few queries or short lists.",
         "Statistics",
         result=False,
+        advanced=True,
     )
     require: tuple[str, ...] = setting(
         (),
         "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable.",
         "Statistics",
         result=False,
+        advanced=True,
     )
     require_interval: bool = setting(
-        False, "Ask --require of the whole interval, not of the value alone.", "Statistics", result=False
+        False,
+        "Ask --require of the whole interval, not of the value alone.",
+        "Statistics",
+        result=False,
+        advanced=True,
     )
 
 
@@ -172,29 +189,36 @@ class ListSettings(CommandSettings):
     )
     limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",), result=False)
     queries: str | None = setting(
-        None, "Only these query ids, comma-separated, or @FILE.", "Data", result=False
+        None, "Only these query ids, comma-separated, or @FILE.", "Data", result=False, advanced=True
     )
-    seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data")
+    seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data", advanced=True)
     # What is ranked shows in the lists, and their fingerprint names the run.
-    candidates: int | None = setting(None, "Documents in a drawn list (default: 200).", "Data", result=False)
+    candidates: int | None = setting(
+        None, "Documents in a drawn list (default: 200).", "Data", result=False, advanced=True
+    )
     buckets: str | None = setting(
         None,
         "Draw lists: equal (both sides alike in relevance), natural (whatever side), or four counts: unprotected and "
         "protected relevant ones, unprotected and protected others (default: a folder's own lists, else equal).",
         "Data",
         result=False,
+        advanced=True,
     )
     experts: int | None = setting(
-        None, "Relevant documents in a drawn list (default: half).", "Data", result=False
+        None, "Relevant documents in a drawn list (default: half).", "Data", result=False, advanced=True
     )
     min_experts: int | None = setting(
-        None, "Leave queries out with fewer relevant documents of a side than this.", "Data", result=False
+        None,
+        "Leave queries out with fewer relevant documents of a side than this.",
+        "Data",
+        result=False,
+        advanced=True,
     )
     allow_missing: bool = setting(
-        False, "Drop judgements of documents that docs.jsonl lacks.", "Data", result=False
+        False, "Drop judgements of documents that docs.jsonl lacks.", "Data", result=False, advanced=True
     )
     input: Literal["title", "text"] = setting("title", "What the model sees of an item.", "Data")
-    words: int = setting(300, "Words kept of a longer item.", "Data")
+    words: int = setting(300, "Words kept of a longer item.", "Data", advanced=True)
 
     def check(self) -> None:
         super().check()
@@ -230,7 +254,7 @@ def at_least(settings: Settings, lowest: Mapping[str, float]) -> None:
         value = getattr(settings, name)
         if value is not None and not least <= value < math.inf:
             flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} is {value}, but is at least {least}.", f"--help explains {flag}")
+            raise UsageError(f"{flag} is {value}, but is at least {least}.", f"--help-all explains {flag}")
 
 
 def default_of(item: Field[Any]) -> Any:

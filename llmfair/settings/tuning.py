@@ -19,12 +19,14 @@ class FinetuneSettings(ListSettings):
     """A LoRA adapter that removes a measured preference, and the measure of what else it changes."""
 
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
-    split_seed: int = setting(0, "Seed of the split of queries.", "Data")
+    split_seed: int = setting(0, "Seed of the split of queries.", "Data", advanced=True)
     pairs: int = setting(50, "Pairs per query and kind.", "Data")
-    pairs_per_query: int = setting(4000, "Most training pairs of a query.", "Data")
-    pairs_per_item: int | None = setting(200, "Most training pairs of a query that an item is in.", "Data")
+    pairs_per_query: int = setting(4000, "Most training pairs of a query.", "Data", advanced=True)
+    pairs_per_item: int | None = setting(
+        200, "Most training pairs of a query that an item is in.", "Data", advanced=True
+    )
     strict_items: bool = setting(
-        False, "Train on no item that stands in a pair of validation or test.", "Data"
+        False, "Train on no item that stands in a pair of validation or test.", "Data", advanced=True
     )
 
     base_model: str | None = setting(
@@ -38,15 +40,20 @@ class FinetuneSettings(ListSettings):
         "auto",
         "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
         "Model",
+        advanced=True,
     )
     backend_arg: tuple[str, ...] = setting(
         (),
         "k=v for the engine of a model in this process, such as device=cuda:1; repeatable.",
         "Model",
         result=False,
+        advanced=True,
     )
     template_arg: tuple[str, ...] = setting(
-        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable.", "Model"
+        (),
+        "k=v for the model's chat template, such as enable_thinking=false; repeatable.",
+        "Model",
+        advanced=True,
     )
     dtype: Literal["auto", "bfloat16", "float32"] = setting(
         "auto",
@@ -57,7 +64,9 @@ class FinetuneSettings(ListSettings):
         False, "Hold the base in 4 bits, where bfloat16 does not fit (needs bitsandbytes).", "Model"
     )
 
-    prompt: str = setting("pairwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
+    prompt: str = setting(
+        "pairwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False, advanced=True
+    )
     form: Literal["order", "letter"] = setting(
         "letter", "What is answered: the two numbers in order, or a letter.", "Prompt"
     )
@@ -68,24 +77,33 @@ class FinetuneSettings(ListSettings):
         "(random), none (soft), or as many of its own answers for either side (equal-answers).",
         "Training",
     )
-    soft_labels: bool = setting(False, "With shifted: probabilities instead of 0 and 1.", "Training")
+    soft_labels: bool = setting(
+        False, "With shifted: probabilities instead of 0 and 1.", "Training", advanced=True
+    )
     anchor: Literal["relevance", "base", "none"] = setting(
         "relevance",
         "What pairs of unequal relevance hold on to: judgements, or the base's answers.",
         "Training",
     )
-    anchor_weight: float = setting(0.5, "Weight of these pairs in the loss.", "Training")
-    group_weight: float = setting(0.5, "Weight of the squared mean preference of a group.", "Training")
-    group_temperature: float = setting(1.0, "Margin that counts as a full preference there.", "Training")
-    slot_weight: float = setting(0.0, "Weight of the squared slot bias.", "Training")
+    anchor_weight: float = setting(0.5, "Weight of these pairs in the loss.", "Training", advanced=True)
+    group_weight: float = setting(
+        0.5, "Weight of the squared mean preference of a group.", "Training", advanced=True
+    )
+    group_temperature: float = setting(
+        1.0, "Margin that counts as a full preference there.", "Training", advanced=True
+    )
+    slot_weight: float = setting(0.0, "Weight of the squared slot bias.", "Training", advanced=True)
     loss: Literal["choice", "lm"] = setting(
-        "choice", "Between the two answers, or over all tokens (lm: with --preset paper).", "Training"
+        "choice",
+        "Between the two answers, or over all tokens (lm: with --preset paper).",
+        "Training",
+        advanced=True,
     )
     rank: int = setting(1, "Rank of the adapter.", "Training")
     lora_alpha: float = setting(
         2.0, "Scale of the adapter: what it adds counts lora-alpha / rank times.", "Training"
     )
-    lora_dropout: float = setting(0.0, "Dropout before the adapter.", "Training")
+    lora_dropout: float = setting(0.0, "Dropout before the adapter.", "Training", advanced=True)
     target_modules: str = setting(
         "q_proj,k_proj,v_proj,o_proj",
         "Modules of the language model that are adapted, comma-separated.",
@@ -93,21 +111,31 @@ class FinetuneSettings(ListSettings):
     )
     learning_rate: float = setting(1e-3, "Learning rate.", "Training")
     schedule: Literal["cosine", "constant", "linear"] = setting(
-        "cosine", "How the learning rate goes on after it rose.", "Training"
+        "cosine", "How the learning rate goes on after it rose.", "Training", advanced=True
     )
-    warmup: float = setting(0.05, "Share of the steps in which the learning rate rises.", "Training")
+    warmup: float = setting(
+        0.05, "Share of the steps in which the learning rate rises.", "Training", advanced=True
+    )
     prompts_per_step: int = setting(256, "Prompts of a step, of all devices together.", "Training")
-    group_size: int = setting(64, "Prompts of one query that stay together.", "Training")
+    group_size: int = setting(64, "Prompts of one query that stay together.", "Training", advanced=True)
     max_prompts: int = setting(40_000, "Prompts trained on in all; two a pair.", "Training")
     layout: Literal["auto", "padded", "shared"] = setting(
-        "auto", "Prompts side by side, or their common beginning once.", "Training"
+        "auto", "Prompts side by side, or their common beginning once.", "Training", advanced=True
     )
-    compile: bool = setting(False, "Compile the layers (padded only).", "Training")
-    eval_every: int = setting(2_500, "Prompts between validations; 0: at the end only.", "Training")
-    patience: int = setting(5, "Validations without progress before training stops.", "Training")
-    clip: float = setting(1.0, "Largest norm of the gradient.", "Training")
+    compile: bool = setting(False, "Compile the layers (padded only).", "Training", advanced=True)
+    eval_every: int = setting(
+        2_500, "Prompts between validations; 0: at the end only.", "Training", advanced=True
+    )
+    patience: int = setting(
+        5, "Validations without progress before training stops.", "Training", advanced=True
+    )
+    clip: float = setting(1.0, "Largest norm of the gradient.", "Training", advanced=True)
     report_to: Literal["none", "tensorboard", "wandb"] = setting(
-        "none", "Where losses are also sent; training.jsonl has them always.", "Training", result=False
+        "none",
+        "Where losses are also sent; training.jsonl has them always.",
+        "Training",
+        result=False,
+        advanced=True,
     )
 
     dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
@@ -164,7 +192,7 @@ class FinetuneSettings(ListSettings):
         for name in ("group_temperature", "learning_rate", "lora_alpha", "clip"):
             if not getattr(self, name) > 0:
                 raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}, but is above 0.", "--help"
+                    f"--{name.replace('_', '-')} is {getattr(self, name)}, but is above 0.", "--help-all"
                 )
         for name in ("warmup", "lora_dropout"):
             if getattr(self, name) >= 1:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
+import typer
 
+from llmfair.audits.kind import Help
 from llmfair.cli.app import command
-from llmfair.cli.help import GROUPS
-from llmfair.cli.options import settings_of_commands
+from llmfair.cli.help import GROUPS, SHORT, Advanced, with_help
+from llmfair.cli.options import add_command, settings_of_commands
+from llmfair.settings import AuditSettings, setting
 from tests.cli.command import llmfair
 
-NOT_SET_BY_VARIABLE = {"help", "version", "install_completion", "show_completion"}
+NOT_SET_BY_VARIABLE = {"asked", "help", "version", "install_completion", "show_completion"}
+FIRST_WEEK = 30
+"""Flags that a short page shows, at most: about 25."""
 
 
 def walk(one: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -26,6 +31,14 @@ def walk(one: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...
 
 EVERYTHING = dict(walk(command()))
 LEAVES = {words: one for words, one in EVERYTHING.items() if not hasattr(one, "commands")}
+LONG = [
+    words
+    for words, one in LEAVES.items()
+    if any(
+        isinstance(item.rich_help_panel, Advanced) for item in one.params if hasattr(item, "rich_help_panel")
+    )
+    and len(one.params) > FIRST_WEEK
+]
 
 
 def shown(words: tuple[str, ...], flag: str = "--help") -> str:
@@ -35,7 +48,12 @@ def shown(words: tuple[str, ...], flag: str = "--help") -> str:
 
 
 def examples(text: str) -> list[str]:
-    return [line.strip() for line in text.rpartition("Examples\n")[2].splitlines()]
+    return [line.strip() for line in text.rpartition("Examples\n")[2].partition("\n\n")[0].splitlines()]
+
+
+def flags(text: str) -> list[str]:
+    """The long names of the flags of a page, in order."""
+    return [found[1] for found in re.finditer(r"^  (?:-\w, )?(--[a-z0-9-]+)", text, re.MULTILINE)]
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +63,12 @@ def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", EVERYTHING, ids=lambda words: " ".join(words) or "llmfair")
-def test_help_names_every_flag_with_its_variable_and_ends_with_examples(words: tuple[str, ...]) -> None:
-    text, lines = shown(words), shown(words).splitlines()
-    assert shown(words, "-h") == text
+def test_the_whole_help_names_every_flag_with_its_variable_and_ends_with_examples(
+    words: tuple[str, ...],
+) -> None:
+    text = shown(words, "--help-all")
+    lines = text.splitlines()
+    assert shown(words, "-h") == shown(words)
     assert lines[0].startswith(" ".join(("Usage: llmfair", *words, "[OPTIONS]")))
     assert "…" not in text.replace("COMMAND …", "").replace("RUN…", "").replace(
         "fake:…", ""
@@ -59,6 +80,9 @@ def test_help_names_every_flag_with_its_variable_and_ends_with_examples(words: t
         if item.hidden:
             assert item.opts[0] not in text.split()
             continue
+        if item.opts == ["--help-all"] and words not in LONG:
+            assert text == shown(words), "all there is"
+            continue
         (line,) = (line for line in lines if re.search(rf"(^| ){item.opts[0]}( |$)", line) and line[2] == "-")
         assert all(name in line for name in (*item.opts, *item.secondary_opts))
         if item.name not in NOT_SET_BY_VARIABLE:
@@ -67,6 +91,40 @@ def test_help_names_every_flag_with_its_variable_and_ends_with_examples(words: t
             assert re.fullmatch(r"LLMFAIR_[A-Z0-9_]+", item.envvar)
     told = examples(text)
     assert told and all("llmfair" in example for example in told)
+
+
+@pytest.mark.parametrize("words", LONG, ids=" ".join)
+def test_a_long_help_shows_what_a_first_week_needs_and_counts_the_rest(words: tuple[str, ...]) -> None:
+    text, whole = shown(words), shown(words, "--help-all")
+    short, every = flags(text), flags(whole)
+    assert {"--dataset", "--format", "--help", "--help-all"} <= {*short} < {*every}
+    assert short == [name for name in every if name in short], "where they stand on the whole page"
+    assert SHORT - 5 < len(short) <= FIRST_WEEK
+    more = len(every) - len(short)
+    assert text.endswith(f"\n\n{more} more flags: llmfair {' '.join(words)} --help-all\n")
+    assert "more flags" not in whole and examples(whole) == examples(text)
+    for name in short:  # as on the whole page, with its variable and meaning
+        entry = re.compile(rf"^  (?:-\w, )?{name}(?=\s).*\n(?:      .*\n)+", re.MULTILINE)
+        assert entry.findall(text) == entry.findall(whole), name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatedSettings(AuditSettings):
+    """Settings of an audit as another package may have it."""
+
+    top: int = setting(10, "The highest number.", "Prompt")
+    bottom: int = setting(0, "The lowest number.", "Prompt", advanced=True)
+
+
+def test_flags_of_another_package_s_audit_are_in_its_short_help_unless_they_are_advanced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = typer.Typer()
+    add_command(app, "rated", RatedSettings, lambda settings, style, *, ctx: None, Help("Rates items."))
+    with_help(typer.main.get_command(app))(["--help"], standalone_mode=False)
+    short = flags(capsys.readouterr().out)
+    assert {"--top", "--dataset", "--model", "--measures"} <= {*short} and "--bottom" not in short
+    assert len(short) <= FIRST_WEEK
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
@@ -87,7 +145,8 @@ def test_panels_are_those_of_the_settings_in_their_order() -> None:
         (("finetune-lora",), ["Data", "Model", "Prompt", "Training", "Spending", "Statistics", "Output"]),
         (("score",), ["Arguments", "Data", "Statistics", "Output"]),
     ):
-        headings = [line for line in shown(words).splitlines() if re.fullmatch(r"[A-Z][a-z]+", line)]
+        whole = shown(words, "--help-all").splitlines()
+        headings = [line for line in whole if re.fullmatch(r"[A-Z][a-z]+", line)]
         assert headings == [*names, "Examples"]
     groups = [line for line in shown(()).splitlines() if line in GROUPS]
     assert groups == [*GROUPS]
@@ -122,7 +181,7 @@ def test_what_changes_nothing_is_taken_but_not_shown(words: str, idle: tuple[str
 @pytest.mark.parametrize("width", [40, 60, 200])
 def test_no_width_loses_a_flag_or_a_variable(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    text = shown(("listwise",))
+    text = shown(("listwise",), "--help-all")
     for item in LEAVES["listwise",].params:
         assert all(name in text for name in item.opts) and (item.envvar or "") in text
     wrapped = [line for line in text.splitlines() if line.startswith(" " * 6)]

@@ -28,44 +28,57 @@ class ListwiseSettings(AuditSettings):
     )
     prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
     strategy: str = setting(
-        "windows", "How a list is ordered by asking; windows slide over it.", "Prompt", result=False
+        "windows",
+        "How a list is ordered by asking; windows slide over it.",
+        "Prompt",
+        result=False,
+        advanced=True,
     )
     window: int = setting(20, "Items in one window.", "Prompt")
     step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
     passes: int = setting(3, "Passes over the list.", "Prompt")
-    depth: int | None = setting(None, "Rank only the first N positions (default: all).", "Prompt")
+    depth: int | None = setting(
+        None, "Rank only the first N positions (default: all).", "Prompt", advanced=True
+    )
     passages: Literal["first", "max"] = setting(
         "first",
         "What counts of a long page for monot5 and monobert: its start, or its best passage.",
         "Data",
         result=False,
+        advanced=True,
     )
     windows: Literal["covering", "rankgpt"] = setting(
-        "covering", "Where windows lie: so that none is missed, or as in RankGPT's own code.", "Prompt"
+        "covering",
+        "Where windows lie: so that none is missed, or as in RankGPT's own code.",
+        "Prompt",
+        advanced=True,
     )
     initial: Literal["random", "given", "mirrored", "bm25", "deltr"] = setting(
         "random",
         "Order in which a list is first shown; only from random ones anything is concluded.",
         "Prompt",
+        advanced=True,
     )
     orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
-    repeats: int = setting(1, "Times each order is asked.", "Prompt")
+    repeats: int = setting(1, "Times each order is asked.", "Prompt", advanced=True)
     control: bool = setting(
-        True, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
+        True, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
     )
     control_variate: bool = setting(
         True,
         "Take what random initial orders explain out of the exposure ratio (narrower intervals).",
         "Statistics",
         result=False,
+        advanced=True,
     )
     read: Literal["strict", "rankgpt"] = setting(
-        "strict", "How answers are read: rankgpt as in its own code.", "Prompt"
+        "strict", "How answers are read: rankgpt as in its own code.", "Prompt", advanced=True
     )
     on_bad_answer: str = setting(
         "repair",
         "What becomes of a bad answer: repair (what can be read counts), retry[:N] or fail.",
         "Prompt",
+        advanced=True,
     )
 
     @classmethod

@@ -42,10 +42,10 @@ class WindowsSettings(Studied, ListwiseSettings):
     variants: str | None = setting("neutral", "Prompt variants, comma-separated.", "Prompt", result=False)
     passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
     control: bool = setting(
-        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt"
+        False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
     )
-    window: int = setting(20, "Not here: --settings names windows.", "Prompt")
-    step: int = setting(10, "Not here: --settings names steps.", "Prompt")
+    window: int = setting(20, "Not here: --settings names windows.", "Prompt", advanced=True)
+    step: int = setting(10, "Not here: --settings names steps.", "Prompt", advanced=True)
 
 
 class WindowsStudy(Study):

@@ -34,19 +34,25 @@ class PairwiseSettings(AuditSettings):
         result=False,
     )
     noise_share: float = setting(
-        0.1, "Share of pairs asked a second time: how much the same question differs.", "Prompt"
+        0.1,
+        "Share of pairs asked a second time: how much the same question differs.",
+        "Prompt",
+        advanced=True,
     )
-    repeats: int = setting(1, "Times each pair is asked.", "Prompt")
+    repeats: int = setting(1, "Times each pair is asked.", "Prompt", advanced=True)
     on_bad_answer: str = setting(
-        "repair", "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.", "Prompt"
+        "repair",
+        "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.",
+        "Prompt",
+        advanced=True,
     )
     weights: Literal["macro", "pooled"] = setting(
-        "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False
+        "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False, advanced=True
     )
     sequential: bool = setting(
         False, "Stop each kind as soon as its verdict is settled (anytime-valid).", "Spending"
     )
-    max_pairs: int = setting(1000, "Most pairs of a kind under --sequential.", "Spending")
+    max_pairs: int = setting(1000, "Most pairs of a kind under --sequential.", "Spending", advanced=True)
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -168,8 +174,11 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
         "Standard deviation over queries of the planted log pair odds.",
         "Statistics",
         result=False,
+        advanced=True,
     )
-    malformed: float = setting(0.0, "Share of answers that cannot be read.", "Statistics", result=False)
+    malformed: float = setting(
+        0.0, "Share of answers that cannot be read.", "Statistics", result=False, advanced=True
+    )
 
     def check(self) -> None:
         super().check()
