@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from llmfair.rundir import RunDir
 
 Name = str | Path
+Runs = Name | Result | Iterable[Name | Result]
+"""A run by its path or name, by the result of the call that made it; or several of them."""
 
 
 AUDIT = """
@@ -128,8 +130,10 @@ def __getattr__(name: str) -> Callable[..., Result]:
 
 
 @takes(ScoreSettings)
-def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
+def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     """Measures of TREC run files (with `dataset`, or `qrels` and `groups`) and of run folders; no model is asked.
+
+    One path, several of them, or a list.
 
     Raises UsageError for malformed files, RequirementFailed for `require` that does not hold. Files are written only
     with `output`.
@@ -139,7 +143,10 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
     from llmfair.rundir import COLUMNS, RunDir
 
     made = make_settings(ScoreSettings, settings, preset)
-    scored = measured([Path(run) for run in runs], made)
+    paths = [run.folder if isinstance(run, Result) else Path(run) for run in _each(runs)]
+    if not paths:
+        raise UsageError("no run is named, so nothing is measured.", 'llmfair.score("FOLDER"), or score([…])')
+    scored = measured(paths, made)
     if made.output is not None and made.report:
         _report(RunDir(made.output))
     require_all(scored.results, made.output is not None)
@@ -147,12 +154,12 @@ def score(*runs: Name, preset: str | None = None, **settings: Any) -> Result:
     return Result("score", scored.results, made.output, of_queries)
 
 
-def compare(*runs: Name | Result, measures: Any = None, runs_dir: Name = "runs") -> Result:
+def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Result:
     """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
     from llmfair.audits.compare import compare as compared_of
 
     wanted = None if measures is None else typed("measures", plain(measures), str)
-    return Result("compare", compared_of([_found(run, runs_dir) for run in runs], wanted))
+    return Result("compare", compared_of([_found(run, runs_dir) for run in _each(runs)], wanted))
 
 
 def open_run(run: Name, runs_dir: Name = "runs") -> Result:
@@ -169,7 +176,7 @@ def open_run(run: Name, runs_dir: Name = "runs") -> Result:
 
 
 def write_report(
-    *runs: Name | Result,
+    *runs: Runs,
     file: Name | None = None,
     figures: str | Iterable[str] = (),
     evidence: int = 20,
@@ -185,7 +192,7 @@ def write_report(
     from llmfair.report.source import read_source
     from llmfair.rundir import REPORT
 
-    sources = [read_source(_found(run, runs_dir)) for run in runs]
+    sources = [read_source(_found(run, runs_dir)) for run in _each(runs)]
     if not sources:
         raise UsageError("a report needs a run.", "llmfair.write_report(result), or the path of a run folder")
     formats = formats_of(figures)
@@ -298,6 +305,17 @@ def _readable(error: LlmfairError, folder: Path) -> LlmfairError:
     """The error with the call that reads what there is."""
     error.add_note(f"llmfair.open_run({str(folder)!r}) reads what there is")
     return error
+
+
+def _each(runs: Iterable[Runs]) -> Iterator[Name | Result]:
+    """The runs, whether they were named one by one or in lists. Raises UsageError for what names none."""
+    for run in runs:
+        if isinstance(run, Name | Result):
+            yield run
+        elif isinstance(run, Iterable):
+            yield from _each(run)
+        else:
+            raise UsageError(f"{run!r} names no run.", "the path of a run, a result, or a list of them")
 
 
 def _found(run: Name | Result, runs_dir: Name) -> RunDir:

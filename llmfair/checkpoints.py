@@ -75,9 +75,9 @@ def find_checkpoint(name: str) -> Checkpoint:
 
     A repository in the cache is taken as it stands, so that the same command means the same weights; another
     revision is fetched when it is named. Raises MissingExtra, UsageError for what is no model, BackendError
-    for what cannot be fetched.
+    for what cannot be fetched. Nothing is loaded, so torch is not needed.
     """
-    require_local()
+    require("transformers")
     folder = Path(name).expanduser()
     if folder.is_dir():
         return Checkpoint(name, read_config(folder, name), folder_fingerprint(folder), str(folder.resolve()))
@@ -91,8 +91,12 @@ def find_checkpoint(name: str) -> Checkpoint:
 
 def require_local(*beside: str) -> None:
     """Raises MissingExtra unless models can be run in this process, and these further packages are there."""
-    missing = [package for package in ("torch", "transformers", *beside) if find_spec(package) is None]
-    if missing:
+    require("torch", "transformers", *beside)
+
+
+def require(*packages: str) -> None:
+    """Raises MissingExtra unless these packages are there."""
+    if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingExtra(f"models in this process need {' and '.join(missing)}.", INSTALL)
 
 

@@ -316,6 +316,10 @@ def find_run(name: str, runs_dir: Path) -> RunDir:
         return matches[0]
     if matches:
         raise UsageError(f"'{name}' fits {len(matches)} runs in {runs_dir}.", RUNS_HINT)
+    if Path(name).is_file():
+        raise UsageError(
+            f"{name} is a file, but a run is a folder.", "llmfair score FILE measures the file of a TREC run"
+        )
     raise UsageError(f"no run '{name}' in {runs_dir}.{did_you_mean(name, known)}", RUNS_HINT)
 
 

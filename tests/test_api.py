@@ -275,6 +275,18 @@ def test_figures_of_scored_files_are_there_without_a_folder() -> None:
         _ = scored.folder
 
 
+@pytest.mark.whole
+def test_runs_are_named_one_by_one_or_in_a_list() -> None:
+    runs = [llmfair.audit_pairwise(model=f"fake:biased,pairwise={odds}", **PAIRS) for odds in (1, -1)]
+    folders = [run.folder for run in runs]
+    for call in (llmfair.score, llmfair.compare):
+        one_by_one = json.dumps(call(*folders).results)
+        for named in (folders, runs, [str(folder) for folder in folders], iter(folders)):
+            assert json.dumps(call(named).results) == one_by_one
+    assert json.dumps(llmfair.score(runs[0]).results) == json.dumps(llmfair.score([folders[0]]).results)
+    assert llmfair.write_report(runs, file="both.html").read_text().count("<h1") == 1
+
+
 def test_without_pandas_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     result = llmfair.audit_pairwise(**PAIRS)
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -310,6 +322,9 @@ def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
         (lambda: llmfair.audit_pairwise(model="fake:baised"), "Did you mean 'biased'?", "fake:biased"),
         (lambda: llmfair.plan_pairwise(output=3), "output is 3, but takes a path.", "help()"),
         (lambda: llmfair.finetune_lora(), "--base-model names no model.", "--base-model"),
+        (lambda: llmfair.score([]), "no run is named", "llmfair.score("),
+        (lambda: llmfair.score(json.loads("[3]")), "3 names no run.", "a list of them"),
+        (lambda: llmfair.compare(["nowhere", "neither"]), "no run 'nowhere' in runs.", "runs list"),
         (lambda: llmfair.open_run("nowhere"), "no run 'nowhere' in runs.", "runs list"),
         (lambda: llmfair.parse_measure("ExpRatoi"), "Did you mean 'ExpRatio'?", "known"),
         (lambda: llmfair.parse_model("opneai:x"), "Did you mean 'openai'?", "known"),

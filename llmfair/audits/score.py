@@ -114,6 +114,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
                 f"{run}: there is no such file.", "name a TREC run file, or a run folder by its path"
             )
         if run.is_dir() and named:
+            RunDir(run).read_manifest()  # if it is no run, that is what there is to say
             raise UsageError(
                 f"{run} is a folder and brings its own judgements.",
                 f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",

@@ -16,7 +16,15 @@ from llmfair.backends.batching import MicroBatcher
 from llmfair.backends.chat_completions import finish_of
 from llmfair.backends.sampling import grammar_of
 from llmfair.backends.templates import ChatTemplate, label_answers
-from llmfair.checkpoints import Checkpoint, Place, arguments_of, device_of, dtype_of, find_checkpoint
+from llmfair.checkpoints import (
+    Checkpoint,
+    Place,
+    arguments_of,
+    device_of,
+    dtype_of,
+    find_checkpoint,
+    require_local,
+)
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.records import Completion, Finish, Request
 from llmfair.registry import register
@@ -37,6 +45,7 @@ ARGUMENTS: Mapping[str, Any] = {
 @register("backend", "hf")
 def hf(name: str, options: BackendOptions) -> LocalBackend:
     """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
+    require_local()
     return LocalBackend(find_checkpoint(name), options)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llmfair.checkpoints import Checkpoint, arguments_of, device_of, dtype_of, find_checkpoint
+from llmfair.checkpoints import Checkpoint, arguments_of, device_of, dtype_of, find_checkpoint, require_local
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
 from llmfair.prompts import load_prompt
@@ -61,6 +61,7 @@ class CrossEncoder(ScoringRanker):
     worded = True
 
     def __init__(self, options: RankerOptions, default: str) -> None:
+        require_local()
         self.checkpoint: Checkpoint = find_checkpoint(options.checkpoint or default)
         self.passages = options.passages
         self.arguments = arguments_of(self.name, options.backend_args, ARGUMENTS)

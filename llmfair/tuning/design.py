@@ -17,7 +17,7 @@ from llmfair.audits.lists import (
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
-from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint, require_local
+from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
 from llmfair.prompts import Prompt, load_prompt
@@ -125,7 +125,6 @@ class TuningDesign:
 
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     """Loads what the settings name and draws the pairs. Raises MissingExtra, UsageError and BackendError."""
-    require_local("peft", "accelerate")
     assert settings.base_model is not None  # checked by the settings
     read_arguments(backend_args(settings.backend_arg))
     checkpoint = find_checkpoint(settings.base_model.removeprefix("hf:"))

@@ -21,6 +21,7 @@ import numpy as np
 
 from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.summary import Inference
+from llmfair.checkpoints import require_local
 from llmfair.errors import LlmfairError
 from llmfair.jsonfiles import json_text, typed
 from llmfair.results import plain
@@ -95,6 +96,7 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
     Raises UsageError, MissingExtra and BackendError before anything is trained, RunConflict for a folder of other
     settings. When no checkpoint keeps the gates, everything is written too, and the results' status is `rejected`.
     """
+    require_local("peft", "accelerate")
     design, watch = make_tuning_design(settings), watch or SilentWatch()
     folder = design.folder()
     ranks.join()

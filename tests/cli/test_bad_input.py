@@ -223,6 +223,38 @@ def refused(arguments: tuple[str | Path, ...], code: int, message: str) -> None:
         assert message in (f"{sentence}\n  {hint}" if "\n" in message else sentence)
 
 
+@pytest.mark.parametrize(
+    "command", ["score", "score -d sample", "compare", "report", "runs show", "runs check"]
+)
+@pytest.mark.parametrize(
+    ("content", "score", "others"),
+    [
+        (None, "such file", "no run 'x.run' in runs."),
+        (b"", "", "x.run is a file, but a run is a folder."),
+        (b"hello\n", "", "x.run is a file, but a run is a folder."),
+        (bytes(range(256)) * 9, "", "x.run is a file, but a run is a folder."),
+        ("folder", "x.run is not a run folder: it has no manifest.json.", "x.run"),
+    ],
+    ids=["missing", "empty", "text", "binary", "folder"],
+)
+def test_what_is_no_run_is_called_so(
+    command: str, content: bytes | str | None, score: str, others: str
+) -> None:
+    """By every command that reads runs: whatever lies there, an error and the way out."""
+    runs = ["x.run", "y.run"] if command == "compare" else ["x.run"]
+    for path in map(Path, runs):
+        if content == "folder":
+            path.mkdir()
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+    found = llmfair(*command.split(), *runs)
+    assert (found.code, found.out) == (2, ""), found
+    assert (score if "score" in command else others) in found.err and "x.run" in found.err
+    assert found.err.startswith("Error: ") and "Traceback" not in found.err
+    assert found.err.splitlines()[-1].startswith("  "), "an indented hint"
+    assert not Path("runs").exists()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission() -> None:
     Path("locked").mkdir(mode=0o500)

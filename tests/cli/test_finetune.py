@@ -349,6 +349,28 @@ def test_a_plan_knows_what_it_takes(root: Path) -> None:
     assert "preset paper" not in other
 
 
+def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
+    """As is what says that a training needs it."""
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'peft', 'accelerate')))\n"
+        "from llmfair.cli.app import main\n"
+        "main()\n"
+    )
+    arguments = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *SMALL]
+
+    def without_torch(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, *arguments, *more]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+    planned = without_torch("--dry-run", "--json")
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout) == finetune(root, "--dry-run", "--json").json
+    refused = without_torch()
+    assert refused.returncode == 1 and "need torch and peft and accelerate" in refused.stderr
+    assert not Path("adapters").exists()
+
+
 def test_answers_that_share_their_first_token(root: Path) -> None:
     """`[1] > [2]` and `[2] > [1]`: the bracket is said for the model, and the ids are those of the digits."""
     planned = finetune(root, "--form", "order", "--dry-run", "--json").json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -67,6 +68,23 @@ def test_formats_and_files() -> None:
     assert not list(Path().glob("study.*")) and sorted(
         path.name for path in Path("runs").iterdir()
     ) == sorted(Path(run).name for run in study["runs"])
+
+
+def test_the_installed_command_writes_a_report_of_the_study() -> None:
+    """Of one that is through, of one that is not, and of one of which hardly anything is known."""
+    for more, code in (
+        ((), 0),
+        (("--fresh", "--no-cache", "--max-calls", "8"), 3),
+        (("--fresh", "--no-cache", "--max-calls", "1"), 3),
+    ):
+        shutil.rmtree("st", ignore_errors=True)
+        running = process(*STUDY, *more, "-o", "st", "--report")
+        _, err = running.communicate(timeout=100)
+        assert running.returncode == code, err
+        assert "no report was written" not in err and "Traceback" not in err
+        page = Path("st/report.html").read_text()
+        assert "<h1" in page and "Windows study" in page
+        assert "20/10" in page, "a setting without results is named, too"
 
 
 def test_a_dry_run_asks_nothing_and_knows_what_is_answered() -> None:
