@@ -12,18 +12,22 @@ from types import ModuleType
 
 import pytest
 
+import llmfair as package
 from llmfair import registry
 from llmfair.backends.fake import MODELS, answerers, defaults
+from llmfair.cli.app import command
 from tests import models
 from tests.cli.command import llmfair, ran
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, write, write_folder
 
 pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
-    page.name: page.read_text("utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    page.name: page.read_text("utf-8")
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 }
+CODE = re.compile(r"`([a-z_]+)`")
 ASKING = {"listwise", "pairwise", "finetune-lora"}
 
 
@@ -39,7 +43,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 def transcript(block: str) -> list[tuple[str, str]]:
     """Command lines and what the page prints below them."""
     parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-    return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts)]
+    return [(line, printed) for line, _, printed in (part.partition("\n") for part in parts)]
 
 
 def tidy(text: str) -> list[str]:
@@ -61,10 +65,10 @@ SHELL = [
 def test_transcripts(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of a block run one after the other in one folder, empty at first."""
     monkeypatch.delenv("LLMFAIR_REPORT", raising=False)
-    for command, printed in transcript(block):
-        program, *arguments = shlex.split(command)
+    for line, printed in transcript(block):
+        program, *arguments = shlex.split(line)
         assert program == "llmfair"
-        assert tidy(llmfair(*arguments).out) == tidy(printed), command
+        assert tidy(llmfair(*arguments).out) == tidy(printed), line
 
 
 @pytest.fixture(scope="module")
@@ -107,23 +111,33 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
     """Questions to models are counted, not asked, unless the model is simulated or in this process."""
     if "ORG/" in line and "openai:" not in line:
         Path("ORG").symlink_to(request.getfixturevalue("checkpoints"))
-    write_folder(Path("mine"), balanced(12, 6, 6))
+    lists = balanced(12, 6, 6)
+    write_folder(Path("mine"), lists)
+    if "my.run" in line:
+        ranked = [
+            (query, doc, rank) for query, docs in lists.items() for rank, (doc, _, _) in enumerate(docs)
+        ]
+        write(Path("my.run"), [f"{query} Q0 {doc} {rank + 1} {-rank} my" for query, doc, rank in ranked])
     if "llmfair report" in line:
         for name in ("first", "second"):
             copytree(request.getfixturevalue("runs") / name, name)
     if "adapters/fair" in line:  # as training leaves it
         models.adapter(Path("ORG/NAME").resolve(), Path("adapters/fair"))
-    _, command, *arguments = shlex.split(line, comments=True)
-    if command in ASKING and "fake:" not in line and "--merge" not in line:
+    _, name, *arguments = shlex.split(line, comments=True)
+    if name in ASKING and "fake:" not in line and "--merge" not in line:
         arguments = [argument for argument in arguments if argument != "--dry-run"] + ["--dry-run"]
-    ran(command, *arguments)
+    ran(name, *arguments)
 
 
-def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = [block for page, block in blocks("python") if page == "README.md"]
-    exec(compile(block, "README.md", "exec"), {})
+@pytest.mark.parametrize(("page", "shown"), [("README.md", "5 rows x"), ("commands.md", "fake:biased")])
+def test_the_python_of_a_page_runs(page: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = [block for name, block in blocks("python") if name == page]
+    module = ModuleType("of_a_page")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, module.__name__, module)
+        exec(compile(block, page, "exec"), module.__dict__)
     printed = capsys.readouterr().out
-    assert "Listwise · sample" in printed and "5 rows x" in printed
+    assert "Listwise · sample" in printed and shown in printed
 
 
 @pytest.fixture
@@ -180,15 +194,34 @@ def test_the_attribute_of_own_data_is_one() -> None:
 
 def test_links_lead_somewhere() -> None:
     for name, text in PAGES.items():
-        folder = ROOT if name == "README.md" else ROOT / "docs"
+        folder = ROOT if (ROOT / name).exists() else ROOT / "docs"
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (folder / target).exists(), (name, target)
 
 
 def test_every_table_names_commands_that_exist() -> None:
     for name, text in PAGES.items():
-        for command in re.findall(r"`llmfair ([a-z-]+)", text):
-            assert llmfair(command, "--help").code == 0, (name, command)
+        for word in re.findall(r"`llmfair ([a-z-]+)", text):
+            assert llmfair(word, "--help").code == 0, (name, word)
+
+
+def test_the_readme_is_short_and_its_table_names_every_command() -> None:
+    assert len(PAGES["README.md"].splitlines()) <= 160
+    (table,) = re.findall(r"^\| command \| \|\n(?:\|.*\n)+", PAGES["README.md"], re.MULTILINE)
+    named = {*re.findall(r"`llmfair ([a-z-]+)", table)}
+    assert named == {*command().commands}
+    assert {*re.findall(r"`(?:llmfair )?([a-z-]+)", PAGES["commands.md"])} >= named
+
+
+def test_the_table_of_commands_names_python_functions_that_exist() -> None:
+    table = PAGES["commands.md"].partition("\n## ")[0]
+    named = [
+        name
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for name in CODE.findall(row.split("|")[4])
+    ]
+    assert len(named) > 10 and all(callable(getattr(package, name)) for name in named)
 
 
 def test_it_opens_with_the_two_set_up_commands() -> None:
@@ -205,5 +238,5 @@ def test_it_says_how_to_plant_a_bias() -> None:
         assert re.search(rf"`{name}` [^`]*\b{abs(default):g}\b", page), name
     for model in MODELS:
         assert f"fake:{model}" in page and f"fake:{model}" in llmfair("doctor").out
-    (command,) = re.findall(r"`llmfair (pairwise -m fake:\S+)`", page)
-    ran(*command.split(), "--dry-run")
+    (example,) = re.findall(r"`llmfair (pairwise -m fake:\S+)`", page)
+    ran(*example.split(), "--dry-run")

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.building import built
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("hatchling", reason="building a wheel needs hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    code = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return built("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def test_it_holds_prompts_data_and_types_and_nothing_else(wheel: Path) -> None:

@@ -287,7 +287,7 @@ def test_a_missing_extra_sentence_for_an_unexpected_error_names_v(monkeypatch: p
 
 
 def test_the_help_of_pairs_speaks_of_pairs() -> None:
-    told = " ".join(llmfair("pairwise", "--help").out.replace("│", " ").split())
+    told = " ".join(llmfair("pairwise", "--help-all").out.replace("│", " ").split())
     for of_lists in ("fake:… or bm25", "by the window's size", "Shuffles of the permutation test"):
         assert of_lists not in told
     assert "no pair twice" in told

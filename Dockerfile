@@ -1,0 +1,10 @@
+# llmfair in a container, answers asked of a server elsewhere. Runs go to /work:
+#   docker build -t llmfair . && docker run --rm -v "$PWD:/work" llmfair listwise
+FROM python:3.12-slim
+COPY pyproject.toml README.md LICENSE /llmfair/
+COPY llmfair /llmfair/llmfair
+COPY prompts /llmfair/prompts
+COPY data /llmfair/data
+RUN pip install --no-cache-dir /llmfair
+WORKDIR /work
+ENTRYPOINT ["llmfair"]
