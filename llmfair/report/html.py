@@ -6,6 +6,7 @@ jinja2 escapes every value, and an unknown one is an error; the only text taken 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from llmfair.report.plots.base import inline_svg
 from llmfair.trec import write_whole
 
 TEMPLATE = "page.html.j2"
+BRACKET = re.compile(r" (?=[\[(])")
 
 
 def page_html(page: Page) -> str:
@@ -29,6 +31,7 @@ def page_html(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["parts"] = BRACKET.split
     drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots]
     return environment.get_template(TEMPLATE).render(
         page=page, drawings=drawings, rows=Markup(rows_json(page.rows))

@@ -27,7 +27,7 @@ def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure or group of one."""
     cells = {(row.run, row.variant, row.measure, row.group): row for row in results.rows}
     columns = columns_of(results.measures, results.rows)
-    named = _named(results)
+    named = named_variants(results)
     ranked = [run.variants[variant].queries for run, variant, _ in named]
     uneven = len({*ranked}) > 1
     header = (
@@ -74,7 +74,7 @@ def _conclusion(
     return kind_of(run.task).concluded(known, row, results.level, results.band, run.words)
 
 
-def _named(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
+def named_variants(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
     """Every run and variant of it, orders and repeats together, with what tells it from the others."""
     variants = [
         (run, variant)
@@ -96,7 +96,9 @@ def score_warnings(results: ScoreResults) -> list[str]:
     """Runs that are not through; where runs and judgements do not meet, counted; where a measure has no value."""
     warnings = [f"Not complete: {line}" for line in lacking(results)]
     warnings += [
-        f"{name}: {warning}" for run, variant, name in _named(results) for warning in _warnings(run, variant)
+        f"{name}: {warning}"
+        for run, variant, name in named_variants(results)
+        for warning in _warnings(run, variant)
     ]
     for run in results.runs:
         warnings += [said for of, said in kind_of(run.task).without_value(run.undefined) if not of]

@@ -15,7 +15,7 @@ from llmfair.report.page import General, Page, plain_page, warnings_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
-from llmfair.report.score import lacking, score_table
+from llmfair.report.score import lacking, named_variants, score_table
 from llmfair.report.section import Section
 from llmfair.report.tables import count
 
@@ -46,18 +46,17 @@ def score_page(document: Mapping[str, Any], exhibits: Exhibits) -> Page:
 def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure of measured runs, and the headline of each against the band."""
     rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
-    named = [(run, variant) for run in results.runs for variant in run.variants]
-    distinct = len({variant for _, variant in named}) == len(named)
-    looks = palette([variant if distinct else f"{run.run} {variant}" for run, variant in named])
+    named = named_variants(results)
+    looks = palette([name for *_, name in named])
     across, up = utility_of(results.measures, declared), ratio_of(results.measures, declared)
     points: list[Point] = []
     odds = []
-    for (run, variant), (name, look) in zip(named, looks.items(), strict=True):
+    for run, variant, name in named:
         of_it = {row.measure: row for row in rows if (row.run, row.variant) == (run.run, variant)}
         if across and up:
             utility, ratio = value_of(of_it.get(across)), on_log(value_of(of_it.get(up)))
             if utility and ratio:
-                points.append((name, utility, ratio, look, name))
+                points.append((name, utility, ratio, looks[name], name))
         if finding := run.findings.get(variant):
             odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
     if across and up and points:

@@ -25,6 +25,7 @@ AUDITS: Mapping[str, tuple[tuple[str, ...], int]] = {
         ("pairwise", "--form", "letter", "--pairs", "5", "--kind", "relevant", "-m", "fake:oracle"),
         0,
     ),
+    "strong": (("pairwise", "--pairs", "20", "-m", "fake:biased,pairwise=-4,position=4"), 0),
     "sequential": (("pairwise", "--sequential", "--max-pairs", "60"), 0),
     "none-readable": (("pairwise", "--pairs", "5", "-m", "fake:biased,malformed=1"), 0),
     "gate": (("pairwise", "--pairs", "5", "--require", "FlipRate<=0.001"), 4),

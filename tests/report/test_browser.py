@@ -73,6 +73,8 @@ PAIRS = """[...document.querySelectorAll('.pairs')].map(box => [
 TITLES = """[...document.querySelectorAll('#figures-in-numbers h3, #figures-in-numbers caption')].filter(one => {
   const box = one.getBoundingClientRect();
   return box.width > 1 && (one.closest('.box') || box.right > innerWidth) }).length"""
+WIDE = """[...document.querySelectorAll('#figures-in-numbers .box')].filter(box => box.scrollWidth > box.clientWidth)
+  .map(box => box.getAttribute('aria-label'))"""
 SCROLLED = "document.querySelector('.box').scrollLeft = 1e6, new Promise(done => setTimeout(done, 100))"
 EDGES = """(() => {
   const box = document.querySelector('.box').getBoundingClientRect();
@@ -191,3 +193,9 @@ def test_axe_has_no_serious_finding(folder: Path, name: str) -> None:
         findings: list[Any] = seen.found[-1]
         assert [one for one in findings if one[0] in ("serious", "critical")] == []
         assert findings == []
+
+
+@pytest.mark.parametrize("name", ["listwise", "pairwise", "strong", "several"])
+def test_no_column_is_cut_on_a_screen_of_1280_px(folder: Path, name: str) -> None:
+    (seen,) = visit(page(folder, name), [View(1280)], [WIDE])
+    assert seen.found == [[]]

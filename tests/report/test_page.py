@@ -111,6 +111,14 @@ def test_it_says_what_the_table_says(folder: Path, name: str) -> None:
     assert all(title in text for title in figures)
 
 
+def test_measured_runs_are_drawn_as_the_table_names_them(folder: Path, tmp_path: Path) -> None:
+    ran("score", run(folder, "listwise"), "-o", tmp_path / "score")
+    page = page_of([read_source(RunDir(tmp_path / "score"))], 0)
+    utility = next(plot for plot in page.plots if plot.name == "utility-and-exposure")
+    drawn = [said.split(" 0")[0] for said in utility.numbers.split("; ")]
+    assert drawn == [row[0] for row in page.tables[0].rows]
+
+
 def test_queries_far_from_parity_show_both_rankings_with_their_sides(folder: Path) -> None:
     page = read(run(folder, "listwise") / "report.html")
     assert "All 8 queries, furthest from parity first" in "".join(page.text)

@@ -7,15 +7,25 @@ import re
 import numpy as np
 import pytest
 
-from llmfair.report.plots.base import Plot, clipped, drawn, inline_svg, ticks
-from llmfair.report.plots.looks import looks_of, palette
+from llmfair.report.plots.base import (
+    GREY,
+    PROTECTED,
+    UNPROTECTED,
+    WIDTH,
+    Plot,
+    clipped,
+    drawn,
+    inline_svg,
+    ticks,
+)
+from llmfair.report.plots.looks import palette
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ranks import exposure_curve, rank_boxes
 from llmfair.report.plots.ratios import Value, Window, ratios, utility_and_ratio, windows
 
 WORDS = {"protected": "female", "unprotected": "male"}
 ARMS = ["neutral", "male", "female", "neutral again"]
-LOOKS = looks_of(ARMS, WORDS)
+LOOKS = palette(ARMS)
 SHARES = {"PP": 0.2, "UU": 0.3, "FF": 0.3, "SS": 0.1, "T": 0.05, "M1": 0.04, "M2": 0.01}
 RANKS = (np.arange(1, 41, 2), np.arange(2, 41, 2))
 PLOTS = [
@@ -73,8 +83,9 @@ def test_what_the_user_set_for_matplotlib_changes_nothing() -> None:
 
 
 def test_names_are_taken_as_they_are() -> None:
-    text = inline_svg(ratios([("a<b>&$x$", None, Value(1.0))], "odds", None, "Odds"))
-    assert "a&lt;b&gt;&amp;$x$" in text
+    text = inline_svg(ratios([('a<b>&"$x$', None, Value(1.0))], "odds", None, "Odds"))
+    assert re.search(r"<text[^>]*>a&lt;b&gt;&amp;\"\$x\$<", text)
+    assert '<title>a&lt;b&gt;&amp;"$x$: 1.00</title>' in text
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.85, 1.2), (0.5, 1.9), (0.1, 1.1), (0.001, 5), (1e-9, 1e9)])
@@ -93,6 +104,38 @@ def test_colour_is_never_the_only_sign() -> None:
     looks = [*palette([str(i) for i in range(16)]).values()]
     assert len({(look.color, look.mark, str(look.dash)) for look in looks}) == 16
     assert len({look.mark for look in looks[:8]}) == len({look.color for look in looks[:8]}) == 8
-    words = {"protected": "non-European", "unprotected": "European"}
-    assert looks_of(["european", "non-european"], words)["non-european"].color == LOOKS["female"].color
     assert LOOKS["female"].color != LOOKS["male"].color and LOOKS["female"].mark != LOOKS["male"].mark
+
+
+def test_a_colour_has_one_meaning_on_the_page() -> None:
+    """Those of the groups are no condition's and no model's, and stand only where groups are drawn."""
+    assert not {PROTECTED, UNPROTECTED, GREY} & {look.color for look in palette(NAMES).values()}
+    of_groups = {plot.name for plot in PLOTS if re.search(r"var\(--[pu]\)", inline_svg(plot))}
+    assert of_groups == {"rank-boxes", "answers"}
+
+
+def test_groups_are_told_apart_without_colour() -> None:
+    for plot in (PLOTS[0], PLOTS[6]):
+        fills = dict(
+            re.findall(r"fill: var\(--([pu])\)(; opacity: [\d.]+|; fill-opacity: [\d.]+|)", inline_svg(plot))
+        )
+        assert fills["p"] != fills["u"], plot.name
+
+
+@pytest.mark.parametrize("plot", PLOTS, ids=NAMES)
+def test_values_stand_where_a_pointer_rests(plot: Plot) -> None:
+    titles = re.findall(r"<title>([^<]*)</title>", inline_svg(plot))
+    assert titles and all(re.search(r"\d", title) for title in titles)
+    assert b"tip:" not in drawn(plot)
+
+
+@pytest.mark.parametrize("long", [3, 9, 20, 60])
+def test_legends_stay_within_the_figure(long: int) -> None:
+    names = [f"{i}{'n' * long}" for i in range(8)]
+    points = [(name, Value(0.5), Value(1.0), palette(names)[name], name) for name in names]
+    text = inline_svg(utility_and_ratio(points, "P@20", "ExpRatio", None))
+    ends = [
+        float(x) + 8.3 * len(label)
+        for x, label in re.findall(r'<text [^>]*?x="([\d.]+)"[^>]*>(\d[^<]*n)<', text)
+    ]
+    assert len(ends) == 8 and max(ends) <= WIDTH

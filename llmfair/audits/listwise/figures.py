@@ -21,7 +21,7 @@ from llmfair.report.figures import (
 )
 from llmfair.report.groups import DRAWN, Audited, Group
 from llmfair.report.plots.base import MARKS, Plot
-from llmfair.report.plots.looks import Look, looks_of, palette
+from llmfair.report.plots.looks import Look, palette
 from llmfair.report.plots.ranks import exposure_curve, rank_boxes
 from llmfair.report.plots.ratios import Point, utility_and_ratio
 
@@ -30,7 +30,7 @@ def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Decl
     """Utility and exposure, the headline against its band, rank boxes, exposure curve."""
     cells, design, words = results.by_variant(), results.design, asdict(results.words)
     arms = [arm for arm in design.arms if results.chains[arm].ranked]
-    looks = {TITLES.get(a, a): look for a, look in looks_of([*arms, "input"], words).items()}
+    looks = palette([TITLES.get(arm, arm) for arm in (*arms, "input")])
     across, up = utility_of(results.shown, declared), ratio_of(results.shown, declared)
     if across and up:
         points: list[Point] = []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +25,9 @@ WIDTH = 340
 LETTER = 13
 INK, PAPER = "#010203", "#FDFEFC"
 """Colours of the page: nothing else has them, so that they can be told apart and follow it into the dark."""
-PROTECTED, UNPROTECTED, GREY = "#0072B2", "#E69F00", "#8C8C8C"
+PROTECTED, UNPROTECTED, GREY = "#0072B2", "#C47A00", "#8C8C8C"
+COLORS = (INK, "#00805E", "#C0428A", "#6A3D9A", "#737300", "#B3261E", "#7B4A2D", "#4C8A00")
+"""What is no group: conditions, or models."""
 MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
 FORMATS = ("svg", "pdf", "png")
 STYLE = {
@@ -106,7 +109,7 @@ def drawn(plot: Plot, file_format: str = "svg") -> bytes:
             metadata=dates,
             dpi=200 if file_format == "png" else 72,
         )
-    return file.getvalue()
+    return TIP.sub(rb"<g><title>\2</title>", file.getvalue())
 
 
 def write_plots(plots: Sequence[Plot], folder: Path, formats: Sequence[str]) -> None:
@@ -117,6 +120,7 @@ def write_plots(plots: Sequence[Plot], folder: Path, formats: Sequence[str]) -> 
             (folder / f"{plot.name}.{file_format}").write_bytes(drawn(plot, file_format))
 
 
+TIP = re.compile(rb"""<g id=(["'])tip:(.*?)\1>""")
 PROLOGUE = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>\s*|<style.*?</style>\s*", re.DOTALL)
 ROOT = re.compile(r"<svg[^>]*?(viewBox=\"[^\"]*\")[^>]*>")
 ID = re.compile(r' id="([^"]*)"')
@@ -129,6 +133,7 @@ ON_PAGE = {
     PAPER.lower(): "var(--paper)",
     PROTECTED.lower(): "var(--p)",
     UNPROTECTED.lower(): "var(--u)",
+    **{color.lower(): f"var(--c{place})" for place, color in enumerate(COLORS) if place},
 }
 """What colours are called on the page, which has lighter ones in the dark."""
 
@@ -198,6 +203,13 @@ def ticks(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(-8, 9, 2) if low <= 10.0**power <= high]
 
 
+def bar_of(color: str) -> dict[str, Any]:
+    """How a bar looks: those of the unprotected group are outlined, all others are filled."""
+    if color == UNPROTECTED:
+        return {"facecolor": (color, 0.2), "edgecolor": color, "linewidth": 1.6}
+    return {"facecolor": color, "edgecolor": color, "linewidth": 0}
+
+
 def whisker(
     axes: Axes,
     value: float,
@@ -206,13 +218,44 @@ def whisker(
     high: float | None,
     **looks: Any,
 ) -> None:
-    """A point at (value, place) with its interval, an end without bound left out."""
-    color = looks.get("color", PROTECTED)
+    """A point at (value, place) with its interval, an end without bound left out; `gid` as `tip` gives it."""
+    looks = {"color": INK, "marker": "o", **looks}
     if low is not None and high is not None:
-        axes.plot([low, high], [place, place], color=color, linewidth=2, solid_capstyle="butt", zorder=2)
-    axes.plot(
-        [value], [place], linestyle="none", zorder=3, markersize=7, clip_on=False, **{"marker": "o", **looks}
-    )
+        line = {key: looks[key] for key in ("color", "gid") if key in looks}
+        axes.plot([low, high], [place, place], linewidth=2, solid_capstyle="butt", zorder=2, **line)
+    axes.plot([value], [place], linestyle="none", zorder=3, markersize=7, clip_on=False, **looks)
+
+
+def tip(text: str) -> str:
+    """The `gid` of what says this while a pointer rests on it."""
+    return "tip:" + text.replace("\n", ", ")
+
+
+LETTER_WIDTH, HANDLE = 7.5, 44
+"""About what a letter takes, and the sign of a legend with its room, in the units of the drawing."""
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """How many names of a legend stand side by side on the width of a figure."""
+    widest = HANDLE + LETTER_WIDTH * max(len(clipped(name, LEGEND)) for name in names)
+    return max(1, min(3, len(names), int(WIDTH / widest)))
+
+
+def legend_height(names: Sequence[str]) -> float:
+    """What a legend adds to the height of a figure."""
+    return 18.0 * ceil(len(names) / legend_columns(names)) if len(names) > 1 else 0.0
+
+
+def below(axes: Axes, names: Sequence[str]) -> None:
+    """A legend under the axes, where it covers nothing."""
+    if len(names) > 1:
+        axes.figure.legend(
+            loc="outside lower center", ncols=legend_columns(names), columnspacing=1.2, handlelength=2
+        )
+
+
+LEGEND = 34
+"""Letters of a name in a legend."""
 
 
 def clipped(text: str, most: int = 22) -> str:

@@ -1,12 +1,15 @@
-"""How prompts, models and sides are told apart: by colour, and by a mark or a dash beside it."""
+"""How conditions and models are told apart: by colour, and by a mark or a dash beside it.
+
+Blue and orange are the two groups on the whole page, grey is what figures are held against; nothing here has them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmfair.report.plots.base import GREY, INK, MARKS, PROTECTED, UNPROTECTED
+from llmfair.report.plots.base import COLORS, MARKS
 
 DASHES: tuple[Any, ...] = (
     "-",
@@ -27,34 +30,9 @@ class Look:
     dash: Any
 
 
-def looks_of(names: Sequence[str], words: Mapping[str, str]) -> dict[str, Look]:
-    """Prompts that name a side have its colour; every name has a mark and a dash of its own as long as they last."""
-    sides = {
-        words.get("protected", "").casefold(): PROTECTED,
-        words.get("unprotected", "").casefold(): UNPROTECTED,
-        "neutral": INK,
-    }
-    return {
-        name: Look(sides.get(name, GREY), MARKS[place % len(MARKS)], DASHES[place % len(DASHES)])
-        for place, name in enumerate(names)
-    }
-
-
 def palette(names: Sequence[str]) -> dict[str, Look]:
-    """Names that belong to no side."""
-    colors = (
-        PROTECTED,
-        UNPROTECTED,
-        GREY,
-        INK,
-        "#009E73",
-        "#CC79A7",
-        "#D55E00",
-        "#56B4E9",
-    )  # Okabe and Ito's
+    """A look for each name; the first has the colour of the text."""
     return {
-        name: Look(
-            colors[place % len(colors)], MARKS[place % len(MARKS)], DASHES[place // len(colors) % len(DASHES)]
-        )
+        name: Look(COLORS[place % len(COLORS)], MARKS[place % len(MARKS)], DASHES[place % len(DASHES)])
         for place, name in enumerate(names)
     }

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmfair.report.plots.base import (
     GREY,
     INK,
+    LETTER_WIDTH,
     PAPER,
     PROTECTED,
     UNPROTECTED,
     WIDTH,
     Plot,
+    bar_of,
+    below,
     clipped,
     rows_axis,
+    tip,
     whisker,
 )
 from llmfair.report.plots.ratios import ROW, Value
@@ -34,8 +38,8 @@ PARTS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 )
 SOME = 1e-6
 """A smaller part is the rounding of a sum."""
-LETTER_WIDTH, NUMBER_WIDTH = 7.5, 36
-"""About what a letter of a row's name and the number of a part take, in the units of the drawing."""
+NUMBER_WIDTH = 36
+"""About what the number of a part takes, in the units of the drawing."""
 
 
 def stacked_answers(
@@ -84,18 +88,24 @@ def _stacked(rows: Sequence[tuple[str, Shares]], axes: Axes) -> None:
             width = _sum(shares, cells)
             left = sum(_sum(shares, before) for _, before, *_ in _present(rows)[:number])
             axes.barh(
-                place, width, 0.62, left=left, color=color, alpha=1 if color != GREY else 0.45,
-                hatch=hatch, edgecolor=PAPER if hatch else color, linewidth=0, label=part if place == 0 else None,
+                place, width, 0.62, left=left, label=part if place == 0 else None,
+                gid=tip(f"{names[place]}: {part} {100 * width:.1f} %"), **_bar(color, hatch),
             )  # fmt: skip
             if width * room >= NUMBER_WIDTH:
-                ink = {PROTECTED: PAPER, INK: PAPER, UNPROTECTED: "black"}.get(color, INK)
+                ink = PAPER if color in (PROTECTED, INK) else INK
                 axes.text(left + width / 2, place, f"{100 * width:.0f} %", ha="center", va="center", color=ink,
                           fontweight="bold" if color == GREY else "normal")  # fmt: skip
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1] if room > 200 else [0, 0.5, 1])
     rows_axis(axes, names)
-    axes.figure.legend(loc="outside lower center", ncols=2, columnspacing=1.2, handlelength=1.4)
+    below(axes, [part for part, *_ in _present(rows)])
+
+
+def _bar(color: str, hatch: str) -> dict[str, Any]:
+    if not hatch:
+        return bar_of(color)
+    return {"facecolor": color, "alpha": 0.45, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0}
 
 
 def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
@@ -109,8 +119,8 @@ def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
 def _position(rows: Sequence[tuple[str, Value]], axes: Axes) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    for place, (_, one) in enumerate(rows):
-        whisker(axes, one.value, place, one.low, one.high, color=PROTECTED)
+    for place, (of, one) in enumerate(rows):
+        whisker(axes, one.value, place, one.low, one.high, gid=tip(f"{of}: {one.of_hundred()}"))
     axes.axvline(0.5, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])

@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.report.plots.base import INK, PROTECTED, UNPROTECTED, Plot, clipped
+from llmfair.report.plots.base import (
+    INK,
+    LEGEND,
+    PROTECTED,
+    UNPROTECTED,
+    Plot,
+    bar_of,
+    below,
+    clipped,
+    legend_height,
+    tip,
+)
 from llmfair.report.plots.looks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MARKED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Ranks at which a curve has its marks."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 Boxes = Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
 
@@ -27,7 +40,7 @@ def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes")
     protected, unprotected = words.get("protected", "protected"), words.get("unprotected", "unprotected")
     named = "" if protected == "protected" else "protected, "
     sentence = (
-        f"Items that are {protected} ({named}blue) and {unprotected} (orange), rank 1 on top: median, quartiles, "
+        f"Items that are {protected} ({named}filled) and {unprotected} (outlined), rank 1 on top: median, quartiles, "
         "and lines from the 5th to the 95th percentile; dashed: the middle of the list."
     )
     medians = [
@@ -41,15 +54,20 @@ def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes")
 
 
 def _boxes(boxes: Boxes, longest: int, axes: Axes) -> None:
-    for place, both in enumerate(boxes.values()):
+    for place, (name, both) in enumerate(boxes.items()):
         for ranks, shift, color in zip(both, (-0.19, 0.19), (PROTECTED, UNPROTECTED), strict=True):
             if not len(ranks):
                 continue
             least, low, middle, high, most = np.quantile(ranks, QUANTILES).tolist()
             at = place + shift
-            axes.plot([at, at], [least, most], color=color, linewidth=1.4, zorder=2)
-            axes.bar(at, high - low, 0.3, bottom=low, color=color, alpha=0.8, zorder=3)
-            axes.plot([at - 0.15, at + 0.15], [middle, middle], color=INK, linewidth=2, zorder=4)
+            said = tip(
+                f"{name}, {'protected' if color == PROTECTED else 'unprotected'}: median {middle:g}, half of them "
+                f"between {low:g} and {high:g}"
+            )
+            axes.plot([at, at], [least, low], color=color, linewidth=1.4, zorder=2)
+            axes.plot([at, at], [high, most], color=color, linewidth=1.4, zorder=2)
+            axes.bar(at, high - low, 0.3, bottom=low, zorder=3, gid=said, **bar_of(color))
+            axes.plot([at - 0.15, at + 0.15], [middle, middle], color=INK, linewidth=2, zorder=4, gid=said)
     axes.axhline((longest + 1) / 2, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axes.set_ylim(longest + 0.02 * longest, 1 - 0.02 * longest)
     axes.set_yticks(_rank_ticks(longest))
@@ -90,8 +108,8 @@ def exposure_curve(
     if at:
         told = ", ".join(f"{of} {100 * curve[at[-1] - 1]:.0f} %" for of, curve in curves.items())
         numbers = f"Among the first {at[-1]}: {told}."
-    draw = partial(_curve, curves, pool, looks)
-    return Plot("exposure-curve", "Protected items among the first", sentence, numbers, draw, 320)
+    draw, height = partial(_curve, curves, pool, looks), 285 + legend_height([*curves])
+    return Plot("exposure-curve", "Protected items among the first", sentence, numbers, draw, height)
 
 
 def _curve(
@@ -102,21 +120,17 @@ def _curve(
     longest = max(len(curve) for curve in curves.values())
     for name, curve in curves.items():
         look = looks[name]
-        axes.plot(
-            range(1, len(curve) + 1),
-            curve,
-            color=look.color,
-            linestyle=look.dash,
-            label=clipped(name, 16),
-            zorder=3,
-        )
+        axes.plot(range(1, len(curve) + 1), curve, color=look.color, linestyle=look.dash, zorder=3)
+        for r in (r for r in MARKED if r <= len(curve)):
+            axes.plot([r], [curve[r - 1]], color=look.color, marker=look.mark, markersize=5, clip_on=False, zorder=4,
+                      gid=tip(f"{name}: {100 * curve[r - 1]:.0f} % of the first {r}"))  # fmt: skip
+        axes.plot([], [], color=look.color, linestyle=look.dash, marker=look.mark, markersize=5,
+                  label=clipped(name, LEGEND))  # fmt: skip
     if pool is not None:
         axes.axhline(pool, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axes.set_xscale("log")  # exposure falls with the logarithm of the rank: the head has room
     axes.set_xlim(1, max(longest, 2))
-    axes.xaxis.set_major_locator(
-        FixedLocator([r for r in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if r <= longest])
-    )
+    axes.xaxis.set_major_locator(FixedLocator([r for r in MARKED if r <= longest]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(ScalarFormatter())
     drawn = np.concatenate([*curves.values(), [] if pool is None else [pool]])
@@ -125,15 +139,4 @@ def _curve(
     axes.set_ylim(max(0.0, low - room), min(1.0, high + room))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("first r items")
-    below(axes, len(curves))
-
-
-def below(axes: Axes, names: int) -> None:
-    """A legend under the axes, where it covers nothing."""
-    if names > 1:
-        axes.figure.legend(
-            loc="outside lower center",
-            ncols=min(names, 2 if names != 3 else 3),
-            columnspacing=1.2,
-            handlelength=2,
-        )
+    below(axes, [*curves])

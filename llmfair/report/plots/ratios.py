@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from llmfair.report.plots.base import (
     GREY,
     INK,
-    PROTECTED,
-    UNPROTECTED,
+    LEGEND,
     Plot,
+    below,
     clipped,
+    legend_height,
     ratio_axis,
     rows_axis,
+    tip,
     whisker,
 )
 from llmfair.report.plots.looks import Look
-from llmfair.report.plots.ranks import below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +45,12 @@ class Value:
             return f"{self.value:.2f}"
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
+    def of_hundred(self) -> str:
+        """The same as a share."""
+        if self.low is None or self.high is None:
+            return f"{100 * self.value:.0f} %"
+        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
 
 Point = tuple[str, Value, Value, Look, str | None]
 """A name, its utility, its ratio, how it looks, and its name in the legend, if it stands there."""
@@ -67,8 +74,7 @@ def utility_and_ratio(
     )
     told = "; ".join(f"{of} {utility.value:.2f} and {ratio}" for of, utility, ratio, *_ in points[:12])
     sentence = f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}"
-    named = sum(label is not None for *_, label in points)
-    height = 320 + 17 * ((named + 1) // 2)
+    height = 300 + legend_height([label for *_, label in points if label is not None])
     draw = partial(_utility, points, across, up, reach, joined)
     return Plot(name, "Utility and exposure", sentence, f"{told}.", draw, height)
 
@@ -91,16 +97,19 @@ def _utility(
             alpha=0.7,
             zorder=1,
         )
-    for _, utility, ratio, look, label in points:
+    for of, utility, ratio, look, label in points:
+        said = tip(f"{of}: {across} {utility}, {up} {ratio}")
         if utility.low is not None and utility.high is not None:
             axes.plot(
-                [utility.low, utility.high], [ratio.value] * 2, color=look.color, linewidth=1.4, zorder=2
-            )
+                [utility.low, utility.high], [ratio.value] * 2, color=look.color, linewidth=1.4, zorder=2, gid=said
+            )  # fmt: skip
         if ratio.low is not None and ratio.high is not None:
-            axes.plot([utility.value] * 2, [ratio.low, ratio.high], color=look.color, linewidth=1.4, zorder=2)
+            axes.plot(
+                [utility.value] * 2, [ratio.low, ratio.high], color=look.color, linewidth=1.4, zorder=2, gid=said
+            )  # fmt: skip
         axes.plot(
             [utility.value], [ratio.value], linestyle="none", marker=look.mark, color=look.color, markersize=8,
-            label=None if label is None else clipped(label, 18), zorder=3,
+            label=None if label is None else clipped(label, LEGEND), zorder=3, gid=said,
         )  # fmt: skip
     ends = [end for _, _, ratio, *_ in points for end in ratio.ends()]
     if reach is not None:
@@ -111,7 +120,7 @@ def _utility(
     axes.locator_params(axis="x", nbins=5)
     axes.set_xlabel(across)
     axes.set_ylabel(up)
-    below(axes, sum(label is not None for *_, label in points))
+    below(axes, [label for *_, label in points if label is not None])
 
 
 Row = tuple[str, Value | None, Value | None]
@@ -153,17 +162,19 @@ def _ratios(
 ) -> None:
     ends = [end for _, *both in rows for one in both if one is not None for end in one.ends()]
     shift = 0.16 if paired else 0.0
-    for place, (_, before, after) in enumerate(rows):
+    for place, (of, before, after) in enumerate(rows):
         if before is not None and after is not None:
             axes.plot(
                 [before.value, after.value], [place - shift, place + shift], color=GREY, linewidth=1, zorder=1
             )
         if before is not None:
             whisker(axes, before.value, place - shift, before.low, before.high, color=GREY, markerfacecolor="none",
-                    markeredgewidth=1.8, label=times[0] if place == 0 else None)  # fmt: skip
+                    markeredgewidth=1.8, label=times[0] if place == 0 else None,
+                    gid=tip(f"{of}, {times[0]}: {before}"))  # fmt: skip
         if after is not None:
-            whisker(axes, after.value, place + shift, after.low, after.high, color=PROTECTED,
-                    label=times[1] if place == 0 and paired else None)  # fmt: skip
+            whisker(axes, after.value, place + shift, after.low, after.high,
+                    label=times[1] if place == 0 and paired else None,
+                    gid=tip(f"{of}{f', {times[1]}' if paired else ''}: {after}"))  # fmt: skip
         else:
             axes.text(1, place + shift, " undefined", va="center", ha="left")
     if band is not None:
@@ -173,7 +184,7 @@ def _ratios(
     rows_axis(axes, [clipped(of) for of, _, _ in rows])
     axes.set_xlabel(what)
     if paired:
-        below(axes, 2)
+        below(axes, times)
 
 
 @dataclass(frozen=True)
@@ -219,7 +230,8 @@ def _window_utility(settings: Sequence[Window], name: str, axes: Axes) -> None:
             axes.barh(place, one.perfect, 0.5, color=GREY, alpha=0.25)
             axes.plot([one.perfect] * 2, [place - 0.25, place + 0.25], color=INK, linewidth=2)
         if one.utility is not None:
-            whisker(axes, one.utility.value, place, one.utility.low, one.utility.high, color=UNPROTECTED)
+            said = tip(f"{one.setting}: {one.utility}")
+            whisker(axes, one.utility.value, place, one.utility.low, one.utility.high, gid=said)
     axes.set_xlim(0, 1)
     rows_axis(axes, [one.setting for one in settings])
     axes.set_xlabel(name)
@@ -233,7 +245,8 @@ def _window_ratio(settings: Sequence[Window], name: str, axes: Axes) -> None:
             axes.barh(place, high - low, 0.5, left=low, color=GREY, alpha=0.25)
             ends += one.reach
         if one.ratio is not None:
-            whisker(axes, one.ratio.value, place, one.ratio.low, one.ratio.high, color=PROTECTED)
+            said = tip(f"{one.setting}: {one.ratio}")
+            whisker(axes, one.ratio.value, place, one.ratio.low, one.ratio.high, gid=said)
             ends += one.ratio.ends()
     ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
     rows_axis(axes, [one.setting for one in settings])
