@@ -86,6 +86,7 @@ class PromptListed(TypedDict):
     """A prompt file."""
 
     prompt: str
+    wording: str | None
     source: str
     sha256: Sha256
 

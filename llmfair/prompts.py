@@ -24,6 +24,8 @@ from llmfair.records import Message, Role
 Template = str
 """A text as `str.format_map` fills it: `{name}` for a placeholder, literal braces doubled."""
 
+WORDINGS: Mapping[str, str] = {"general": "{task}-general", "wikiproject": "{task}"}
+"""What the wordings of a task are called, and which prompts they are: items of any sort, or the paper's articles."""
 _PATTERNS = {"passage", "answer"}
 _KEYS = {"id", "source", "placeholders", "variants", "turns"} | _PATTERNS
 _TURN_KEYS = {"role", "text", "each"}
@@ -123,18 +125,33 @@ def prompt_names() -> list[str]:
     return sorted(file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.toml"))
 
 
-def load_prompt(name_or_file: str | Path) -> Prompt:
-    """The prompt of that name, or the prompt in a `.toml` file of one's own.
+def wordings(task: str) -> dict[str, str]:
+    """The wordings of a task, each with its prompt: `{"general": "listwise-general", …}`; none of one without."""
+    prompts = {wording: form.format(task=task) for wording, form in WORDINGS.items()}
+    return prompts if set(prompts.values()) <= set(prompt_names()) else {}
+
+
+def wording_of(name: str, task: str) -> str:
+    """What a prompt is called among those of a task: a wording's name where it is one, else its own."""
+    return next((wording for wording, of_task in wordings(task).items() if of_task == name), name)
+
+
+def load_prompt(name_or_file: str | Path, task: str = "") -> Prompt:
+    """The prompt of that name, of a task also that wording, or the prompt in a `.toml` file of one's own.
 
     Raises UsageError naming the file and what is wrong in it, or the nearest name.
     """
-    name = str(name_or_file)
-    if name.endswith(".toml"):
-        return _read(Path(name_or_file), name)
-    if name not in prompt_names():
+    if str(name_or_file).endswith(".toml"):
+        return _read(Path(name_or_file), str(name_or_file))
+    known, of_task = prompt_names(), wordings(task)
+    name = of_task.get(str(name_or_file), str(name_or_file))
+    if name in WORDINGS:
+        prompts = [found[name] for task in known if (found := wordings(task))]
+        raise UsageError(f"'{name}' is a prompt of several tasks.", f"choose {' or '.join(prompts)}")
+    if name not in known:
         raise UsageError(
-            f"no prompt '{name}'.{did_you_mean(name, prompt_names())}",
-            f"known: {', '.join(prompt_names())}; a file of your own ends in .toml",
+            f"no prompt '{name}'.{did_you_mean(name, [*of_task, *known])}",
+            f"known: {', '.join([*of_task, *known])}; a file of your own ends in .toml",
         )
     return _read(_folder() / f"{name}.toml", f"prompts/{name}.toml")
 

@@ -16,6 +16,7 @@ import llmfair as package
 from llmfair import registry
 from llmfair.backends.fake import MODELS, answerers, defaults
 from llmfair.cli.app import command
+from llmfair.prompts import load_prompt
 from tests import models
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write, write_folder
@@ -123,7 +124,9 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
             copytree(request.getfixturevalue("runs") / name, name)
     if "adapters/fair" in line:  # as training leaves it
         models.adapter(Path("ORG/NAME").resolve(), Path("adapters/fair"))
-    _, name, *arguments = shlex.split(line, comments=True)
+    if "--prompt my.toml" in line:  # as the line before leaves it
+        Path("my.toml").write_text(load_prompt("listwise-general").text)
+    _, name, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
     if name in ASKING and "fake:" not in line and "--merge" not in line:
         arguments = [argument for argument in arguments if argument != "--dry-run"] + ["--dry-run"]
     ran(name, *arguments)

@@ -7,7 +7,7 @@ import pytest
 
 import llmfair.prompts
 from llmfair.errors import UsageError
-from llmfair.prompts import load_prompt, prompt_names
+from llmfair.prompts import load_prompt, prompt_names, wording_of, wordings
 from llmfair.records import Message
 
 SMALL = """
@@ -53,14 +53,16 @@ def test_a_prompt_is_known_by_the_sha256_of_its_bytes(tmp_path: Path) -> None:
     assert prompt.text == SMALL
 
 
-def test_neutral_and_sensitive_wording_stand_on_adjacent_lines() -> None:
-    starts = [line.split(" ")[0] for line in load_prompt("listwise").text.splitlines()]
+@pytest.mark.parametrize("name", wordings("listwise"))
+def test_neutral_and_sensitive_wording_stand_on_adjacent_lines(name: str) -> None:
+    starts = [line.split(" ")[0] for line in load_prompt(name, "listwise").text.splitlines()]
     assert starts.index("sensitive") == starts.index("neutral") + 1
 
 
+@pytest.mark.parametrize("name", wordings("listwise"))
 @pytest.mark.parametrize("word", ["male", "female", "European", "non-European"])
-def test_the_sensitive_prompt_minus_its_word_is_the_neutral_one(word: str) -> None:
-    prompt = load_prompt("listwise")
+def test_the_sensitive_prompt_minus_its_word_is_the_neutral_one(word: str, name: str) -> None:
+    prompt = load_prompt(name, "listwise")
     values = {"query": "physics", "n": 2}
     passages = [{"k": 1, "title": "Ada"}, {"k": 2, "title": "Bob"}]
     neutral = prompt.render(values, "neutral", passages)
@@ -135,6 +137,39 @@ def test_other_broken_files(tmp_path: Path) -> None:
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no prompt 'listwize'\. Did you mean 'listwise'\?"):
         load_prompt("listwize")
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_a_task_has_a_prompt_for_items_of_any_sort_and_the_papers(task: str) -> None:
+    assert wordings(task) == {"general": f"{task}-general", "wikiproject": task}
+    for wording, name in wordings(task).items():
+        assert load_prompt(wording, task) == load_prompt(name)
+        assert wording_of(wording, task) == wording_of(name, task) == wording
+    assert wording_of("mine.toml", task) == "mine.toml"
+
+
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_the_general_prompt_says_nothing_of_what_the_items_are(task: str) -> None:
+    general, paper = load_prompt("general", task), load_prompt("wikiproject", task)
+    said = " ".join(
+        text for blocks in general.variants.values() for block in blocks for _, text in block.turns
+    ).lower()
+    for word in ("wiki", "article", "passage", "document", "page", "edit"):
+        assert word not in said
+    assert general.variants.keys() == paper.variants.keys()
+    for variant, blocks in general.variants.items():
+        ours = [(block.each, [role for role, _ in block.turns]) for block in blocks]
+        theirs = [(block.each, [role for role, _ in block.turns]) for block in paper.variants[variant]]
+        assert ours == theirs
+
+
+def test_a_wording_without_its_task_is_several_prompts() -> None:
+    assert wordings("neural") == {}
+    with pytest.raises(UsageError, match="'general' is a prompt of several tasks") as raised:
+        load_prompt("general")
+    assert raised.value.hint == "choose listwise-general or pairwise-general"
+    with pytest.raises(UsageError, match=r"no prompt 'genral'\. Did you mean 'general'\?"):
+        load_prompt("genral", "listwise")
 
 
 def test_a_value_that_is_not_given_is_named() -> None:

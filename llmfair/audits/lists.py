@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llmfair.datasets.base import (
     Dataset,
@@ -21,9 +21,12 @@ from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
+from llmfair.prompts import Prompt, load_prompt, wording_of
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
-from llmfair.settings import ListSettings
+from llmfair.settings import ListSettings, PromptSettings
+
+P = TypeVar("P", bound=PromptSettings)
 
 
 def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
@@ -38,6 +41,15 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
     return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
+
+
+def with_prompt(settings: P, dataset: Dataset, task: str) -> tuple[P, Prompt]:
+    """The settings with the prompt named in which a task is asked: theirs, else the one that the dataset calls for.
+
+    Raises UsageError.
+    """
+    name = wording_of(settings.prompt or dataset.prompt, task)
+    return replace(settings, prompt=name), load_prompt(name, task)
 
 
 def drawn_of(dataset: Dataset, settings: ListSettings) -> HowDrawn | None:

@@ -93,6 +93,9 @@ def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> 
         there, here = manifest["prompt"][key], identity.get(key)
         if here is not None and there != here:
             yield f"{adapter.name} was trained with {name} {there}, and is asked with {name} {here}"
+    trained, asked = manifest["prompt"].get("sha256"), identity.get("prompt_sha256")
+    if "form" in identity and trained and trained != asked:  # only then the same is asked as in training
+        yield f"{adapter.name} was trained with another prompt ({manifest['prompt'].get('name')}) than it is asked with"
 
 
 def subjects(settings: Asking) -> list[Subject]:

@@ -78,9 +78,9 @@ def models() -> list[str]:
 
 
 def prompts() -> list[str]:
-    from llmfair.prompts import prompt_names
+    from llmfair.prompts import WORDINGS, prompt_names
 
-    return prompt_names()
+    return [*WORDINGS, *prompt_names()]
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -26,16 +26,32 @@ Name = Annotated[
 @prompts.command("list", epilog="llmfair prompts list\n\nllmfair prompts list --json")
 def list_all(as_json: Json = False) -> None:
     """The templates that can be named with --prompt."""
-    from llmfair.prompts import load_prompt, prompt_names
+    from llmfair.prompts import load_prompt, prompt_names, wordings
     from llmfair.report.tables import Table
 
     found = [load_prompt(name) for name in prompt_names()]
+    named = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
     if as_json:
-        rows = [{"prompt": prompt.id, "source": prompt.source, "sha256": prompt.sha256} for prompt in found]
+        rows = [
+            {
+                "prompt": prompt.id,
+                "wording": named.get(prompt.id),
+                "source": prompt.source,
+                "sha256": prompt.sha256,
+            }
+            for prompt in found
+        ]
         terminal.print_json({"schema": 1, "prompts": rows})
         return
-    cells = tuple((prompt.id, prompt.sha256[:16], prompt.source) for prompt in found)
-    terminal.print_table(Table("", ("prompt", "sha256", "source"), cells, ()))
+    cells = tuple(
+        (prompt.id, named.get(prompt.id, ""), prompt.sha256[:16], prompt.source) for prompt in found
+    )
+    notes = (
+        "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
+        "the paper's articles, the default of sample, trec-fair/… and --preset paper",
+        "one of your own: llmfair prompts show listwise-general > my.toml, change it, --prompt my.toml",
+    )
+    terminal.print_table(Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
 
 
 @prompts.command("show", epilog="llmfair prompts show listwise\n\nllmfair prompts show my-prompt.toml --json")

@@ -32,6 +32,11 @@ class Dataset(Protocol):
     def name(self) -> str: ...
 
     @property
+    def prompt(self) -> str:
+        """Which wording of prompts its items call for, unless the user names another (`prompts.WORDINGS`)."""
+        ...
+
+    @property
     def queries(self) -> Sequence[Query]:
         """Queries with at least two candidates, in the dataset's order."""
         ...
@@ -85,6 +90,11 @@ class Source(Grouped, Protocol):
 
     Documents may number millions, so they are loaded by id, after the draw.
     """
+
+    @property
+    def prompt(self) -> str:
+        """As of a Dataset."""
+        ...
 
     @property
     def has_lists(self) -> bool:

@@ -89,6 +89,7 @@ class Drawn:
     """
 
     name: str
+    prompt: str
     attributes: Sequence[Attribute]
     queries: Sequence[Query]
     lists: Mapping[str, Candidates]
@@ -151,6 +152,7 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
     stand_ins, relevant = _stand_ins(source, picked)
     return Drawn(
         source.name,
+        source.prompt,
         source.attributes,
         [topics[query_id] for query_id in picked],
         lists,

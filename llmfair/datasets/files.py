@@ -38,7 +38,9 @@ class Folder:
     docs.jsonl lacks, and counts them.
     """
 
-    def __init__(self, path: Path, name: str | None = None, allow_missing: bool = False) -> None:
+    def __init__(
+        self, path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
+    ) -> None:
         missing = [file for file in FILES if not (path / file).is_file()]
         if missing:
             raise UsageError(
@@ -49,6 +51,7 @@ class Folder:
         self.path = path
         self.name = name or path.resolve().name
         self.allow_missing = allow_missing
+        self.prompt = prompt
 
     @cached_property
     def _content(self) -> _Content:

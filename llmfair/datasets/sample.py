@@ -10,4 +10,4 @@ from llmfair.registry import register
 @register("dataset", "sample")
 def sample() -> Folder:
     """Eight topics, forty candidates each, both genders and both regions among relevant and irrelevant."""
-    return Folder(data_folder() / "sample", name="sample")
+    return Folder(data_folder() / "sample", name="sample", prompt="wikiproject")

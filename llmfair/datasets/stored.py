@@ -74,6 +74,7 @@ def _unpacked(source: Source, stored: Mapping[str, Any]) -> Drawn:
     }
     return Drawn(
         source.name,
+        source.prompt,
         source.attributes,
         queries,
         lists,

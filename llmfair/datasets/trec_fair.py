@@ -164,6 +164,7 @@ class TrecFair:
     """
 
     has_lists = False
+    prompt = "wikiproject"
 
     def __init__(self, collection: Collection, attribute: str) -> None:
         self.collection = collection

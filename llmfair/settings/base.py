@@ -225,6 +225,19 @@ class ListSettings(CommandSettings):
         at_least(self, {"limit": 1, "words": 1, "min_experts": 0, "seed": 0})
 
 
+@dataclass(frozen=True, kw_only=True)
+class PromptSettings(Settings):
+    """In which words a model is asked."""
+
+    prompt: str | None = setting(
+        None,
+        "Prompt template: general, wikiproject (the paper's), or a TOML file of your own (default: the dataset's, "
+        "general of a folder).",
+        "Prompt",
+        result=False,
+    )
+
+
 def band_of(text: str) -> tuple[float, float]:
     """`0.8..1.25` as two numbers. Raises UsageError."""
     low, dots, high = text.partition("..")

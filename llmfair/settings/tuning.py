@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import ListSettings, at_least, setting
+from llmfair.settings.base import ListSettings, PromptSettings, at_least, setting
 
 ORDERS = 2
 """Prompts of a pair: every pair is always asked in both orders."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSettings(ListSettings):
+class FinetuneSettings(PromptSettings, ListSettings):
     """A LoRA adapter that removes a measured preference, and the measure of what else it changes."""
 
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
@@ -64,9 +64,6 @@ class FinetuneSettings(ListSettings):
         False, "Hold the base in 4 bits, where bfloat16 does not fit (needs bitsandbytes).", "Model"
     )
 
-    prompt: str = setting(
-        "pairwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False, advanced=True
-    )
     form: Literal["order", "letter"] = setting(
         "letter", "What is answered: the two numbers in order, or a letter.", "Prompt"
     )
@@ -156,6 +153,7 @@ class FinetuneSettings(ListSettings):
             # Wang et al. 2024, section 5. It gives no alpha (8 is peft's default), and does not say whether its
             # 140,000 pairs count orders.
             "paper": {
+                "prompt": "wikiproject",
                 "labels": "random",
                 "anchor": "none",
                 "group_weight": 0.0,

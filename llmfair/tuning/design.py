@@ -13,6 +13,7 @@ from llmfair.audits.lists import (
     load_lists,
     name_parts,
     selected_queries,
+    with_prompt,
 )
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends.base import BackendOptions
@@ -20,7 +21,7 @@ from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
-from llmfair.prompts import Prompt, load_prompt
+from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Query, Side
 from llmfair.results import Words, plain
@@ -138,7 +139,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     dataset, attribute = load_lists(settings)
     queries = selected_queries(dataset, settings)
     lists = [dataset.candidates(query) for query in queries]
-    prompt = load_prompt(settings.prompt)
+    settings, prompt = with_prompt(settings, dataset, "pairwise")
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )

@@ -61,7 +61,7 @@ def merge_adapter(settings: FinetuneSettings) -> Merged:
     model = load_model(checkpoint, Place(device, base["dtype"], why), options, engine["attention"])
     assert model.template is not None  # it was trained with one
     ranker = PairwiseRanker(
-        prompt=load_prompt(asked["name"]),
+        prompt=load_prompt(asked["name"], "pairwise"),
         form=asked["form"],
         answers="margin",
         input=asked["input"],

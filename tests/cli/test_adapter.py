@@ -148,5 +148,8 @@ def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(base: 
     unseen = f"@{known / 'test-queries.txt'}"
     found = llmfair(*asked(base, known), "--queries", unseen)
     assert found.code == 0 and "trained on" not in found.err and "2 queries" in found.out
+    changed(known, prompt={"name": "wikiproject", "sha256": 64 * "0", "form": "letter", "input": "title"})
+    found = llmfair(*asked(base, known), "--queries", unseen)
+    assert "was trained with another prompt (wikiproject) than it is asked with" in found.err
     found = llmfair(*asked(base, known), "--queries", unseen, "--form", "order")
     assert "was trained with --form letter, and is asked with --form order" in found.err

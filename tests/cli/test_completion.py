@@ -88,7 +88,8 @@ def test_what_is_offered() -> None:
         (("pairwise", "-m", "op"), ["openai:"]),
         (("listwise", "--initial", "r"), ["random"]),
         (("listwise", "--preset", ""), ["paper"]),
-        (("prompts", "show", "list"), ["listwise"]),
+        (("prompts", "show", "list"), ["listwise", "listwise-general"]),
+        (("listwise", "--prompt", "ge"), ["general"]),
         (("datasets", "show", "sa"), ["sample"]),
         (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random"]),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import assessing, read_gates
-from llmfair.audits.lists import load_lists, selected_queries
+from llmfair.audits.lists import load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.design import INPUT, ListwiseDesign
 from llmfair.audits.listwise.outcome import outcome_of
 from llmfair.audits.listwise.plan import findable_of, plan_of, tokens_of
@@ -24,7 +24,6 @@ from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import arms_of, initial_orders
-from llmfair.prompts import load_prompt
 from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
@@ -74,7 +73,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         of_engine = backend_args(settings.backend_arg)
         ranker = subject.ranker(dataset, attribute, passages=settings.passages, backend_args=of_engine)
         settings = _without_prompts(settings, subject.spec, ranker.worded)
-    prompt = load_prompt(settings.prompt)
+    settings, prompt = with_prompt(settings, dataset, ListwiseAudit.task)
     queries = selected_queries(dataset, settings)
     arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
     gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], Judged)
@@ -137,11 +136,12 @@ def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> Li
             f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
             "leave --variants out",
         )
-    unread = {  # what only a model is told must not name the run
+    # What only a model is told must not name the run; the prompt that none reads is the same for all data.
+    unread = {
         item.name: default_of(item)
         for item in fields(settings)
         if item.metadata["panel"] in ("Prompt", "Sampling") or item.name in ("input", "words")
-    } | {"initial": settings.initial}
+    } | {"initial": settings.initial, "prompt": "wikiproject"}
     variants = settings.variants if worded else "neutral"
     once = {"variants": variants, "orders": 1, "repeats": 1, "control": False, "control_variate": False}
     return replace(settings, **unread | once)

@@ -206,7 +206,8 @@ def _smallest(sd: float, queries: int, target: float) -> tuple[float, float]:
 
 def _render_flags(design: ListwiseDesign) -> str:
     """The flags under which `prompts render` shows the first prompt of this design."""
-    flags = design.settings.as_flags(WORDS_OF_A_PROMPT)
+    unsaid = {"prompt"} if design.settings.prompt == design.dataset.prompt else set()
+    flags = design.settings.as_flags(name for name in WORDS_OF_A_PROMPT if name not in unsaid)
     return f"{flags} --queries {shlex.quote(design.queries[0].query_id)}".strip()
 
 

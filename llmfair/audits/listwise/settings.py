@@ -9,7 +9,15 @@ from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
 from llmfair.registry import lookup
-from llmfair.settings import MOST_REPEATS, AuditSettings, Calibrated, Planned, at_least, setting
+from llmfair.settings import (
+    MOST_REPEATS,
+    AuditSettings,
+    Calibrated,
+    Planned,
+    PromptSettings,
+    at_least,
+    setting,
+)
 from llmfair.settings.designs import MOST_SPREAD
 
 ONE_ORDER = ("given", "bm25", "deltr")
@@ -17,7 +25,7 @@ ONE_ORDER = ("given", "bm25", "deltr")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListwiseSettings(AuditSettings):
+class ListwiseSettings(PromptSettings, AuditSettings):
     """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
 
     variants: str | None = setting(
@@ -26,7 +34,6 @@ class ListwiseSettings(AuditSettings):
         "Prompt",
         result=False,
     )
-    prompt: str = setting("listwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
     strategy: str = setting(
         "windows",
         "How a list is ordered by asking; windows slide over it.",
@@ -92,6 +99,7 @@ class ListwiseSettings(AuditSettings):
                 "orders": 1,
                 "control": False,
                 "control_variate": False,
+                "prompt": "wikiproject",
             }
         }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import load_lists, selected_queries
+from llmfair.audits.lists import load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.outcome import outcome_of
 from llmfair.audits.pairwise.plan import findable_of, plan_of, tokens_of
@@ -23,7 +23,6 @@ from llmfair.datasets.base import Dataset
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PairProbes, pairwise_probes
-from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Failure, PairKind, Query, Verdict
 
@@ -61,7 +60,7 @@ class PairwiseAudit(PairwiseDesign):
 def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> PairwiseAudit:
     """Loads what the settings name and fixes the pairs that are asked. Raises UsageError."""
     dataset, attribute = load_lists(settings)
-    prompt = load_prompt(settings.prompt)
+    settings, prompt = with_prompt(settings, dataset, PairwiseAudit.task)
     queries = selected_queries(dataset, settings)
     kinds = settings.kinds()
     gates = read_gates(settings.require, kinds, JudgedPairs)

@@ -8,16 +8,24 @@ from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
 from llmfair.records import PairKind
-from llmfair.settings import MOST_REPEATS, AuditSettings, Calibrated, Planned, at_least, default_of, setting
+from llmfair.settings import (
+    MOST_REPEATS,
+    AuditSettings,
+    Calibrated,
+    Planned,
+    PromptSettings,
+    at_least,
+    default_of,
+    setting,
+)
 from llmfair.settings.base import WIDEST_BAND
 from llmfair.settings.designs import MOST_PLANTED, MOST_SPREAD
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairwiseSettings(AuditSettings):
+class PairwiseSettings(PromptSettings, AuditSettings):
     """The pairwise audit: one protected and one unprotected item of a query, asked in both orders."""
 
-    prompt: str = setting("pairwise", "Prompt template: a name, or a TOML file.", "Prompt", result=False)
     form: Literal["order", "letter"] = setting(
         "order", "What is answered: the two numbers in order, or a letter.", "Prompt"
     )
@@ -56,7 +64,7 @@ class PairwiseSettings(AuditSettings):
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        return {"paper": {"noise_share": 0.0}}  # Wang et al. 2024, section 3.3
+        return {"paper": {"noise_share": 0.0, "prompt": "wikiproject"}}  # Wang et al. 2024, section 3.3
 
     @classmethod
     def idle(cls) -> frozenset[str]:
