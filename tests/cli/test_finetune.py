@@ -35,6 +35,7 @@ models.needs_local()
 SMALL = (
     "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32", "--prompts-per-step", "64",
     "--max-prompts", "256", "--eval-every", "128", "--learning-rate", "1e-2", "--no-progress",
+    "--prompt", "wikiproject",
 )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
     results = kept("results", adapter)
     settings = FinetuneSettings.make(
         dataset=str(root / "data"), base_model=str(root / "model"), pairs=6, pairs_per_query=40,
-        group_size=32, prompts_per_step=64, max_prompts=256,
+        group_size=32, prompts_per_step=64, max_prompts=256, prompt="wikiproject",
     )  # fmt: skip
     design = make_tuning_design(settings)
     model = load_model(
