@@ -29,7 +29,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Counts = Mapping[str, Count]
 Undefined = Mapping[str, Mapping[str, Counts]]
 """Queries without a value, by measure, variant and reason."""
-Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on pair odds.")]
+Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on preference odds.")]
 ExitCode = Annotated[
     Literal[1, 2, 3, 4, 130, 143],
     Meta(description="1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 130 Ctrl-C, 143 SIGTERM."),

@@ -389,7 +389,7 @@ def test_a_name_means_what_the_table_shows_under_it() -> None:
     assert result["ExpRatio", "neutral"] == result["ExpRatio(control=order)", "neutral"]
     (plain,) = [row for row in result.rows if (row.measure, row.variant) == ("ExpRatio", "neutral")]
     assert plain.value != result["ExpRatio", "neutral"].value
-    assert result["ImpliedOdds", "neutral"].conclusion is not None
+    assert result["PreferenceOdds", "neutral"].conclusion is not None
 
 
 def test_an_object_may_say_more_of_itself() -> None:

@@ -68,13 +68,11 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
     if isinstance(value, Undefined):
         return None, value.reason
+    if isinstance(value, Compared):
+        return None, None
     if isinstance(value, Product):
         return value.value, None
-    return (
-        (value.value, value.reason)
-        if isinstance(value, Ratio | Quotient | Tally | Compared)
-        else (value, None)
-    )
+    return (value.value, value.reason) if isinstance(value, Ratio | Quotient | Tally) else (value, None)
 
 
 def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> list[Measurement]:
@@ -98,7 +96,7 @@ def _aggregate_row(column: Column, inference: Inference) -> Measurement:
     measure, values = column.measure, list(column.values.values())
     estimate = aggregate(measure.aggregate, values, inference)
     if estimate is None:
-        reason = _most_frequent(reason for value in values if (reason := value_of(value)[1]))
+        reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))
         return Measurement(ALL, str(measure), None, column.variant, column.group, n=0, reason=reason)
     if estimate.low is not None and estimate.high is not None:
         least, most = measure.definition.bounds
@@ -153,7 +151,7 @@ def undefined_counts(columns: Sequence[Column]) -> dict[str, dict[str, dict[str,
     return counts
 
 
-def _most_frequent(reasons: Iterable[str]) -> str | None:
+def most_frequent(reasons: Iterable[str]) -> str | None:
     """The reason given most often, the alphabetically first of equals."""
     counted = Counter(sorted(reasons)).most_common(1)
     return counted[0][0] if counted else None

@@ -26,8 +26,9 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
     "measures": (
         "AWRF", "AdjustedOdds", "BalancedRatio", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate", "FlipRate",
-        "ImpliedOdds", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds", "RBO", "RawRatio",
-        "RelevanceRatio", "Share", "Tau", "TieRate", "WinRatio", "WinShare", "nDCG", "nDCGxAWRF", "overlap",
+        "ImpliedOdds", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds", "PreferenceOdds",
+        "RBO", "RawRatio", "RelevanceOdds", "RelevanceRatio", "Share", "SlotOdds", "Tau", "TieRate", "WinRatio",
+        "WinShare", "nDCG", "nDCGxAWRF", "overlap",
     ),
 }  # fmt: skip
 WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")

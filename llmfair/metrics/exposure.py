@@ -131,7 +131,7 @@ OF_RATIOS: Mapping[str, Any] = {"parity": 1.0, "bounds": (0.0, math.inf), "scale
     label="exposure ratio",
     of_all=("control", "order"),
     headline=True,
-    assessed_by="ImpliedOdds",
+    assessed_by="PreferenceOdds",
     reach=("ExpRatio", "agg", "control", "missing"),
     cite="Wang et al. 2024, Eq. 1-2",
 )
@@ -232,7 +232,7 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     aggregate="ratio-of-means",
     label="excess ratio",
     of_all=("control", "order"),
-    assessed_by="ImpliedOdds",
+    assessed_by="PreferenceOdds",
     reach=("ExpRatio", "control"),
     cite="ExpRatio / RelevanceRatio",
 )

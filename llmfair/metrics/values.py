@@ -166,22 +166,13 @@ class Compared:
 
     `slots`, shape (c, 2), are the places z of both in what was shown, from -1 (first) to 1 (last); None where they
     were not shown side by side. `window`: items shown at once, at most.
+    A single query has no odds of its own.
     """
 
     ahead: NDArray[np.float64]
     count: NDArray[np.float64]
     slots: NDArray[np.float64] | None = None
     window: int = 1
-
-    @property
-    def value(self) -> float | None:
-        """The odds as they were counted, whatever the slots; None where one item was always ahead."""
-        ahead, count = float(self.ahead.sum()), float(self.count.sum())
-        return ahead / (count - ahead) if 0 < ahead < count else None
-
-    @property
-    def reason(self) -> str | None:
-        return None if self.value is not None else "always_one_way"
 
 
 Value = float | Ratio | Quotient | Product | Tally | Compared | Undefined

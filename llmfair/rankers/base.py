@@ -59,9 +59,9 @@ class WindowAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A probe's final order, and every window on the way to it."""
+    """A probe's final order, and every window on the way to it; None where nothing was asked to be ordered whole."""
 
-    ranking: Ranking
+    ranking: Ranking | None
     windows: tuple[WindowAnswer, ...]
 
     @property
@@ -94,6 +94,12 @@ class Ask(Protocol):
         """`start` is the rank of the first of them, from 0; a pass goes once through the list."""
         ...
 
+    def together(
+        self, windows: Sequence[tuple[Sequence[Document], int]]
+    ) -> Steps[Sequence[Sequence[Document]]]:
+        """Several windows at once, each with the rank of its first item: none waits for another's answer."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class StrategyOptions:
@@ -116,8 +122,11 @@ class Strategy(ABC):
     passes: int = 1
 
     @abstractmethod
-    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        """Orders the candidates: `yield from ask(documents, start)` gives documents in the model's order."""
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking | None]:
+        """Orders the candidates: `yield from ask(documents, start)` gives documents in the model's order.
+
+        None of a strategy that only asks what a model prefers, and makes no ranking of it.
+        """
 
     @abstractmethod
     def plan(self, n: int) -> Sequence[Window]:

@@ -25,6 +25,7 @@ from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.records import (
     Attribute,
     Chat,
+    Completion,
     Document,
     Permutation,
     Probe,
@@ -126,10 +127,14 @@ class _Asking:
         self, shown: Sequence[Document], start: int, pass_number: int = 1
     ) -> Steps[Sequence[Document]]:
         """Asks once, and again while the answer is bad and the policy allows; the last answer counts."""
-        asked = yield from self._ask(self._chat(shown, start, pass_number))
-        self.windows.append(_window_answer(asked))
-        permutation = asked.reading.permutation
-        return shown if permutation is None else [shown[place] for place in permutation]
+        (found,) = yield from self._ask([(shown, start)], pass_number)
+        return found
+
+    def together(
+        self, windows: Sequence[tuple[Sequence[Document], int]]
+    ) -> Steps[Sequence[Sequence[Document]]]:
+        """The same of several windows, all at once."""
+        return (yield from self._ask(windows, 1))
 
     def answers(self) -> tuple[WindowAnswer, ...]:
         """What was answered, with each window's place in its pass."""
@@ -139,27 +144,33 @@ class _Asking:
             found += (replace(w, place=_place(k, len(windows))) for k, w in enumerate(windows))
         return tuple(found)
 
-    def _ask(self, chat: Chat) -> Steps[_Asked]:
-        n, reader, on_bad_answer = len(chat.about["doc_ids"]), self.ranker.reader, self.ranker.on_bad_answer
-        (completion,) = yield [chat]
-        reading = read(completion, n, reader)
-        replaced: tuple[AnswerClass, ...] = ()
-        first_retry = RETRY_DRAWS * (chat.draw + 1)
-        for draw in range(first_retry, first_retry + retries_of(on_bad_answer)):
-            if not _is_bad(reading):
+    def _ask(
+        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int
+    ) -> Steps[list[Sequence[Document]]]:
+        chats = [self._chat(shown, start, pass_number) for shown, start in windows]
+        answers = yield chats
+        asked = [_Asked(chat, self._read(chat, answer)) for chat, answer in zip(chats, answers, strict=True)]
+        for attempt in range(retries_of(self.ranker.on_bad_answer)):
+            bad = [place for place, one in enumerate(asked) if _is_bad(one.reading)]
+            if not bad:
                 break
-            replaced += (reading.answer_class,)
-            chat = replace(chat, draw=draw)
-            (completion,) = yield [chat]
-            reading = read(completion, n, reader)
-        if on_bad_answer == "fail" and _is_bad(reading):
-            start, end = chat.about["window"]
-            raise UnreadableAnswer(
-                f"query '{chat.about['query_id']}', pass {chat.about['pass']}, window [{start}, {end}): "
-                f"a bad answer ({reading.answer_class}).",
-                "--on-bad-answer repair counts it and goes on",
-            )
-        return _Asked(chat, reading, replaced)
+            first_retry = RETRY_DRAWS * (self.draw + 1)
+            again = [replace(asked[place].chat, draw=first_retry + attempt) for place in bad]
+            answers = yield again
+            for place, chat, answer in zip(bad, again, answers, strict=True):
+                replaced = (*asked[place].replaced, asked[place].reading.answer_class)
+                asked[place] = _Asked(chat, self._read(chat, answer), replaced)
+        if self.ranker.on_bad_answer == "fail":
+            for one in asked:
+                _fail_on_bad(one)
+        self.windows += map(_window_answer, asked)
+        return [
+            shown if one.reading.permutation is None else [shown[place] for place in one.reading.permutation]
+            for (shown, _), one in zip(windows, asked, strict=True)
+        ]
+
+    def _read(self, chat: Chat, answer: Completion) -> Reading:
+        return read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
 
     def _chat(self, shown: Sequence[Document], start: int, pass_number: int) -> Chat:
         """The question about some candidates."""
@@ -194,7 +205,18 @@ class _Asked:
 
     chat: Chat
     reading: Reading
-    replaced: tuple[AnswerClass, ...]
+    replaced: tuple[AnswerClass, ...] = ()
+
+
+def _fail_on_bad(asked: _Asked) -> None:
+    if _is_bad(asked.reading):
+        about = asked.chat.about
+        start, end = about["window"]
+        raise UnreadableAnswer(
+            f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
+            f"a bad answer ({asked.reading.answer_class}).",
+            "--on-bad-answer repair counts it and goes on",
+        )
 
 
 def _window_answer(asked: _Asked) -> WindowAnswer:

@@ -124,7 +124,7 @@ class CommandSettings(Settings):
     level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False, advanced=True)
     band: str = setting(
         "0.8..1.25",
-        "Pair odds near parity: conclusions say whether the interval lies within.",
+        "Preference odds near parity: conclusions say whether the interval lies within.",
         "Statistics",
         result=False,
         advanced=True,
@@ -146,7 +146,7 @@ class CommandSettings(Settings):
         if not WIDEST_BAND[0] <= low <= 1 <= high <= WIDEST_BAND[1]:
             raise UsageError(
                 f"--band {self.band} does not lie around parity.",
-                f"pair odds from {WIDEST_BAND[0]} to 1, then from 1 to {WIDEST_BAND[1]}: 0.8..1.25",
+                f"preference odds from {WIDEST_BAND[0]} to 1, then from 1 to {WIDEST_BAND[1]}: 0.8..1.25",
             )
 
 

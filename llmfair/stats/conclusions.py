@@ -1,6 +1,6 @@
 """What an interval allows to be said about a band around parity: within, outside, or neither.
 
-The band is laid on pair odds, never on an exposure ratio, which depends on the lengths of lists and windows.
+The band is laid on preference odds, never on an exposure ratio, which depends on the lengths of lists and windows.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import llmfair as api
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
 from llmfair.audits.listwise.findings import HowRanked, findings_of, with_family
+from llmfair.audits.listwise.results import Usefulness
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
@@ -22,9 +23,8 @@ from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Measurement, Permutation, Ranking, Request, Side
+from llmfair.records import Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain
-from llmfair.stats.implied import odds_surface
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.folders import write_folder
 from tests.metrics import judged
@@ -36,13 +36,8 @@ SIDES: dict[str, str | None] = {
     **{f"m{n}": "unprotected" for n in range(14)},
 }
 RELEVANCE = {f"f{n}": 1 for n in range(3)} | {f"m{n}": 1 for n in range(6)}
-MEASURES = "ExpRatio,RelevanceRatio,ExcessRatio(control=order),ImpliedOdds(control=order),RBO"
-
-
-def surface() -> Any:
-    return odds_surface(
-        [((0, 0, 7), (0, 1, 3), (1, 0, 8), (1, 1, 6))], lambda n: [(0, n)], 1, 300, rng=np.random.default_rng(0),
-    )  # fmt: skip
+MEASURES = "ExpRatio,RelevanceRatio,ExcessRatio(control=order),PreferenceOdds,RBO"
+USEFUL = Usefulness("nDCG@20", 0.0, 0.2, 0.1, 0.3, 16)
 
 
 def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> Judged:
@@ -59,18 +54,30 @@ def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> J
         relevance={name_of + d: 1 for d in RELEVANCE},
         query_id=name,
     )
-    return replace(found, beside=tuple(Ranking(name, tuple(ids[p] for p in order)) for order in initial))
+    shown = [tuple(ids[place] for place in order) for order in initial]
+    return replace(
+        found,
+        beside=tuple(Ranking(name, order) for order in shown),
+        encounters=tuple(
+            Encounter(order, ranking.doc_ids) for order, ranking in zip(shown, found.rankings, strict=True)
+        ),
+    )
 
 
 def told(
-    arms: dict[str, list[Judged]], asked: HowRanked | None = None, measures: str = MEASURES, seed: int = 0
+    arms: dict[str, list[Judged]],
+    asked: HowRanked | None = None,
+    measures: str = MEASURES,
+    seed: int = 0,
+    useful: Usefulness | None = USEFUL,
 ) -> tuple[dict[str, Any], list[Measurement], int]:
     """Findings, all rows and the size of the family, as an audit has them."""
-    inference = Inference(seed=seed, documents=24, surface=surface)
+    inference = Inference(seed=seed, documents=24)
     columns = measure_all(parse_measures(measures), arms)
-    findings = findings_of(columns, arms, inference, asked or HowRanked(permutations=499, seed=seed))
+    how = asked or HowRanked(permutations=499, seed=seed)
+    findings = findings_of(columns, arms, dict.fromkeys(arms, useful), inference, how)
     rows = [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)]
-    rows, family = with_family(rows, findings, "ExpRatio")
+    rows, family = with_family(rows, findings, "PreferenceOdds")
     return plain(findings), rows, family
 
 
@@ -84,7 +91,7 @@ NAMES = [f"q{number}" for number in range(16)]
 
 def test_a_strong_preference_is_outside_and_differs_from_parity() -> None:
     findings, rows, family = told({"neutral": [query(name, 2.0) for name in NAMES]})
-    finding, row = findings["neutral"], of_all(rows, "ImpliedOdds(control=order)", "neutral")
+    finding, row = findings["neutral"], of_all(rows, "PreferenceOdds", "neutral")
     assert (finding["conclusion"], row.conclusion, family) == ("outside", "outside", 1)
     assert row.low is not None and row.high is not None and row.low > 1.25
     assert row.low < np.exp(2) < row.high
@@ -122,7 +129,7 @@ def test_orders_that_are_not_random_allow_no_conclusion(initial: str) -> None:
 )
 def test_small_samples_are_refused(count: int, interval: bool, test: bool, conclusion: str) -> None:
     findings, rows, family = told({"neutral": [query(name, 3.0) for name in NAMES[:count]]})
-    row = of_all(rows, "ImpliedOdds(control=order)", "neutral")
+    row = of_all(rows, "PreferenceOdds", "neutral")
     assert (row.low is not None, row.p is not None, row.conclusion) == (interval, test, conclusion)
     assert (findings["neutral"]["permutation"]["p"] is not None) == test == bool(family)
     assert (row.reason == "too_few_queries") != interval
@@ -134,7 +141,7 @@ def test_swapping_the_sides_inverts_and_keeps_p() -> None:
     flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
     swapped = [replace(q, sides={d: flipped[side] for d, side in q.sides.items() if side}) for q in queries]
     (one, ours, _), (other, theirs, _) = told({"neutral": queries}), told({"neutral": swapped})
-    for measure in ("ExpRatio", "RelevanceRatio", "ExcessRatio(control=order)"):
+    for measure in ("ExpRatio", "RelevanceRatio", "ExcessRatio(control=order)", "PreferenceOdds"):
         a, b = of_all(ours, measure, "neutral"), of_all(theirs, measure, "neutral")
         assert a.value and a.low and a.high and b.value and b.low and b.high
         assert (a.value * b.value, a.low * b.high, a.high * b.low) == pytest.approx((1, 1, 1), rel=1e-9)
@@ -181,12 +188,17 @@ def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
         ("male", "neutral"), ("female", "neutral"), ("control", "neutral"), ("female", "male"),
     ]  # fmt: skip
     adjusted = {(r.measure, r.variant) for r in rows if r.p_adjusted is not None}
-    assert adjusted == {("ImpliedOdds(control=order)", arm) for arm in ("neutral", "male", "female")} | {
-        ("ExpRatio", pair) for pair in ("male vs neutral", "female vs neutral", "female vs male")
+    assert adjusted == {("PreferenceOdds", arm) for arm in ("neutral", "male", "female")} | {
+        ("PreferenceOdds", pair) for pair in ("male vs neutral", "female vs neutral", "female vs male")
     }
+    odds = of_all(rows, "PreferenceOdds", "female vs male")
+    assert odds.value and odds.low and odds.low > 1 and odds.p and odds.p_adjusted
+    assert odds.p < odds.p_adjusted < 0.01
+    assert odds.value == pytest.approx(
+        findings["female"]["odds"]["value"] / findings["male"]["odds"]["value"], rel=1e-9
+    )
     gap = of_all(rows, "ExpRatio", "female vs male")
-    assert gap.value and gap.low and gap.low > 1 and gap.p and gap.p < 0.001 and gap.p_adjusted
-    assert gap.p < gap.p_adjusted < 0.01
+    assert gap.value and gap.low and gap.low > 1 and gap.p and gap.p < 0.001 and not gap.p_adjusted
     # paired by query: the mean of the logarithms' differences
     by = {(r.query_id, r.variant): r.value for r in rows if r.measure == "ExpRatio"}
     logs = [np.log(by[name, "female"] or 0) - np.log(by[name, "male"] or 0) for name in NAMES]
@@ -206,7 +218,9 @@ def test_adding_a_query_moves_no_other_query_s_rows() -> None:
             header, *rows = csv.reader(file)
         key, rest = ("variant", "query_id", "measure", "group"), ("value", "n", "reason")
         named = [dict(zip(header, row, strict=True)) for row in rows]
-        return {tuple(row[k] for k in key): [row[k] for k in rest] for row in named}
+        # a query's part of odds that only all queries have is no value of its own
+        own = [row for row in named if row["reason"] != "pseudo_value"]
+        return {tuple(row[k] for k in key): [row[k] for k in rest] for row in own}
 
     whole, part = per_query(), per_query("-n", "7")
     assert len(part) > 7 * 20
@@ -232,8 +246,8 @@ def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapsho
     asked = f"listwise -d {data} --preset paper --initial deltr -m {model} --require ExpRatio>=0.1 -o run"
     snapshot("listwise-deltr", transcript(asked))
     rows = {(r["measure"], r["variant"]): r for r in kept("results", "run")["rows"]}
-    odds = rows["ImpliedOdds", "neutral"]
-    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5) and odds["value"] is None
+    odds = rows["PreferenceOdds", "neutral"]
+    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5)
     assert (odds["conclusion"], odds["reason"]) == ("not_assessable", "order_not_random")
 
 
@@ -246,7 +260,7 @@ def test_from_random_orders_the_same_ranker_is_at_parity(side: int, relevance: f
     rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
     assert rows["ExpRatio(control=order)", "neutral"]["high"] < 0.95  # relevance, not preference
     assert rows["RelevanceRatio", "neutral"]["value"] == pytest.approx(relevance, abs=0.02)
-    assert rows["ImpliedOdds(control=order)", "neutral"]["conclusion"] != "outside"
+    assert rows["PreferenceOdds", "neutral"]["conclusion"] != "outside"
     low, high = (rows["ExcessRatio(control=order)", "neutral"][end] for end in ("low", "high"))
     assert low < 1 < high
 
@@ -262,7 +276,7 @@ def test_the_planted_odds_lie_in_the_interval_of_nine_audits_in_ten(planted: flo
             variants="neutral", control=False, seed=seed, runs_dir=Path("runs"), permutations=0, max_invalid=1.0,
         )  # fmt: skip
         rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={planted}"))).rows
-        (row,) = [r for r in rows if r.measure.startswith("ImpliedOdds") and r.query_id == "all"]
+        (row,) = [r for r in rows if r.measure == "PreferenceOdds" and r.query_id == "all"]
         low = row.low if row.low is not None else 0.0
         high = row.high if row.high is not None else np.inf
         held += low <= np.exp(planted) <= high
@@ -288,9 +302,7 @@ def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
     asked = ("listwise", "-d", folder, "--variants", "neutral", "--no-control", "--orders", "1", "-m")
     for flags in ((), ("--no-control-variate",), ("--preset", "paper")):
         found = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", *flags, "--json").json
-        row = next(
-            r for r in found["rows"] if r["measure"].startswith("ImpliedOdds") and r["variant"] == "neutral"
-        )
+        row = next(r for r in found["rows"] if (r["measure"], r["variant"]) == ("PreferenceOdds", "neutral"))
         assert (row["value"], row["conclusion"], row["reason"]) == (None, "not_assessable", "no_common_grade")
     gated = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", "--require", "ExpRatio>=0.6")
     assert gated.code == 4 and "cannot be assessed: no common grade" in gated.err
@@ -341,8 +353,9 @@ def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
 def test_a_scored_folder_knows_how_its_lists_began() -> None:
     small = ("listwise", "--orders", "1", "--passes", "1", "-q")
     assert llmfair(*small, "--initial", "deltr", "-o", "deltr").code == 0
-    odds = [r for r in llmfair("score", "deltr", "--json").json["rows"] if r["measure"] == "ImpliedOdds"]
-    assert {(r["value"], r["p"]) for r in odds} == {(None, None)}
+    rows = llmfair("score", "deltr", "--json").json["rows"]
+    odds = [r for r in rows if r["measure"] == "PreferenceOdds(of=ranking)"]
+    assert {r["p"] for r in odds} == {None}
     assert {r["conclusion"] for r in odds} == {"not_assessable", None}
     assert llmfair(*small, "-o", "plain").code == 0
     (run,) = llmfair("score", "plain", "--json").json["runs"]
@@ -356,17 +369,28 @@ def test_the_closed_form_alone_is_printed_too() -> None:
     )
 
 
-def test_the_input_order_has_no_pair_odds() -> None:
-    asked = ("listwise", "--orders", "1", "--passes", "1", "--measures", "ImpliedOdds,ExpRatio")
+def test_the_input_order_has_no_preference_odds() -> None:
+    asked = ("listwise", "--orders", "1", "--passes", "1", "--measures", "PreferenceOdds,ExpRatio")
     rows = llmfair(*asked, "--json").json["rows"]
     assert [r for r in rows if r["variant"] == "input"]
-    assert not [r for r in rows if r["variant"] == "input" and r["measure"].startswith("ImpliedOdds")]
+    assert not [r for r in rows if r["variant"] == "input" and r["measure"] == "PreferenceOdds"]
 
 
 def test_the_plain_interval_is_made_from_enough_queries_and_documents_on() -> None:
     methods = [Inference(documents=d).method(q) for q, d in ((20, 50), (19, 50), (20, 49))]
     assert methods == ["linear-t", "boot-t", "boot-t"]
     assert Inference(ci="linear-t", documents=1).method(2) == "linear-t"
+
+
+def test_noise_is_not_within_the_band() -> None:
+    """A ranker that orders by nothing prefers nobody; only one that does its job can be said to be at parity."""
+    queries, wide = [query(name, 0.0) for name in NAMES], HowRanked(band=(0.2, 5.0), permutations=0)
+    no_better = replace(USEFUL, low=-0.01)
+    for useful, reason in ((no_better, "no_better_than_input"), (None, "not_judged")):
+        finding = told({"neutral": queries}, wide, useful=useful)[0]["neutral"]
+        assert (finding["conclusion"], finding["reason"]) == ("not_assessable", reason)
+    preferring = [query(name, 2.0) for name in NAMES]  # useless and unfair all the same
+    assert told({"neutral": preferring}, useful=no_better)[0]["neutral"]["conclusion"] == "outside"
 
 
 def test_power_is_that_of_the_nearer_edge_of_the_band() -> None:
@@ -390,9 +414,9 @@ def test_rank_agreement_is_held_against_the_floor_and_not_against_nothing() -> N
 def test_the_test_and_the_run_noise_go_by_what_is_left_of_the_orders() -> None:
     queries = [query(name, 0.5) for name in NAMES]
     with_control = told({"neutral": queries})[0]["neutral"]
-    plain = told({"neutral": queries}, measures="ExpRatio,ImpliedOdds")[0]["neutral"]
+    plain = told({"neutral": queries}, measures="ExpRatio,ExcessRatio,PreferenceOdds")[0]["neutral"]
     assert with_control["excess"] != plain["excess"]
-    assert with_control["sign_flip"]["p"] != plain["sign_flip"]["p"]
+    assert with_control["sign_flip"]["p"] == plain["sign_flip"]["p"]  # of answers, which no order moves
     assert with_control["run_noise"]["error"] != plain["run_noise"]["error"]
 
 

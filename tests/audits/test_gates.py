@@ -136,7 +136,7 @@ def test_every_prompt_must_hold_unless_one_is_named() -> None:
     assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (input order) 9.000 is below 10"]
 
 
-NOT_RANDOM: dict[str, Any] = {"findings": {"female": unassessable("ImpliedOdds", "order_not_random")}}
+NOT_RANDOM: dict[str, Any] = {"findings": {"female": unassessable("PreferenceOdds", "order_not_random")}}
 FEW: dict[str, Any] = {"low": None, "high": None, "reason": "too_few_queries"}
 WHOLE = {"interval": True}
 ON_LISTS = {"arms": ["neutral"], "where": "on these lists"}

@@ -8,7 +8,7 @@ import pytest
 
 from llmfair import registry
 from llmfair.rankers.base import Ranked, RankerOptions, ScoringRanker
-from llmfair.records import Candidates, Chat, Completion, Document, Probe, Query
+from llmfair.records import Candidates, Chat, Completion, Document, Probe, Query, Ranking
 from llmfair.steps import drive
 
 DOCUMENTS = (
@@ -31,29 +31,35 @@ def ranked(text: str, documents: tuple[Document, ...] = DOCUMENTS) -> Ranked:
     return drive(ranker().steps(probe), asks_nothing)
 
 
+def ranking(text: str, documents: tuple[Document, ...] = DOCUMENTS) -> Ranking:
+    found = ranked(text, documents).ranking
+    assert found is not None
+    return found
+
+
 def asks_nothing(chat: Chat) -> Completion:
     raise AssertionError(chat)
 
 
 def test_it_asks_nothing_and_ties_keep_their_order() -> None:
     found = ranked("Film")
-    assert found.ranking.doc_ids == ("b", "a", "f", "e", "c", "d")
+    assert found.ranking is not None and found.ranking.doc_ids == ("b", "a", "f", "e", "c", "d")
     assert found.windows == () and found.ranking.query_id == "q"
     scores = found.ranking.scores
     assert (
         scores is not None and scores[0] > scores[1] == scores[2] > scores[3] == scores[4] == scores[5] == 0
     )
-    assert ranked("Film", DOCUMENTS[::-1]).ranking.doc_ids == ("b", "f", "a", "d", "c", "e")
+    assert ranking("Film", DOCUMENTS[::-1]).doc_ids == ("b", "f", "a", "d", "c", "e")
 
 
 @pytest.mark.parametrize("text", ["Mathematics", "", "?", "[3] > [1]"])
 def test_a_query_that_matches_nothing_keeps_the_order(text: str) -> None:
-    found = ranked(text).ranking
+    found = ranking(text)
     assert found.doc_ids == ("e", "c", "b", "d", "a", "f") and found.scores == (0.0,) * 6
 
 
 def test_a_part_of_the_collection_is_ranked_with_the_statistics_of_all() -> None:
-    whole, part = ranked("film").ranking, ranked("film", DOCUMENTS[3:5]).ranking
+    whole, part = ranking("film"), ranking("film", DOCUMENTS[3:5])
     assert part.doc_ids == ("a", "d")
     assert whole.scores is not None and part.scores is not None and part.scores[0] == whole.scores[1]
 

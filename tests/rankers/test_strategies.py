@@ -20,7 +20,7 @@ from tests.cli.command import llmfair, ran, refuses
 
 RUN = Path("run")
 SMALL = ("listwise", "--strategy", "toy", "-n", "6", "--orders", "2")
-MEASURES = "P@20,ExpRatio,ImpliedOdds"
+MEASURES = "P@20,ExpRatio,PreferenceOdds"
 ASK = (*SMALL, "--measures", MEASURES, "-o", RUN)
 ITEMS, CHAINS = 40, 6 * 4 * 2
 CALLS = CHAINS * (ITEMS - 1)
@@ -124,7 +124,7 @@ def odds_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
     return {
         row["variant"]: (row["value"], row["low"], row["high"])
         for row in results["rows"]
-        if row["measure"] == "ImpliedOdds" and row["query_id"] == "all"
+        if row["measure"] == "PreferenceOdds" and row["query_id"] == "all"
     }
 
 

@@ -38,7 +38,7 @@ def test_a_measure_has_words_of_its_own_and_lends_them() -> None:
 
 def test_what_says_whether_gated_figures_can_be_assessed() -> None:
     gates = [parse_gate(f"{name}>=0") for name in ("P@20", "ExpRatio", "ExcessRatio", "WinRatio(agg=pooled)")]
-    assert assessing(gates) == ["ImpliedOdds", "AdjustedOdds"] and assessing(gates[:1]) == []
+    assert assessing(gates) == ["PreferenceOdds", "AdjustedOdds"] and assessing(gates[:1]) == []
 
 
 @pytest.mark.parametrize(

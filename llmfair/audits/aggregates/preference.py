@@ -23,6 +23,8 @@ from llmfair.stats.preference import (
     preference_fit,
 )
 
+LARGEST_LOG = 700.0
+"""Beyond this e to it is no number."""
 Bound = Literal["at most", "at least"]
 
 
@@ -90,6 +92,24 @@ def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None
     compared = _compared(values)
     fit = preference_fit([_of(one) for one in compared], _window(compared))
     return None if fit is None or _window(compared) < 2 else fit.slot_odds(inference.level)
+
+
+def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
+    """Each query's part of the odds: e to its jackknife pseudo-value, whose mean over queries is near ln odds.
+
+    They pair what two runs or prompts make of the same queries. Empty where there are no finite odds.
+    """
+    known = {query_id: value for query_id, value in values.items() if isinstance(value, Compared)}
+    compared = _compared(known.values())
+    fit = preference_fit([_of(one) for one in compared], _window(compared))
+    if fit is None or fit.queries != len(known):
+        return {}
+    parts = fit.log_odds + (fit.queries - 1) * fit.changes[:, 0]
+    return {
+        query_id: float(np.exp(part))
+        for query_id, part in zip(known, parts, strict=True)
+        if abs(part) < LARGEST_LOG
+    }
 
 
 def preference_change(

@@ -209,18 +209,15 @@ class Listwise(Kind):
         return told + super().told_apart(settings, [name for name in differ if name not in windows])
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
-        from llmfair.audits.listwise.sentences import implied_note, relevance_note
+        from llmfair.audits.listwise.sentences import ranking_note, relevance_note
 
         relevance = {name: run.relevance.get(variant) for run, variant, name in rows}
-        return [*implied_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
+        return [*ranking_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
 
     def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
         from llmfair.audits.changes import changes_by_query
-        from llmfair.audits.listwise.findings import OF_ODDS_ALONE
 
-        return changes_by_query(
-            base, other, chosen, self.condition, "run both with the same --variants", OF_ODDS_ALONE
-        )
+        return changes_by_query(base, other, chosen, self.condition, "run both with the same --variants")
 
 
 LISTWISE = register("audit", "listwise")(Listwise())

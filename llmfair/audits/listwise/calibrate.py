@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.audits.aggregates.control import controlled
 from llmfair.audits.aggregates.implied import implied_curve
 from llmfair.audits.calibrate import (
     BLOCK,
@@ -28,20 +29,24 @@ from llmfair.audits.calibrate import (
     simulated,
 )
 from llmfair.audits.listwise.design import ListwiseDesign
-from llmfair.audits.listwise.findings import HowRanked, findings_of
+from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.reach import inference_of
-from llmfair.audits.listwise.results import Excess, ListwiseFinding
+from llmfair.audits.listwise.results import Excess, ListwiseFinding, SignFlip
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import Kinds, Simulated, kinds_of, simulate
-from llmfair.audits.summary import Inference
+from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError
 from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Quotient, Ratio
+from llmfair.records import Conclusion
 from llmfair.settings import planted_of
+from llmfair.stats.conclusions import conclude
 from llmfair.stats.implied import OddsCurve
+from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
+from llmfair.stats.significance import sign_flip
 
 Audit = Mapping[str, Quotient]
 """What one simulated audit measured, by query_id."""
@@ -144,7 +149,41 @@ def found_in(audit: Audit, inference: Inference, asked: HowRanked) -> Found:
     assert curve is not None
     ratios = [(one.ratio, one.by, one.useful or Ratio(0, 0)) for one in audit.values()]
     sides = [[side for ratio in parts for side in (ratio.numerator, ratio.denominator)] for parts in ratios]
-    return Found(findings_of([column], {}, inference, asked)[ARM], curve, np.array(sides).sum(axis=0))
+    excess = aggregate("ratio-of-means", list(audit.values()), inference)
+    assert excess is not None and excess.value is not None
+    conclusion, reason = _concluded(excess, curve, asked)
+    finding = ListwiseFinding(
+        measure=str(column.measure),
+        conclusion=conclusion,
+        reason=reason,
+        excess=Excess(excess.value, excess.low, excess.high, excess.n),
+        sign_flip=SignFlip(_sign_flip(list(audit.values()), asked), excess.n, True),
+    )
+    return Found(finding, curve, np.array(sides).sum(axis=0))
+
+
+def _concluded(excess: Estimate, curve: OddsCurve, asked: HowRanked) -> tuple[Conclusion, str | None]:
+    """The band is compared as exposure ratios, where the whole interval exists whatever odds are in reach."""
+    if curve.flat:
+        return Conclusion.NOT_ASSESSABLE, "no_common_grade"
+    if excess.low is None or excess.high is None:
+        return Conclusion.NOT_ASSESSABLE, excess.reason
+    if excess.low < curve.low and excess.high > curve.high:
+        return Conclusion.NOT_ASSESSABLE, "out_of_reach"
+    low, high = (curve.ratio(odds) for odds in asked.band)
+    return conclude(excess.low, excess.high, (low, high)), None
+
+
+def _sign_flip(values: Sequence[Quotient], asked: HowRanked) -> float | None:
+    """p of no mean effect over queries, x_q = (E1 − E0) − (M1 − M0); None for too few queries."""
+    differences = [
+        (value.ratio.numerator - value.ratio.denominator) - (value.by.numerator - value.by.denominator)
+        for value in controlled(list(values))
+        if isinstance(value, Quotient)
+    ]
+    if len(differences) < FEWEST_TESTED:
+        return None
+    return sign_flip(differences, rng=np.random.default_rng(asked.seed))
 
 
 def _sums(found: Sequence[Found]) -> list[float]:

@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from llmfair.audits.aggregates.preference import preference_change
 from llmfair.audits.summary import ALL, Inference, row_of, value_of
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column
@@ -22,6 +23,8 @@ from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 
 NEUTRAL = "neutral"
+OF_ODDS = "preference-odds"
+"""The aggregate of figures that are odds over all comparisons."""
 SEPARATOR = " vs "
 """Between the names of two arms in the variant of their rows."""
 
@@ -45,7 +48,11 @@ def contrasts(
     """The rows of every pair of arms, for every measure that has a direction and values of single queries."""
     values = {(column.measure, column.variant): column for column in columns if column.group == ""}
     # a figure that is neither better nor worse is no effect of a prompt
-    measures = [m for m in dict.fromkeys(m for m, _ in values) if m.definition.better and not m.of_all]
+    measures = [
+        measure
+        for measure in dict.fromkeys(measure for measure, _ in values)
+        if measure.definition.better and (not measure.of_all or measure.aggregate == OF_ODDS)
+    ]
     rows: list[Measurement] = []
     for measure in measures:
         if measure.definition.agreement:
@@ -69,12 +76,30 @@ def _paired(
 ) -> Iterator[Measurement]:
     """One measure of two arms, over the queries alike where both have a value."""
     variant, on_log_scale = against(one.variant, other.variant), measure.definition.scale == "log"
+    if measure.aggregate == OF_ODDS:
+        yield _of_odds(measure, variant, one, other, alike, inference)
+        return
     changes: dict[str, float] = {}
     for query_id in sorted(one.values.keys() & other.values.keys() & alike):
         a, b = (value_of(column.values[query_id])[0] for column in (one, other))
         if a is not None and b is not None:
             changes[query_id] = a / b if on_log_scale else a - b
     yield from _rows(measure, variant, changes, on_log_scale, changes, inference)
+
+
+def _of_odds(
+    measure: Measure, variant: str, one: Column, other: Column, alike: set[str], inference: Inference
+) -> Measurement:
+    """Two arms' odds, which only all queries together have; each query's part of the change is tested."""
+    held = [{q: column.values[q] for q in column.values.keys() & alike} for column in (one, other)]
+    change = preference_change(held[0], held[1], inference.level)
+    if change is None:
+        return Measurement(ALL, str(measure), None, variant, n=0, reason="no_common_query")
+    estimate, parts = change
+    row = row_of(str(measure), variant, estimate)
+    if len(parts) < FEWEST_TESTED:
+        return row
+    return replace(row, p=sign_flip(parts, rng=np.random.default_rng(inference.seed)))
 
 
 def _agreement(

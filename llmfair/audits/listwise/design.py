@@ -25,9 +25,10 @@ from llmfair.probes import Arm, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import WINDOW_FACTS, Ranked, ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.rankers.partition import Partition
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
-from llmfair.records import Candidates, Probe, Query, Ranking, Side
+from llmfair.records import Candidates, Encounter, Probe, Query, Ranking, Side
 from llmfair.settings import band_of
 from llmfair.stats.implied import Cells, length
 
@@ -100,6 +101,8 @@ class ListwiseDesign(Design[Ranked]):
 
     @property
     def longest(self) -> int:
+        if self.partition:
+            return 1
         return max(map(self.calls_of, self.queries))
 
     def calls_of(self, query: Query) -> int:
@@ -154,9 +157,16 @@ class ListwiseDesign(Design[Ranked]):
 
     @property
     def other_strategy(self) -> dict[str, str]:
-        """The strategy by name where it is not windows: those runs are told by their windows alone."""
+        """Design or strategy by name where they are not windows: those runs are told by their windows alone."""
+        if self.partition:
+            return {"design": "partition"}
         name = self.settings.strategy
         return {} if name == ListwiseSettings.strategy else {"strategy": name}
+
+    @property
+    def partition(self) -> bool:
+        """Whether lists are cut into windows that are asked at once, and nothing is ranked."""
+        return isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
 
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
@@ -219,8 +229,9 @@ class ListwiseDesign(Design[Ranked]):
         rankings: Sequence[Ranking],
         beside: Sequence[Ranking] = (),
         runs: Sequence[tuple[int, int]] = (),
+        encounters: Sequence[Encounter] | None = None,
     ) -> Judged:
-        """A query with rankings of it, the orders they began with, and their numbers, as measures see it."""
+        """A query with rankings of it, the orders they began with, their numbers, and what answers compared."""
         return Judged(
             candidates,
             tuple(rankings),
@@ -228,6 +239,7 @@ class ListwiseDesign(Design[Ranked]):
             groups=self.groups,
             beside=tuple(beside),
             runs=tuple(runs),
+            encounters=None if encounters is None else tuple(encounters),
         )
 
     def asked(self) -> HowRanked:

@@ -1,47 +1,52 @@
 """What may be said of each arm: how far from parity, whether beyond chance, and what the design could have shown.
 
 Two nulls are tested, and both told: that queries prefer no side on average (signs flipped by query), and that no
-query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the pair odds
-behind the excess ratio.
+query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the preference
+odds. That they lie within it is said only of a ranker that does its job, since noise prefers nobody either.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
-from llmfair.audits.aggregates.control import controlled
-from llmfair.audits.aggregates.implied import implied_curve
+from llmfair.audits.aggregates.preference import Preference, preference
+from llmfair.audits.listwise.answers import unassessed
 from llmfair.audits.listwise.contrasts import SEPARATOR
 from llmfair.audits.listwise.results import (
     Excess,
     ListwiseFinding,
+    Odds,
+    OddsPower,
     OrderNoise,
-    RatioPower,
     Shuffled,
     SignFlip,
+    Usefulness,
+    WindowAnswers,
 )
-from llmfair.audits.summary import ALL, Inference, aggregate
+from llmfair.audits.summary import ALL, Inference, aggregate, most_frequent, value_of
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Controlled, Quotient, Ratio, Value
 from llmfair.probes import CONTROL
-from llmfair.records import Measurement, Side
-from llmfair.stats.conclusions import Conclusion, conclude
+from llmfair.records import Conclusion, Measurement, Side
+from llmfair.stats.conclusions import conclude
 from llmfair.stats.control import run_noise, slope_on_initial, without_favour
-from llmfair.stats.implied import OddsCurve
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutation, sign_flip
 
-OF_ODDS_ALONE = "out_of_reach"
-"""Why implied odds cannot be assessed though the exposures that they are read off can."""
+HEADLINE = "PreferenceOdds"
+"""The measure that conclusions speak of."""
+EXCESS = "ExcessRatio"
+"""What the preference does to exposure, told beside it."""
 SHUFFLES = 1000
 """The stream of a query's seed that label shuffles are drawn from."""
 
@@ -61,15 +66,27 @@ class HowRanked:
 
 
 def findings_of(
-    columns: Sequence[Column], judged: Mapping[str, Sequence[Judged]], inference: Inference, asked: HowRanked
+    columns: Sequence[Column],
+    judged: Mapping[str, Sequence[Judged]],
+    useful: Mapping[str, Usefulness | None],
+    inference: Inference,
+    asked: HowRanked,
 ) -> dict[str, ListwiseFinding]:
-    """One finding per arm of the first measure of implied pair odds, by arm.
+    """One finding per arm of the first measure of preference odds, by arm.
 
     An arm that `judged` lacks (a run file, of which too much would be held) has no permutation test.
     """
-    headline = next((c.measure for c in columns if c.measure.aggregate == "implied-odds"), None)
+    headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
+    excess = {c.variant: c for c in reversed(columns) if c.measure.name == EXCESS}
     return {
-        column.variant: _finding(column, judged.get(column.variant), inference, asked)
+        column.variant: _finding(
+            column,
+            excess.get(column.variant),
+            judged.get(column.variant),
+            useful.get(column.variant),
+            inference,
+            asked,
+        )
         for column in columns
         if column.measure == headline and column.values
     }
@@ -105,57 +122,81 @@ def _told(row: Measurement, finding: ListwiseFinding | None) -> Measurement:
 
 
 def _finding(
-    column: Column, judged: Sequence[Judged] | None, inference: Inference, asked: HowRanked
+    column: Column,
+    exposure: Column | None,
+    judged: Sequence[Judged] | None,
+    useful: Usefulness | None,
+    inference: Inference,
+    asked: HowRanked,
 ) -> ListwiseFinding:
     values = list(column.values.values())
-    excess = aggregate("ratio-of-means", values, inference)
-    if excess is None or excess.value is None:
-        return unassessable(str(column.measure), "undefined")
-    curve = implied_curve(values, inference)
-    conclusion, reason = _concluded(excess, curve, asked)
-    runs = _runs(judged or ())
+    found = preference(values, inference.level)
+    if found is None:
+        reasons = (reason for value in values if (reason := value_of(value)[1]))
+        return unassessable(str(column.measure), most_frequent(reasons))
+    conclusion, reason = concluded(found, None if useful is None else useful.shown, asked)
+    ratios = [] if exposure is None else list(exposure.values.values())
+    excess, runs = aggregate("ratio-of-means", ratios, inference), _runs(judged or ())
+    estimate = found.estimate
     return ListwiseFinding(
         measure=str(column.measure),
         conclusion=conclusion,
         reason=reason,
-        excess=Excess(excess.value, excess.low, excess.high, excess.n),
-        sign_flip=SignFlip(_sign_flip(values, asked), excess.n, excess.n <= MOST_ENUMERATED),
-        permutation=None if judged is None else _permutation(judged, asked),
-        run_noise=_run_noise(values, runs),
+        odds=Odds(estimate.value, estimate.low, estimate.high, estimate.n, found.comparisons, found.bound),
+        useful=useful,
+        excess=None
+        if excess is None or excess.value is None
+        else Excess(excess.value, excess.low, excess.high, excess.n),
+        sign_flip=SignFlip(_sign_flip(found.null_scores, asked), estimate.n, estimate.n <= MOST_ENUMERATED),
+        permutation=None if not _ranked(judged) else _permutation(judged or (), asked),
+        run_noise=_run_noise(ratios, runs),
         slope=_slope(runs),
-        power=_power(excess, curve, asked.band),
+        power=_power(estimate, asked.band),
     )
 
 
-def unassessable(measure: str, reason: str) -> ListwiseFinding:
+def _ranked(judged: Iterable[Judged] | None) -> bool:
+    return any(query.rankings for query in judged or ())
+
+
+def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
+    """The finding as far as the answers bear it: of answers that follow the position, only that it is outside."""
+    reason = unassessed(answers)
+    if reason is None or finding.conclusion is Conclusion.OUTSIDE:
+        return finding
+    return unassessable(finding.measure, reason)
+
+
+def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
     """The finding of an arm of which nothing can be said."""
     return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
-def _concluded(excess: Estimate, curve: OddsCurve | None, asked: HowRanked) -> tuple[Conclusion, str | None]:
-    """The band is compared as exposure ratios, where the whole interval exists whatever odds are in reach."""
-    if curve is None or asked.initial != "random":
+def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple[Conclusion, str | None]:
+    """Where the interval lies, and why nothing more can be said; `useful`: whether the ranker does its job.
+
+    A bound lies outside the band or says nothing: beyond it the odds may be anything. A ranker that does not order
+    by relevance can be outside, never within.
+    """
+    estimate, (low, high) = found.estimate, asked.band
+    if asked.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
-    if curve.flat:
-        return Conclusion.NOT_ASSESSABLE, "no_common_grade"
-    if excess.low is None or excess.high is None:
-        return Conclusion.NOT_ASSESSABLE, excess.reason
-    if excess.low < curve.low and excess.high > curve.high:
-        return Conclusion.NOT_ASSESSABLE, OF_ODDS_ALONE
-    low, high = (curve.ratio(odds) for odds in asked.band)
-    return conclude(excess.low, excess.high, (low, high)), None
+    if found.bound is not None:
+        beyond = (estimate.high or high) < low if found.bound == "at most" else (estimate.low or low) > high
+        return (Conclusion.OUTSIDE if beyond else Conclusion.NOT_ASSESSABLE), estimate.reason
+    if estimate.low is None or estimate.high is None:
+        return Conclusion.NOT_ASSESSABLE, estimate.reason
+    conclusion = conclude(estimate.low, estimate.high, asked.band)
+    if conclusion is Conclusion.WITHIN and not useful:
+        return Conclusion.NOT_ASSESSABLE, "not_judged" if useful is None else "no_better_than_input"
+    return conclusion, None
 
 
-def _sign_flip(values: Sequence[Value], asked: HowRanked) -> float | None:
-    """p of no mean effect over queries, x_q = (E1 − E0) − (M1 − M0); None for too few queries or a given order."""
-    differences = [
-        (value.ratio.numerator - value.ratio.denominator) - (value.by.numerator - value.by.denominator)
-        for value in controlled(values)
-        if isinstance(value, Quotient)
-    ]
-    if len(differences) < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
+def _sign_flip(scores: NDArray[np.float64], asked: HowRanked) -> float | None:
+    """p of no mean preference over queries, by their scores at odds of 1; None for too few or a given order."""
+    if len(scores) < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
         return None
-    return sign_flip(differences, rng=np.random.default_rng(asked.seed))
+    return sign_flip(scores, rng=np.random.default_rng(asked.seed))
 
 
 def _permutation(judged: Sequence[Judged], asked: HowRanked) -> Shuffled:
@@ -209,16 +250,13 @@ def _slope(runs: Sequence[tuple[Controlled, ...]]) -> float | None:
     return slope_on_initial(final, initial)
 
 
-def _power(excess: Estimate, curve: OddsCurve | None, band: tuple[float, float]) -> RatioPower | None:
-    """With what power this design finds pair odds at the nearer edge of the band, and the queries for 80 %."""
-    if curve is None or curve.flat or excess.n < FEWEST_TESTED or not excess.error:
+def _power(estimate: Estimate, band: tuple[float, float]) -> OddsPower | None:
+    """With what power this design finds odds at the nearer edge of the band, and the queries for 80 %."""
+    nearer = min(band, key=lambda odds: abs(log(odds)))
+    if estimate.n < FEWEST_TESTED or not estimate.error or nearer == 1:
         return None
-    nearer = min((curve.ratio(odds) for odds in band), key=lambda ratio: abs(log(ratio)))
-    if nearer == 1:
-        return None
-    return RatioPower(
-        odds=next(odds for odds in band if curve.ratio(odds) == nearer),
-        ratio=nearer,
-        power=power(log(nearer), excess.error, excess.n),
-        queries_needed=queries_needed(nearer, excess.error * sqrt(excess.n)),
+    return OddsPower(
+        odds=nearer,
+        power=power(log(nearer), estimate.error, estimate.n),
+        queries_needed=queries_needed(nearer, estimate.error * sqrt(estimate.n)),
     )

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from llmfair.audits.design import NOBODY, Outcome
-from llmfair.audits.gates import assessing, read_gates
+from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.design import INPUT, ListwiseDesign
 from llmfair.audits.listwise.outcome import outcome_of
@@ -27,14 +27,20 @@ from llmfair.probes import arms_of, initial_orders
 from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.rankers.partition import Partition
 from llmfair.records import Attribute, Candidates, Failure, Ranking
 from llmfair.settings import default_of
 
 SHOWN_QUERIES = 5
-SHOWN = "P@20,ExpRatio{control},ImpliedOdds{control}"
+SHOWN = "P@20,ExpRatio{control},{odds}"
 """The columns of a table unless --measures names others."""
-MEASURED = f"{SHOWN},ExpRatio,RelevanceRatio,ExcessRatio{{control}},overlap@20,nDCG@20,RBO,Tau"
-SCORED = "P@20,nDCG@20,ExpRatio,ImpliedOdds"
+MEASURED = f"{SHOWN},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
+CONCLUDED = "{odds},ExcessRatio{control}"
+"""What conclusions are made of, whatever --measures names."""
+OF_ANSWERS, OF_RANKINGS = "PreferenceOdds", "PreferenceOdds(of=ranking)"
+OF_PARTITION = "{odds},SlotOdds,RelevanceOdds"
+"""What is shown, measured and concluded from where nothing is ranked."""
+SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 """What is measured of rankings that exist."""
 
 
@@ -77,11 +83,13 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     queries = selected_queries(dataset, settings)
     arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
     gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], Judged)
-    shown, measured = settings.measures, settings.measures
-    if shown is None or measured is None:
-        shown, measured = (names.format(control=_control(settings)) for names in (SHOWN, MEASURED))
+    told = {"control": _control(settings), "odds": OF_RANKINGS if ranker else OF_ANSWERS}
+    partition = settings.design == "partition" and ranker is None
+    names = [OF_PARTITION] * 3 if partition else [SHOWN, MEASURED, CONCLUDED]
+    shown, measured, concluded = (one.format_map(told) for one in names)
+    if settings.measures is not None:
+        shown = measured = settings.measures
     asked = [gate.measure for gate in gates]
-    asked += [f"{measure}{_control(settings)}" for measure in assessing(gates)]
     candidates = [dataset.candidates(query) for query in queries]
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
     design = ListwiseAudit(
@@ -90,11 +98,8 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         dataset=dataset,
         attribute=attribute,
         prompt=prompt,
-        measures=parse_measures(",".join((measured, *asked)), Judged),
-        shown=parse_measures(
-            SHOWN.format(control=_control(settings)) if settings.measures is None else settings.measures,
-            Judged,
-        ),
+        measures=parse_measures(",".join((measured, *asked, concluded)), Judged),
+        shown=parse_measures(shown, Judged),
         gates=gates,
         queries=tuple(queries),
         arms=arms,
@@ -102,7 +107,9 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         or ListwiseRanker(
             prompt=prompt,
             attribute=attribute,
-            strategy=strategy_of(settings.strategy, vars(settings)),
+            strategy=Partition(settings.window)
+            if partition
+            else strategy_of(settings.strategy, vars(settings)),
             reader=settings.read,
             on_bad_answer=settings.on_bad_answer,
             input=settings.input,

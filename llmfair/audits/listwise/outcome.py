@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from llmfair.audits.aggregates.control import FEWEST_RUNS
+from llmfair.audits.aggregates.preference import odds_by_query
 from llmfair.audits.design import Outcome
-from llmfair.audits.listwise.answers import answer_counts, unassessed
+from llmfair.audits.listwise.answers import answer_counts
 from llmfair.audits.listwise.contrasts import contrasts
 from llmfair.audits.listwise.design import INPUT, ListwiseDesign
-from llmfair.audits.listwise.findings import findings_of, unassessable, with_family
+from llmfair.audits.listwise.findings import HEADLINE, assessed, findings_of, with_family
 from llmfair.audits.listwise.reach import inference_of, known_reach
-from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
+from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
+from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranked, ScoringRanker
-from llmfair.records import Failure, Measurement, Probe, Ranking
+from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.results import Ended, Family
 from llmfair.stats.intervals import Method
 from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
@@ -34,23 +36,23 @@ Chains = Sequence[tuple[Probe, Ranked]]
 def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Sequence[Failure]) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
-    columns = [
-        column
-        for column in measure_all(design.measures, judged)
-        # no window shaped the input orders, so no odds of windows stand behind them
-        if column.variant != INPUT or column.measure.aggregate != "implied-odds"
-    ]
+    columns = measure_all(design.measures, judged)
     arms = {arm.name: judged[arm.name] for arm in design.arms}
-    findings = findings_of([c for c in columns if c.variant in arms], arms, inference, design.asked())
+    useful = {arm: _usefulness(arm, judged, columns, inference.level) for arm in arms}
+    findings = findings_of([c for c in columns if c.variant in arms], arms, useful, inference, design.asked())
     answers = answer_counts(((probe.arm, result) for probe, result in chains), design.sides)
     for arm, finding in findings.items():
-        if arm in answers and (reason := unassessed(answers[arm])) is not None:
-            findings[arm] = unassessable(finding.measure, reason)
-    contrasted = next(
-        (str(m) for m in design.measures if m.definition.better == "parity" and not m.of_all), None
-    )
+        if arm in answers:
+            findings[arm] = assessed(finding, answers[arm])
+    contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
     rows, family = with_family(
-        [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)], findings, contrasted
+        [
+            *summarise(columns, inference),
+            *_odds_rows(columns),
+            *contrasts(columns, arms, [*arms], inference),
+        ],
+        findings,
+        contrasted,
     )
     rows += _rows_of_files(design, chains, inference)
     asked = len(design.queries) * design.settings.orders * design.settings.repeats
@@ -70,15 +72,38 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
 
 
+def _usefulness(
+    arm: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column], level: float
+) -> Usefulness | None:
+    """How well an arm's ranker orders by relevance; by its answers where they make no ranking."""
+    if any(query.rankings for query in judged[arm]):
+        return beyond_initial(judged[arm], judged[INPUT], level)
+    values = [c.values.values() for c in columns if c.variant == arm and c.measure.name == "RelevanceOdds"]
+    return of_answers(values[0], level) if values else None
+
+
+def _odds_rows(columns: Sequence[Column]) -> Iterator[Measurement]:
+    """What each query contributes to preference odds, so that prompts and runs can be paired by query."""
+    for column in columns:
+        if column.measure.name == HEADLINE:
+            for query_id, odds in odds_by_query(column.values).items():
+                yield Measurement(query_id, str(column.measure), odds, column.variant, reason="pseudo_value")
+
+
 def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     """Every query's rankings by arm, orders and repeats together, and the input orders as an arm of their own."""
     found: dict[str, dict[str, list[Ranking]]] = {arm.name: {} for arm in design.arms}
+    encounters: dict[tuple[str, str], list[Encounter]] = {}
     beside: dict[tuple[str, str], list[Ranking]] = {}
     runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for probe, ranked in chains:
         query_id = probe.candidates.query.query_id
         runs.setdefault((probe.arm, query_id), []).append((probe.order, probe.repeat))
-        found[probe.arm].setdefault(query_id, []).append(ranked.ranking)
+        rankings = found[probe.arm].setdefault(query_id, [])
+        encounters.setdefault((probe.arm, query_id), []).extend(ranked.encounters)
+        if ranked.ranking is None:
+            continue
+        rankings.append(ranked.ranking)
         if not isinstance(design.ranker, ScoringRanker):  # which forgets the order it is given
             initial = Ranking(query_id, probe.candidates.doc_ids)
             beside.setdefault((probe.arm, query_id), []).append(initial)
@@ -96,6 +121,7 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
                 rankings[query.query_id],
                 beside.get((arm, query.query_id), ()),
                 runs.get((arm, query.query_id), ()),
+                None if isinstance(design.ranker, ScoringRanker) else encounters.get((arm, query.query_id)),
             )
             for query in design.queries
             if query.query_id in rankings
@@ -111,8 +137,9 @@ def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference)
     utility = [measure for measure in design.measures if measure.definition.cite == "trec_eval"]
     judged: dict[str, list[Judged]] = {}
     for probe, ranked in chains:
-        file = f"{probe.arm}.o{probe.order}.r{probe.repeat}"
-        judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
+        if ranked.ranking is not None:
+            file = f"{probe.arm}.o{probe.order}.r{probe.repeat}"
+            judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
     for row in summarise(measure_all(utility, judged), inference):
         if row.query_id == "all":
             yield row
@@ -145,11 +172,12 @@ def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:
     """What rankings can be measured from again, by file name."""
     runs: dict[str, list[Ranking]] = {}
     for probe, ranked in chains:
-        runs.setdefault(design.file_name(probe), []).append(ranked.ranking)
+        if ranked.ranking is not None:
+            runs.setdefault(design.file_name(probe), []).append(ranked.ranking)
     for name, rankings in runs.items():
         yield f"rankings/{name}", "".join(run_lines(rankings, tag="llmfair"))
     if isinstance(design.ranker, ScoringRanker):
-        yield "scores.tsv", "".join(scores_lines(ranked.ranking for _, ranked in chains))
+        yield "scores.tsv", "".join(scores_lines(ranked.ranking for _, ranked in chains if ranked.ranking))
     # Judgements of the queries that were ranked, so that other tools read our files as we do.
     reached = {probe.candidates.query.query_id for probe, _ in chains}
     qrels = {q: judged for q, judged in design.dataset.qrels.items() if q in reached}

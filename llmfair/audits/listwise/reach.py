@@ -44,6 +44,8 @@ def reach_of(design: ListwiseDesign) -> dict[str, dict[str, float]]:
 
     Of other initial orders: the ExpRatio that a ranker without any preference makes of them (`indifferent`).
     """
+    if design.partition:
+        return {}
     if design.settings.initial not in ("random", "mirrored"):
         indifferent = _indifferent(design, np.random.default_rng(design.settings.seed))
         return {} if indifferent is None else {"ExpRatio": {"indifferent": indifferent}}

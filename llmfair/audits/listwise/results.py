@@ -38,6 +38,7 @@ class ListwiseFacts(DesignFacts):
     initial: str = after("arms")
     orders: Count = after("initial")
     repeats: Count = after("orders")
+    design: str | None = field(default=None, metadata={"needs": "design", "after": "repeats"})
     strategy: str | None = field(default=None, metadata={"needs": "strategy", "after": "repeats"})
     window: Count | None = after("strategy")
     step: Count | None = after("window")
@@ -131,25 +132,62 @@ class OrderNoise:
 
 
 @dataclass(frozen=True)
-class RatioPower:
-    """With what power pair odds at the nearer edge of the band are found, and the queries for 80 %."""
+class Odds:
+    """Preference odds with their interval, over `n` queries with so many comparisons of two items.
+
+    `bound`: outcomes are decided by groups or slots, so that the odds are at most, or at least, what stands here.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: Count
+    comparisons: Count
+    bound: Literal["at most", "at least"] | None = None
+
+
+@dataclass(frozen=True)
+class Usefulness:
+    """How well the ranker tells relevant items from others: more than `chance`, of so many queries.
+
+    Of rankings the change of nDCG@20 from the initial order, or from what a random order is expected to have; of
+    answers alone the odds that the more relevant of two items is ahead.
+    """
+
+    measure: str
+    chance: float
+    value: float
+    low: float | None
+    high: float | None
+    n: Count
+
+    @property
+    def shown(self) -> bool:
+        """Whether the whole interval lies above chance."""
+        return self.low is not None and self.low > self.chance
+
+
+@dataclass(frozen=True)
+class OddsPower:
+    """With what power odds at the nearer edge of the band are found, and the queries for 80 %."""
 
     odds: float
-    ratio: float
     power: Share
     queries_needed: Count | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListwiseFinding(Finding):
-    """What is concluded of a prompt; without an excess ratio, or readable answers, nothing stands behind it."""
+    """What is concluded of a prompt; without comparisons, or readable answers, nothing stands behind it."""
 
+    odds: Odds | None = left_out_without("odds")
+    useful: Usefulness | None = left_out_without("odds")
     excess: Excess | None = left_out_without("excess")
-    sign_flip: SignFlip | None = left_out_without("excess")
-    permutation: Shuffled | None = left_out_without("excess")
-    run_noise: OrderNoise | None = left_out_without("excess")
-    slope: float | None = left_out_without("excess")
-    power: RatioPower | None = left_out_without("excess")
+    sign_flip: SignFlip | None = left_out_without("sign_flip")
+    permutation: Shuffled | None = left_out_without("sign_flip")
+    run_noise: OrderNoise | None = left_out_without("sign_flip")
+    slope: float | None = left_out_without("sign_flip")
+    power: OddsPower | None = left_out_without("sign_flip")
 
 
 @dataclass(frozen=True)

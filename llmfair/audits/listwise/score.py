@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from llmfair.audits.gates import assessing, parse_gate
-from llmfair.audits.listwise.answers import unassessed
-from llmfair.audits.listwise.findings import HowRanked, findings_of, unassessable, with_family
-from llmfair.audits.listwise.making import SCORED
+from llmfair.audits.gates import parse_gate
+from llmfair.audits.listwise.findings import EXCESS, HEADLINE, HowRanked, assessed, findings_of, with_family
+from llmfair.audits.listwise.making import OF_RANKINGS, SCORED
 from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.rankings import Against, Rankings, judgements_of, of_file, of_folder
-from llmfair.audits.listwise.reach import surface_of
 from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
+from llmfair.audits.listwise.usefulness import gain_on_chance, mean_gain
 from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column, measure_all
-from llmfair.metrics.names import parse_measures
+from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.values import Quotient, Value
 from llmfair.probes import CONTROL
-from llmfair.records import Measurement, Side
+from llmfair.records import Measurement
 from llmfair.results import plain
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings, band_of
-from llmfair.stats.implied import Cells, length
 from llmfair.trec import RunFile
 
 SHOWN_QUERIES = 5
@@ -60,8 +55,8 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
 def _measured(target: Rankings, settings: ScoreSettings) -> tuple[dict[str, Any], list[Measurement]]:
     """What results.json says of a run file or a folder of rankings, and its rows."""
     gates = [parse_gate(text, Judged) for text in settings.require]
-    named = (settings.measures or SCORED, *(gate.measure for gate in gates), *assessing(gates))
-    measures = parse_measures(",".join(named), Judged)
+    shown = parse_measures(",".join((settings.measures or SCORED, *(gate.measure for gate in gates))), Judged)
+    measures = tuple(dict.fromkeys((*shown, parse_measure(OF_RANKINGS))))
     asked = HowRanked(band_of(settings.band), seed=target.seed, initial=target.initial)
     answered: Mapping[str, WindowAnswers] = {} if target.found is None else target.found.answers
     columns: list[Column] = []
@@ -70,32 +65,32 @@ def _measured(target: Rankings, settings: ScoreSettings) -> tuple[dict[str, Any]
     relevance: dict[str, float | None] = {}
     variants: dict[str, dict[str, Any]] = {}
     for variant, files in target.variants.items():
-        found, lists = _columns(measures, variant, files, target)
-        longest = max(map(length, lists), default=0)
-        variants[variant] = _facts(files, target.against) | {"longest": longest}
+        held = _columns(measures, variant, files, target)
+        found, exposures = held.columns, held.exposures
+        variants[variant] = _facts(files, target.against) | {"longest": max(held.lengths, default=0)}
         inference = Inference(
             level=settings.level,
             ci=settings.ci,
             seed=target.seed,
-            documents=median([length(cells) for cells in lists if cells] or [0]),
-            surface=surface_of(lists, target.windows, target.passes) if target.initial == "random" else None,
+            documents=median([n for n in held.lengths if n] or [0]),
         )
         columns += found
         rows += summarise(found, inference)
         if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
-            findings |= findings_of(found, {}, inference, asked)
-            relevance |= _relevance(found, inference)
+            useful = {variant: mean_gain(held.gains, settings.level)}
+            findings |= findings_of([*found, exposures], {}, useful, inference, asked)
+            relevance[variant] = _relevance(exposures, inference)
             answers = answered.get(variant)
-            if variant in findings and answers and (reason := unassessed(answers)) is not None:
-                findings[variant] = unassessable(findings[variant].measure, reason)
+            if variant in findings and answers:
+                findings[variant] = assessed(findings[variant], answers)
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,
         "task": "listwise",
-        "measures": [str(measure) for measure in measures],
+        "measures": [str(measure) for measure in shown],
         "words": {side.value: word for side, word in target.against.attribute.words.items()},
         "variants": variants,
-        "undefined": undefined_counts(columns),
+        "undefined": undefined_counts([column for column in columns if column.measure in shown]),
         "findings": plain(findings),
         "relevance": relevance,
         "family": {"size": family, "contrasted": None},
@@ -104,50 +99,61 @@ def _measured(target: Rankings, settings: ScoreSettings) -> tuple[dict[str, Any]
     return facts, rows
 
 
-def _relevance(columns: Sequence[Column], inference: Inference) -> dict[str, float | None]:
-    """The exposure ratio that relevance alone gives the sides, by variant: what pair odds go beyond."""
-    found: dict[str, float | None] = {}
-    for column in columns:
-        if column.measure.aggregate == "implied-odds" and column.variant not in found:
-            ratios = [value.by for value in column.values.values() if isinstance(value, Quotient)]
-            estimate = aggregate("ratio-of-means", ratios, replace(inference, ci="linear-t"))
-            found[column.variant] = None if estimate is None else estimate.value
-    return found
+def _relevance(exposures: Column, inference: Inference) -> float | None:
+    """The exposure ratio that relevance alone gives the sides: what preference odds go beyond."""
+    ratios = [value.by for value in exposures.values.values() if isinstance(value, Quotient)]
+    estimate = aggregate("ratio-of-means", ratios, replace(inference, ci="linear-t"))
+    return None if estimate is None else estimate.value
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What is kept of a variant's rankings: its columns, its exposures beside relevance, gains in utility by query."""
+
+    columns: Sequence[Column]
+    exposures: Column
+    gains: Mapping[str, float]
+    lengths: Sequence[int]
 
 
 def _columns(
     measures: Sequence[Measure], variant: str, files: Sequence[RunFile], target: Rankings
-) -> tuple[list[Column], list[Cells]]:
-    """Every measure of every query, one query at a time: a large run is never held as a whole.
-
-    And the sizes of the lists.
-    """
-    against = target.against
+) -> _Measured:
+    """Every measure of every query, one query at a time: a large run is never held as a whole."""
+    against, excess = target.against, parse_measure(EXCESS)
     query_ids = {query_id for file in files for query_id in file.rankings}
     if not target.incomplete:
         query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
-    lists = []
+    exposures: dict[str, Value] = {}
+    gains: dict[str, float] = {}
+    lengths = []
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
         for column in measure_all(measures, {variant: [judged]}):
             values.setdefault((column.measure, column.group), {}).update(column.values)
-        lists.append(_cells(judged))
+        exposures |= dict.fromkeys([query_id], *excess.values(judged).values())
+        if (gain := gain_on_chance(judged)) is not None:
+            gains[query_id] = gain
+        lengths.append(len(judged.doc_ids))
     columns = [Column(measure, variant, group, of_it) for (measure, group), of_it in values.items()]
-    if unheld := [str(measure) for measure in measures if not any(c.measure == measure for c in columns)]:
+    if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
-            f"{unheld[0]} needs the initial orders, which a run does not hold.",
-            "llmfair listwise measures it; leave control=order out here",
+            f"{unheld[0]} needs {_missing(unheld[0])}, which a run does not hold.",
+            f"llmfair listwise measures it; {_instead(unheld[0])}",
         )
-    return columns, lists
+    return _Measured(columns, Column(excess, variant, "", exposures), gains, lengths)
 
 
-def _cells(judged: Judged) -> Cells:
-    """How many documents of each side and grade a list has."""
-    sides = np.select([judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)], [0, 1], 2)
-    kinds = Counter(zip(sides.tolist(), judged.grades.tolist(), strict=True))
-    return tuple((*kind, kinds[kind]) for kind in sorted(kinds))
+def _missing(measure: Measure) -> str:
+    return "the initial orders" if "control" in measure.arguments else "the answers of a model"
+
+
+def _instead(measure: Measure) -> str:
+    if "control" in measure.arguments:
+        return "leave control=order out here"
+    return f"write {OF_RANKINGS} here" if measure.name == HEADLINE else "leave it out here"
 
 
 def _facts(files: Sequence[RunFile], against: Against) -> dict[str, Any]:

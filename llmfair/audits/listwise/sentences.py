@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import log
 
-from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults
+from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, Odds
 from llmfair.probes import CONTROL
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import count, differs_text, found_with, p_text
@@ -25,21 +25,31 @@ Cells = Mapping[tuple[str, str], Row]
 
 
 def conclusion(finding: ListwiseFinding, row: Figure | None, band: tuple[float, float], level: float) -> str:
-    """The conclusion of one arm: where its pair odds lie, and whether they differ from parity at all."""
-    verdict, (low, high) = finding.conclusion, band
-    if verdict == "not_assessable" or finding.excess is None:
+    """The conclusion of one arm: where its preference odds lie, and whether they differ from parity at all."""
+    verdict, (low, high), odds = finding.conclusion, band, finding.odds
+    if verdict == "not_assessable" or odds is None:
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
-    excess, p = finding.excess, None if row is None else row.p_adjusted
     if verdict == "outside":
-        beyond = f"pair odds below {low:g}" if finding.excess.value < 1 else f"pair odds above {high:g}"
-        return f"{beyond}: {_share(finding.excess.value)}"
-    said = f"pair odds within {low:g}–{high:g}" if verdict == "within" else "inconclusive"
-    return said + differs_text(p, excess.low, excess.high, level)
+        beyond = f"below {low:g}" if below(odds) else f"above {high:g}"
+        return f"preference odds {beyond}{_share(finding)}"
+    said = f"preference odds within {low:g}–{high:g}" if verdict == "within" else "inconclusive"
+    return said + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
 
 
-def _share(ratio: float) -> str:
+def below(odds: Odds) -> bool:
+    """Whether the protected group is the one that is put behind."""
+    if odds.value is None:
+        return odds.bound == "at most"
+    return odds.value < 1
+
+
+def _share(finding: ListwiseFinding) -> str:
+    """What the preference does to exposure, where lists were ranked and it has the same direction."""
+    if finding.excess is None or finding.odds is None or (finding.excess.value < 1) != below(finding.odds):
+        return ""
+    ratio = finding.excess.value
     share = round(abs(ratio - 1) * 100)
-    return f"{share} % {'more' if ratio > 1 else 'less'} exposure" if share else "as much exposure"
+    return f": {share} % {'more' if ratio > 1 else 'less'} exposure" if share else ""
 
 
 def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
@@ -113,16 +123,19 @@ def _inverse(value: float | None) -> float | None:
     return None if value is None else 1 / value
 
 
-def implied_note(concluded: bool) -> list[str]:
-    """How pair odds were implied, where anything is concluded of measured runs."""
-    said = "implied pair odds: of a run file as if whole lists were ranked at once, of a run folder by its windows"
+def ranking_note(concluded: bool) -> list[str]:
+    """What preference odds of measured runs are of, where anything is concluded of them."""
+    said = (
+        "preference odds of a ranking: over all equally relevant pairs of a list; of a run folder they are its final "
+        "lists', not its answers'"
+    )
     return [said] * concluded
 
 
 def power_note(results: ListwiseResults) -> list[str]:
     """What an inconclusive design could have found, and the queries that find it."""
     return found_with(
-        "pair odds of {:g}, of a ranker as useful as this one,",
+        "preference odds of {:g}",
         results.findings.values(),
         "queries",
         "listwise",
@@ -202,6 +215,6 @@ def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
     if not told:
         return []
     return [
-        f"relevance alone gives ExpRatio {', '.join(told)}; pair odds and the exposure named in conclusions go "
+        f"relevance alone gives ExpRatio {', '.join(told)}; preference odds and the exposure named in conclusions go "
         "beyond it"
     ]

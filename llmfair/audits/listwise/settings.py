@@ -41,6 +41,13 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         result=False,
         advanced=True,
     )
+    design: Literal["ranking", "partition"] = setting(
+        "ranking",
+        "ranking orders whole lists; partition asks random windows once, for a fraction of the calls: what the "
+        "model prefers, without a ranking.",
+        "Prompt",
+        result=False,
+    )
     window: int = setting(20, "Items in one window.", "Prompt")
     step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
     passes: int = setting(3, "Passes over the list.", "Prompt")
@@ -109,16 +116,21 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
-        if given.get("initial") in ONE_ORDER and preset is None:
+        partition = given.get("design") == "partition"
+        if preset is None and (partition or given.get("initial") in ONE_ORDER):
             given.setdefault("orders", 1)
+        if preset is None and partition:  # no rankings whose agreement could be compared
+            given.setdefault("control", False)
         return super().make(preset, **given)
 
     def check(self) -> None:
         super().check()
-        if self.batch:
+        if self.design == "partition":
+            self._check_partition()
+        elif self.batch:
             raise UsageError(
                 "--batch cannot ask windows: each needs the answer of the one before.",
-                "leave it out; llmfair pairwise --batch asks pairs",
+                "leave it out, or add --design partition, whose windows need no other's answer",
             )
         lookup("strategy", self.strategy)
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
@@ -127,7 +139,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
                 "ask for more --orders instead",
             )
-        if self.step > self.window:
+        if self.design == "ranking" and self.step > self.window:
             raise UsageError(
                 f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
                 "choose a step of at most the window",
@@ -141,6 +153,15 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
                 "choose an even number, for example --orders 4",
             )
+
+    def _check_partition(self) -> None:
+        """Raises UsageError for what only rankings have."""
+        for name, only in (("strategy", "windows"), ("initial", "random"), ("depth", None)):
+            if getattr(self, name) != only:
+                raise UsageError(
+                    f"--design partition makes no ranking, so it has no --{name} {getattr(self, name)}.",
+                    f"leave --{name} or --design out",
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,10 +61,11 @@ def listwise_table(results: ListwiseResults) -> Table:
     said = {arm: _words(arm, results, cells) for arm in arms}
     rows = [(_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), said[arm]) for arm in arms]
     # of the input there is nothing to control for: its own figure stands in the column
-    inputs = (
+    inputs = [
         cell(figures.get((m, group, "input")) or cells.get((plain_name(m), "input"))) for m, group in columns
-    )
-    rows.append((_row_name("input"), *inputs, "the orders the items came in"))
+    ]
+    if any(inputs):
+        rows.append((_row_name("input"), *inputs, "the orders the items came in"))
     notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
     return filled(Table(_title(results), header, tuple(rows), notes, concluded))
 
@@ -109,6 +110,11 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     design = results.design
     precision = [f"{measure}: {note}" for measure, note in _precision_notes(results)]
     notes = [*_ratio_note(results), *order_notes(results, cells), *precision]
+    if design.design == "partition":
+        notes.append(
+            f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
+            "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
+        )
     notes += relevance_note(
         {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
     )
@@ -155,7 +161,7 @@ def _ratio_note(results: ListwiseResults) -> list[str]:
 
 def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and what the answers can show at all."""
-    design, reach = planned["design"], planned["reach"].get("ExpRatio", {})
+    design, reach = planned["design"], planned["reach"].get("ExpRatio", Reach())
     text = f"{count(planned['calls'], 'call')}; {window_text(design)}"
     if reach.low is not None and reach.high is not None:
         text += (
@@ -205,6 +211,8 @@ def _undefined_notes(results: ListwiseResults) -> list[str]:
 def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
     """How lists are gone through: the strategy, unless it is windows, and the windows where it has any."""
     known = design if isinstance(design, Mapping) else vars(design)
+    if known.get("design") == "partition":
+        return f"partition into random windows of {known['window']}"
     said = [f"strategy {known['strategy']}"] if known.get("strategy") else []
     if known["window"] is not None:
         said.append(f"window {known['window']}, step {known['step']}")

@@ -14,8 +14,11 @@ WORDS = (
     "Exposure of the item at rank a is 1 / ln(1 + a): the head weighs most. Each side's exposure is the mean "
     "over its items; the ratio of the protected side's to the other's is 1 at parity, wherever relevance is "
     "spread alike.",
-    "Conclusions speak of pair odds: those with which a protected item beats an equally relevant other one, "
-    "read off simulated rankers with planted odds on lists of the same sizes with the same windows.",
+    "Conclusions speak of preference odds: those with which the model puts a protected item ahead of an equally "
+    "relevant other one where it sees both for the first time at once, whatever slots they stand in. They are "
+    "fitted by a logistic model with a smooth effect of the slot, each query weighing alike; what later windows "
+    "show together was chosen by earlier answers, so it does not count. That the odds lie within the band is said "
+    "only of a ranker that orders by relevance better than its initial order does.",
     "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
     "the notes below the table name.",
 )

@@ -1,0 +1,37 @@
+"""A list cut into windows that are asked at once: what a model prefers, without the ranking that it would make.
+
+Every item is shown once, so every two items of a window meet for the first time, and no question waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import Any
+
+from llmfair.rankers.base import WINDOW_FACTS, Ask, Strategy, Window
+from llmfair.rankers.windows import sent
+from llmfair.records import Candidates
+from llmfair.steps import Steps
+
+
+@dataclass(frozen=True)
+class Partition(Strategy):
+    """⌈n / window⌉ windows of equal size, give or take one item, in the order of the candidates."""
+
+    window: int = 20
+
+    def steps(self, candidates: Candidates, ask: Ask) -> Steps[None]:
+        windows = self.plan(len(candidates.documents))
+        yield from ask.together([(candidates.documents[start:end], start) for start, end in windows])
+
+    def plan(self, n: int) -> Sequence[Window]:
+        """The windows of a list of n; one item alone is asked nothing."""
+        count = max(1, ceil(n / self.window))
+        edges = [n * number // count for number in range(count + 1)]
+        return sent(pairwise(edges), n)
+
+    def facts(self) -> dict[str, Any]:
+        return {**dict.fromkeys(WINDOW_FACTS), "window": self.window}
