@@ -65,6 +65,12 @@ SEQUENTIAL = Audited(
     PAIRWISE.same,
 )
 
+PARTITION = Audited(
+    ("listwise", "--design", "partition", "--window", "5", "--orders", "2", "--variants", "neutral"),
+    160,  # 10 queries × 40 items in eights, two orders
+    ("results.json", "metrics.csv", "per_query.csv", "failures.csv", "texts.jsonl"),
+)
+
 
 @dataclass(frozen=True)
 class ServerKind:

@@ -1,0 +1,154 @@
+"""Lists cut into windows that are asked at once: every item shown once, no question waiting for another's answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llmfair as api
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.rankers.partition import Partition
+from llmfair.records import Chat, Completion, Finish, Request
+from tests.batch_server import BatchServer
+from tests.batch_server import unwaiting as unwaiting
+from tests.cli.command import kept, llmfair, ran, refuses
+from tests.cli.kills import OWN, PARTITION, kill_and_resume
+from tests.folders import balanced, write_folder
+from tests.rankers.test_listwise import RANKER, numbered, rendered
+
+PARTITIONED = replace(RANKER, strategy=Partition(4))
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"), [(40, [20, 20]), (23, [11, 12]), (20, [20]), (61, [15, 15, 15, 16]), (2, [2]), (1, [])]
+)
+def test_windows_hold_every_item_once_and_are_alike_in_size(n: int, sizes: list[int]) -> None:
+    windows = Partition(20).plan(n)
+    assert [end - start for start, end in windows] == sizes
+    assert [rank for start, end in windows for rank in range(start, end)] == [*range(n if n > 1 else 0)]
+
+
+def answered(chats: list[Chat], said: list[str]) -> list[Completion]:
+    return [Completion(text, Finish.STOP) for text in said]
+
+
+def test_all_windows_are_asked_at_once_and_only_bad_answers_again() -> None:
+    ranker = replace(PARTITIONED, on_bad_answer="retry:2")
+    steps = ranker.steps(numbered(11))
+    chats = list(next(steps))
+    assert [len(chat.about["doc_ids"]) for chat in chats] == [3, 4, 4]
+    good = rendered([2, 0, 1])
+    again = list(steps.send(answered(chats, [good, "I cannot", "[2] > [1] > [4] > [3]"])))
+    assert [chat.about["doc_ids"] for chat in again] == [chats[1].about["doc_ids"]]
+    with pytest.raises(StopIteration) as ended:
+        steps.send(answered(again, ["[4] > [3] > [1] > [2]"]))
+    ranked = ended.value.value
+    assert ranked.ranking is None
+    assert [window.draw for window in ranked.windows] == [0, 100, 0]
+    shown = [doc_id for window in ranked.windows for doc_id in window.shown]
+    assert sorted(shown, key=int) == [str(n) for n in range(11)]
+    assert [encounter.ranked for encounter in ranked.encounters] == [
+        ("2", "0", "1"), ("6", "5", "3", "4"), ("8", "7", "10", "9"),
+    ]  # fmt: skip
+
+
+def test_it_takes_a_call_a_window_and_the_time_of_one() -> None:
+    settings = ListwiseSettings.make(
+        design="partition", dataset=str(write_folder(Path("lists"), balanced(3, 25, 25)))
+    )
+    design = make_design(settings)
+    assert (design.calls, design.longest) == (3 * 3 * 3, 1)  # queries × windows of at most 20 × prompts
+    assert [arm.name for arm in design.arms] == ["neutral", "male", "female"]
+    other = make_design(ListwiseSettings.make(dataset="lists"))
+    assert design.identity() != other.identity() and "design" not in other.identity()
+
+
+@pytest.mark.whole
+def test_a_run_gives_odds_and_says_what_it_has_not() -> None:
+    found = llmfair("listwise", "--design", "partition", "-m", "fake:biased,malformed=0", "-o", "run")
+    assert found.code == 0 and "nothing is ranked, so there is no P@20, nDCG or ExpRatio" in found.out
+    results = kept("results", "run")
+    assert results["shown"] == ["PreferenceOdds", "SlotOdds", "RelevanceOdds"] and results["reach"] == {}
+    finding = results["findings"]["neutral"]
+    assert finding["odds"]["n"] == 8 and finding["useful"]["measure"] == "RelevanceOdds"
+    assert not [*Path("run/rankings").glob("*")]
+    assert kept("manifest", "run")["calls"] == 48
+    ran("runs", "check", "run")
+    ran("report", "run")
+    assert Path("run/report.html").is_file()
+    assert "female vs male" in {row["variant"] for row in results["rows"]}
+    again = llmfair("listwise", "--design", "partition", "-m", "fake:biased,malformed=0", "-o", "run")
+    assert again.out == found.out and kept("manifest", "run")["calls"] == 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--initial", "given"), ("--depth", "10"), ("--strategy", "windows", "--initial", "deltr")],
+)
+def test_what_only_rankings_have_is_refused(flags: tuple[str, ...]) -> None:
+    refuses("--design partition makes no ranking", "listwise", "--design", "partition", *flags)
+
+
+@pytest.mark.whole
+def test_batches_hold_all_its_questions(unwaiting: None) -> None:
+    write_folder(Path("lists"), balanced(3, 20, 20))
+    with BatchServer() as server:
+        asked = (
+            "listwise", "--design", "partition", "-d", "lists", "-m", "openai:any", "--base-url", server.base_url,
+            "--server-name", "test", "--max-invalid", "1", "--no-cache",
+        )  # fmt: skip
+        ran(*asked, "-o", "a/run", "--batch")
+        assert not server.requests and server.submitted.total() == 3 * 3 * 2
+        ran(*asked, "-o", "b/run")
+    for name in ("results.json", "metrics.csv", "per_query.csv"):
+        assert Path("a/run", name).read_bytes() == Path("b/run", name).read_bytes()
+
+
+@pytest.mark.whole
+def test_killed_it_goes_on(tmp_path: Path) -> None:
+    assert len(kill_and_resume(tmp_path, OWN, kills=1, seed=1, audited=PARTITION)) == 1
+
+
+class SameAnswer:
+    """A model of temperature 0 with a taste for every item, whatever else is shown; protected ones by odds of 0.6."""
+
+    name = "same answer"
+
+    async def complete(self, request: Request) -> str:
+        about = request.chat.about
+        tastes = [
+            np.random.default_rng([*doc_id.encode()]).gumbel()
+            + np.log(0.6) * (side == "protected")
+            + 2.0 * grade
+            for doc_id, side, grade in zip(about["doc_ids"], about["sides"], about["relevance"], strict=True)
+        ]
+        best_first = sorted(range(len(tastes)), key=tastes.__getitem__, reverse=True)
+        return " > ".join(f"[{place + 1}]" for place in best_first)
+
+
+def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
+    """A model that answers alike every time has the same odds however it is asked."""
+    folder = str(write_folder(Path("lists"), balanced(12, 16, 16)))
+    common: dict[str, Any] = {"model": SameAnswer(), "report": False, "no_cache": True}
+    alone: dict[str, Any] = {"variants": "neutral", "control": False, "passes": 1, "step": 5, "window": 10}
+    lists = api.audit_listwise(folder, **alone, orders=4, output="lists-run", **common)
+    parts = api.audit_listwise(
+        folder, design="partition", window=10, variants="neutral", orders=4, output="parts", **common
+    )
+    pairs = api.audit_pairwise(folder, kind="irrelevant", pairs=60, output="pairs", **common)
+    found = {
+        "lists": kept("results", "lists-run")["findings"]["neutral"]["odds"],
+        "partition": kept("results", "parts")["findings"]["neutral"]["odds"],
+    }
+    row = pairs["AdjustedOdds", "irrelevant"]
+    found["pairs"] = {"value": row.value, "low": row.low, "high": row.high}
+    for odds in found.values():
+        assert odds["low"] < 0.6 < odds["high"], json.dumps(found)
+        assert all(other["low"] < odds["value"] < other["high"] for other in found.values()), found
+    assert lists.folder and parts.folder
