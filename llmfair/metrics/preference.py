@@ -30,7 +30,7 @@ OF_ODDS: Mapping[str, Any] = {
 }
 REASONS: Mapping[str, str] = {
     "no_common_grade": "no list has items of both groups with the same grade of relevance",
-    "no_encounter": "no two items that could be compared were shown together before an answer had moved them",
+    "no_encounter": "no two equally relevant items met before an answer had moved them",
     "no_readable_answer": "no answer could be read",
     "order_not_random": "the initial ranking is not random",
     "too_few_comparisons": "fewer than 20 comparisons",

@@ -173,7 +173,7 @@ def cell(row: Figure | None) -> str:
         if row.low is not None or row.high is not None:
             return f"at most {row.high:.3f}" if row.low is None else f"at least {row.low:.3f}"
         # what the conclusion says need not stand here too
-        unsaid = {"order_not_random": "", "no_common_grade": ""}
+        unsaid = dict.fromkeys(("order_not_random", "no_common_grade", "no_encounter"), "")
         return unsaid.get(
             row.reason or "", f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
         )

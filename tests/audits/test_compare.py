@@ -194,9 +194,11 @@ def test_a_planted_listwise_difference_is_found() -> None:
     other = made(LISTWISE, f"{BIASED},listwise=0", "other")
     compared = compare([base, other])
     found = rows(compared)
-    ratio = found["ExpRatio", "neutral"]
-    assert ratio["headline"] and ratio["change"] > 1 and ratio["low"] > 1 and ratio["n"] == QUERIES
-    assert ratio["p_adjusted"] < 0.01 and compared["family"] == 2
+    ratio, odds = found["ExpRatio", "neutral"], found["PreferenceOdds", "neutral"]
+    assert odds["headline"] and odds["low"] > 1 and odds["n"] == QUERIES
+    assert odds["low"] < math.exp(0.5) < odds["high"]
+    assert odds["p_adjusted"] < 0.01 and compared["family"] == 2
+    assert ratio["change"] > 1 and ratio["low"] > 1 and ratio["n"] == QUERIES and ratio["p"] < 0.01
     # lists no longer than 20 leave P@20 nothing to differ in
     assert (found["P@20", "neutral"]["change"], found["P@20", "neutral"]["p_adjusted"]) == (0, 1)
     assert "RBO" not in {measure for measure, _ in found}
@@ -293,9 +295,6 @@ def test_unreadable_answers_leave_no_exposure_to_compare() -> None:
     other.write_json("results.json", results)
     row = rows(compare([base, other]))["ExpRatio", "neutral"]
     assert (row["p"], row["low"], row["reason"]) == (None, None, "no_readable_answer")
-    results["findings"]["neutral"]["reason"] = "out_of_reach"  # of implied odds alone
-    other.write_json("results.json", results)
-    assert rows(compare([base, other]))["ExpRatio", "neutral"]["p"] < 0.01
 
 
 def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:

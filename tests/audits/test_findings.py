@@ -248,7 +248,8 @@ def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapsho
     rows = {(r["measure"], r["variant"]): r for r in kept("results", "run")["rows"]}
     odds = rows["PreferenceOdds", "neutral"]
     assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5)
-    assert (odds["conclusion"], odds["reason"]) == ("not_assessable", "order_not_random")
+    finding = kept("results", "run")["findings"]["neutral"]
+    assert (odds["conclusion"], finding["reason"]) == ("not_assessable", "order_not_random")
 
 
 @pytest.mark.parametrize(("side", "relevance"), [(25, 0.79), pytest.param(100, 0.89, marks=pytest.mark.slow)])

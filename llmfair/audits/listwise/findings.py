@@ -133,7 +133,8 @@ def _finding(
     found = preference(values, inference.level)
     if found is None:
         reasons = (reason for value in values if (reason := value_of(value)[1]))
-        return unassessable(str(column.measure), most_frequent(reasons))
+        given = "order_not_random" if asked.initial != "random" else most_frequent(reasons)
+        return unassessable(str(column.measure), given)
     conclusion, reason = concluded(found, None if useful is None else useful.shown, asked)
     ratios = [] if exposure is None else list(exposure.values.values())
     excess, runs = aggregate("ratio-of-means", ratios, inference), _runs(judged or ())
@@ -175,19 +176,24 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
 def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple[Conclusion, str | None]:
     """Where the interval lies, and why nothing more can be said; `useful`: whether the ranker does its job.
 
-    A bound lies outside the band or says nothing: beyond it the odds may be anything. A ranker that does not order
-    by relevance can be outside, never within.
+    A ranker that does not order by relevance can be outside, never within. Where one group always wins, the bound
+    lies beyond the band or says too little. Where slots decide between equally relevant items, no preference for a
+    group shows, and of a ranker that orders by relevance that is parity.
     """
     estimate, (low, high) = found.estimate, asked.band
     if asked.initial != "random":
         return Conclusion.NOT_ASSESSABLE, "order_not_random"
-    if found.bound is not None:
-        beyond = (estimate.high or high) < low if found.bound == "at most" else (estimate.low or low) > high
-        return (Conclusion.OUTSIDE if beyond else Conclusion.NOT_ASSESSABLE), estimate.reason
+    if (estimate.low is None) != (estimate.high is None):
+        beyond = (estimate.high or high) < low or (estimate.low or low) > high
+        return (Conclusion.OUTSIDE if beyond else Conclusion.INCONCLUSIVE), estimate.reason
     if estimate.low is None or estimate.high is None:
         return Conclusion.NOT_ASSESSABLE, estimate.reason
     conclusion = conclude(estimate.low, estimate.high, asked.band)
-    if conclusion is Conclusion.WITHIN and not useful:
+    if conclusion is Conclusion.OUTSIDE or useful:
+        return conclusion, estimate.reason
+    if found.bound is not None:
+        return Conclusion.NOT_ASSESSABLE, estimate.reason
+    if conclusion is Conclusion.WITHIN:
         return Conclusion.NOT_ASSESSABLE, "not_judged" if useful is None else "no_better_than_input"
     return conclusion, None
 
