@@ -37,7 +37,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     exhibits = Exhibits(measures=measures)
     if source.study is not None:
         return study_page(source.study, source.results, exhibits)
-    return general[source.results["task"]].page(source.results, exhibits)
+    return general[source.results["task"]].page(source, exhibits)
 
 
 def _measures(sources: Sequence[Source]) -> list[str]:

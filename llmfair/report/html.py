@@ -1,21 +1,26 @@
 """The page: one file that asks nobody for anything, readable in the dark, on a phone and on paper.
 
-jinja2 escapes every value, and an unknown one is an error; the only text taken as it is are our own drawings.
+jinja2 escapes every value, and an unknown one is an error; the only text taken as it is are our own drawings and our
+own script, which the page's policy knows by its hash: no other can run.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from llmfair.report.furthest import Item
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
+from llmfair.report.plots.slopes import Moved, mean_text, slopes
 from llmfair.trec import write_whole
 
-TEMPLATE = "page.html.j2"
+FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
 BRACKET = re.compile(r" (?=[\[(])")
 
 
@@ -25,17 +30,31 @@ def page_html(page: Page) -> str:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["parts"] = BRACKET.split
+    environment.filters["moves"] = moves
+    script = (FOLDER / SCRIPT).read_text("utf-8")
     drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots]
     return environment.get_template(TEMPLATE).render(
-        page=page, drawings=drawings, rows=Markup(rows_json(page.rows))
+        page=page,
+        slopes=slopes,
+        mean_text=mean_text,
+        drawings=drawings,
+        rows=Markup(rows_json(page.rows)),
+        script=Markup(script),
+        hashed=base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
+
+
+def moves(items: Sequence[Item]) -> list[Moved]:
+    """How each item moved; nothing where it is not known whence."""
+    known = [(item, rank, item.initial) for rank, item in enumerate(items, 1) if item.initial is not None]
+    return [Moved(item.title, item.side, initial, rank) for item, rank, initial in known]
 
 
 def write_page(path: Path, page: Page) -> None:

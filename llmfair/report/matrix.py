@@ -61,6 +61,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             for plot in kind_of(group.task).group_plots(group, measures, number)
         ],
         furthest=None,
+        queries=None,
         evidence=(),
         method=Method(
             words=[

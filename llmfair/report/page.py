@@ -14,6 +14,7 @@ from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.report.furthest import Furthest
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
+from llmfair.report.queries import queries_table
 from llmfair.report.section import Section, Verdict
 from llmfair.report.source import Source, missing_of
 from llmfair.report.tables import Table, calls_of, capitalised
@@ -36,6 +37,7 @@ class Page:
     tables: Sequence[Table]
     plots: Sequence[Plot]
     furthest: Furthest | None
+    queries: Table | None
     evidence: Sequence[Evidence]
     method: Method
     rows: Sequence[Row]
@@ -49,7 +51,7 @@ class General:
     """
 
     words: Sequence[str]
-    page: Callable[[Mapping[str, Any], Exhibits], Page]
+    page: Callable[[Source, Exhibits], Page]
     table: Callable[[Source], Table]
     missing: Callable[[Source], Iterable[str]] = lambda source: ()
     doubts: Callable[[Source], Iterable[str]] = lambda source: ()
@@ -60,6 +62,7 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
     results: Results = found_of(document, folder / "results.json")
     kind = kind_of(results.task)
     section = kind.section(results, folder, exhibits)
+    names = {arm: kind.titles.get(arm, arm) for arm in results.design.arms}
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     return Page(
         kind=kind.title,
@@ -72,6 +75,9 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
         tables=[with_reach(section.table, results.reach)],
         plots=section.plots,
         furthest=section.furthest,
+        queries=queries_table(
+            folder, kind.condition, lambda row: names.get(row["variant"]), results, results.shown, exhibits
+        ),
         evidence=exhibits.evidence,
         method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
         rows=document["rows"],
@@ -99,12 +105,13 @@ def plain_page(
     words: Mapping[str, str],
     missing: Sequence[str],
     warnings: Sequence[str],
+    queries: Table | None = None,
 ) -> Page:
     """A page of figures alone: no one run folder stands behind it."""
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
-        evidence=(), method=method_of(document, None, exhibits, section.words), rows=document["rows"],
+        queries=queries, evidence=(), method=method_of(document, None, exhibits, section.words), rows=document["rows"],
     )  # fmt: skip
 
 

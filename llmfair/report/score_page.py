@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from pathlib import Path
 
-from llmfair.audits.kind import found_of
 from llmfair.audits.score_results import ScoreResults
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
@@ -15,9 +14,11 @@ from llmfair.report.page import General, Page, plain_page, warnings_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
+from llmfair.report.queries import queries_table
 from llmfair.report.score import lacking, named_variants, score_table
 from llmfair.report.section import Section
-from llmfair.report.tables import count
+from llmfair.report.source import Source
+from llmfair.report.tables import Table, count
 
 WORDS = (
     "Rankings that exist, measured as they stand, in the order trec_eval reads them; no model was asked.",
@@ -26,9 +27,9 @@ WORDS = (
 )
 
 
-def score_page(document: Mapping[str, Any], exhibits: Exhibits) -> Page:
+def score_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of measured runs."""
-    results: ScoreResults = found_of(document)
+    results: ScoreResults = source.found
     table = score_table(results)
     datasets, attributes = (
         " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
@@ -36,11 +37,25 @@ def score_page(document: Mapping[str, Any], exhibits: Exhibits) -> Page:
     )
     section = Section(table, list(score_plots(results, exhibits.measures)), words=WORDS)
     return plain_page(
-        document, replace(exhibits, command=results.command), section, "Measured runs",
+        source.document, replace(exhibits, command=results.command), section, "Measured runs",
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
         lacking(results),
         warnings_of([row.model for row in results.rows], results.requirements),
+        score_queries(source.run.path, results, exhibits),
     )  # fmt: skip
+
+
+def score_queries(folder: Path, results: ScoreResults, exhibits: Exhibits) -> Table | None:
+    """Every query of every ranking that the table names."""
+    names = {(run.run, variant): name for run, variant, name in named_variants(results)}
+    return queries_table(
+        folder,
+        "run",
+        lambda row: names.get((row["run"], row["variant"])),
+        results,
+        results.measures,
+        exhibits,
+    )
 
 
 def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:

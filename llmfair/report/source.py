@@ -45,11 +45,16 @@ class Source:
         """The study that these are results of, if they are of one."""
         return None if self.results is None else study_of(self.results["task"])
 
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The results as JSON has them, of a folder that is known to have some."""
+        assert self.results is not None
+        return self.results
+
     @cached_property
     def found(self) -> Any:
         """The results as the class of their task. Raises UsageError naming the file and the field that is wrong."""
-        assert self.results is not None
-        return found_of(self.results, self.run.results)
+        return found_of(self.document, self.run.results)
 
     @property
     def audit(self) -> Results:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.table import pair_conclusion
@@ -36,13 +36,13 @@ WORDS = (
 )
 
 
-def adapter_page(document: Mapping[str, Any], exhibits: Exhibits) -> Page:
+def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
-    results = typed(document, Finetuned)
+    results = _found(source)
     verdicts = [*_verdicts(results)]
     section = Section(finetune_table(results), [*_plots(results)], verdicts, words=WORDS)
     return plain_page(
-        document, exhibits, section, "LoRA adapter",
+        source.document, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         [*adapter_warnings(results)],
     )  # fmt: skip

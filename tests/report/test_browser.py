@@ -68,7 +68,7 @@ PAIRS = """[...document.querySelectorAll('.pairs')].map(box => [
   box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX == 'auto',
   [...box.querySelectorAll('thead th')].map(one => {
     const text = document.createRange();
-    text.selectNodeContents(one);
+    text.selectNodeContents(one.querySelector('button') ?? one);
     return new Set([...text.getClientRects()].map(line => Math.round(line.top))).size })])"""
 TITLES = """[...document.querySelectorAll('#figures-in-numbers h3, #figures-in-numbers caption')].filter(one => {
   const box = one.getBoundingClientRect();

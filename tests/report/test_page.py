@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import math
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,8 +17,8 @@ from llmfair.audits.exhibits import command_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.pages import page_of
-from llmfair.report.furthest import Furthest
-from llmfair.report.html import page_html, rows_json
+from llmfair.report.furthest import Furthest, read_csv
+from llmfair.report.html import FOLDER, SCRIPT, page_html, rows_json
 from llmfair.report.source import read_source
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair, ran
@@ -31,11 +35,14 @@ def test_a_page_is_whole_and_asks_nobody(folder: Path, name: str) -> None:
     page = read(run(folder, name) / "report.html")
     assert page.named("html") == [{"lang": "en"}] and len(page.named("h1")) == 1
     assert len(page.named("main")) == 1
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    rows, script = page.scripts
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{hashed}'; style-src 'unsafe-inline'; img-src data:"
+    assert script == (FOLDER / SCRIPT).read_text("utf-8") and json.loads(rows)
     assert {"http-equiv": "Content-Security-Policy", "content": policy} in page.named("meta")
     assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.named("meta")
     assert all("scope" in header for header in page.named("th"))
-    assert [script.get("type") for script in page.named("script")] == ["application/json"]
+    assert [script.get("type") for script in page.named("script")] == ["application/json", None]
     for tag, attributes in page.tags:
         assert tag not in ("img", "link", "iframe", "object", "embed", "form", "base", "b", "i")
         for name_of, value in attributes.items():
@@ -87,7 +94,7 @@ def test_hostile_text_stays_text(folder: Path) -> None:
         page = read(run(folder, name) / "report.html")
         text = "".join(page.text)
         assert EVIL in text and TOPIC in text
-        assert json.loads("".join(page.scripts)) == RunDir(folder / name).read_results()["rows"]
+        assert json.loads(page.scripts[0]) == RunDir(folder / name).read_results()["rows"]
     hostile = rows_json([{"title": EVIL, "other": "<!--"}])
     assert "<" not in hostile and json.loads(hostile) == [{"title": EVIL, "other": "<!--"}]
 
@@ -161,6 +168,77 @@ def test_how_many_queries_of_how_many_are_shown(
     assert furthest(tmp_path / "run").title == title
     monkeypatch.setattr("llmfair.report.furthest.FURTHEST", 3)
     assert furthest(here).title == "The 3 of 8 queries furthest from parity"
+
+
+def test_the_script_is_small_and_asks_nobody() -> None:
+    script = (FOLDER / SCRIPT).read_text("ascii")
+    assert len(script) <= 15_000
+    assert not re.search(
+        r"https?:|fetch|XMLHttp|import|eval|Function|innerHTML|</script|<!--|cookie|Storage", script
+    )
+
+
+def test_every_query_has_a_row_for_each_condition_furthest_first(folder: Path) -> None:
+    for name, column in (("listwise", "ExpRatio"), ("pairwise", "AdjustedOdds")):
+        here = run(folder, name)
+        table = page_of([read_source(RunDir(here))], 0).queries
+        assert table is not None and len(table.rows) == 8 * (4 if name == "listwise" else 2)
+        assert {TOPIC, "q0"} <= {cell for row in table.rows for cell in row[:2]}
+        place = table.header.index(column)
+        far = [abs(math.log(float(row[place]))) for row in table.rows if row[place]]
+        assert all(one > other - 0.004 for one, other in pairwise(far))  # which were rounded
+        titles = {"neutral again": "control"}
+        told = {(row[1], titles.get(row[2], row[2])): row[place] for row in table.rows}
+        for row in read_csv(here / "per_query.csv"):
+            if row["measure"] == column and (row["query_id"], row["variant"]) in told and row["value"]:
+                assert told[row["query_id"], row["variant"]] == f"{float(row['value']):.3f}"
+
+
+def test_measured_runs_have_every_query_of_the_rankings_in_their_table(folder: Path, tmp_path: Path) -> None:
+    ran("score", run(folder, "listwise"), "-o", tmp_path / "score")
+    page = page_of([read_source(RunDir(tmp_path / "score"))], 0)
+    assert page.queries is not None and len(page.queries.rows) == 8 * 4
+    assert {row[1] for row in page.queries.rows} == {row[0] for row in page.tables[0].rows}
+
+
+def test_a_table_of_very_many_queries_says_where_the_others_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmfair.report.queries.MOST", 5)
+    table = page_of([read_source(RunDir(run(folder, "listwise")))], 0).queries
+    assert table is not None and len(table.rows) == 5
+    assert table.notes == ("27 more rows in per_query.csv",)
+
+
+@pytest.mark.parametrize("name", ["one-prompt", "given"])
+def test_ranks_are_drawn_from_the_order_that_the_model_was_given(folder: Path, name: str) -> None:
+    """The exposure ratio of the ranks drawn is that of the input."""
+    here = run(folder, name)
+    told = {
+        row["query_id"]: float(row["value"])
+        for row in read_csv(here / "per_query.csv")
+        if (row["variant"], row["measure"]) == ("input", "ExpRatio")
+    }
+    drawn = []
+    for shown in furthest(here).queries:
+        _, items = shown.rankings[0]
+        exposure: dict[str | None, list[float]] = {}
+        for item in items:
+            assert item.initial is not None
+            exposure.setdefault(item.side, []).append(1 / math.log(1 + item.initial))
+        protected, unprotected = (
+            sum(of) / len(of) for of in (exposure["protected"], exposure["unprotected"])
+        )
+        drawn.append(protected / unprotected)
+        assert sorted(item.initial or 0 for item in items) == [*range(1, len(items) + 1)]
+    assert sorted(drawn) == pytest.approx(sorted(told.values()))
+
+
+def test_nothing_is_drawn_where_no_model_was_given_an_order(folder: Path) -> None:
+    page = read(run(folder, "no-model") / "report.html")
+    assert "slopes" not in {drawing.get("class") for drawing in page.named("svg")}
+    page = read(run(folder, "listwise") / "report.html")
+    assert [drawing.get("class") for drawing in page.named("svg")].count("slopes") == 16
 
 
 def furthest(folder: Path) -> Furthest:

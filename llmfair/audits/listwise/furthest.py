@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from llmfair.audits.listwise.lists import Lists
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
 from llmfair.audits.listwise.words import TITLES
+from llmfair.probes import initial_orders
+from llmfair.records import Attribute, Candidates, Document, Query
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,
@@ -18,6 +21,15 @@ from llmfair.report.furthest import (
     furthest_from_parity,
 )
 
+SIDES_ALONE = Attribute("side", protected=("protected",), unprotected=("unprotected",), words={})
+"""The attribute of documents of which the side alone is known."""
+DRAWN_AGAIN: tuple[Literal["random", "given", "mirrored", "deltr"], ...] = (
+    "random",
+    "given",
+    "mirrored",
+    "deltr",
+)
+"""Initial orders that follow from the list and the seed."""
 OVER = "prompts and initial orders; of each prompt one list is shown, under its name"
 
 
@@ -40,19 +52,30 @@ def furthest_lists(
         beside = max(others, key=lambda arm: abs(ordered[arm] - ordered[far]), default=None)
         two = [arm for arm in ordered if arm in (far, beside)]
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]
-        rankings = [
-            (
-                f"{arm} prompt{_order(design, lists.runs[arm][query_id][0])}",
-                [
-                    Item(titles.get(doc_id, doc_id), sides.get(doc_id), relevance.get(doc_id, 0) > 0)
-                    for doc_id in lists.ranked[arm][query_id][0]
-                ],
-            )
-            for arm in two
-        ]
+        rankings = []
+        for arm in two:
+            run, ranking = lists.runs[arm][query_id][0], lists.ranked[arm][query_id][0]
+            before = initial_ranks(lists, query_id, design, run[0])
+            items = [
+                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d)) for d in ranking
+            ]
+            rankings.append((f"{arm} prompt{_order(design, run)}", items))
         return Shown(queries.get(query_id, query_id), figures_text(ordered, by, TITLES), rankings)
 
     return furthest_from_parity(folder, results, arms, by, OVER, show)
+
+
+def initial_ranks(lists: Lists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
+    """The rank, from 1, that each item had in this initial order; none of a ranker that is given no order, nor where
+    another ranker made it."""
+    kind = next((known for known in DRAWN_AGAIN if known == design.initial), None)
+    if design.prompt_sha256 is None or kind is None:
+        return {}
+    sides = lists.sides[query_id]
+    documents = tuple(Document(d, "", groups={"side": (side,) if side else ()}) for d, side in sides.items())
+    candidates = Candidates(Query(query_id, ""), documents, lists.relevance[query_id])
+    orders = initial_orders(candidates, SIDES_ALONE, kind, order + 1, design.seed)
+    return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
 
 
 def _order(design: ListwiseFacts, run: tuple[int, int]) -> str:
