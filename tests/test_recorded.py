@@ -61,3 +61,13 @@ def test_half_of_it_goes_on(name: str) -> None:
     ran(*COMMANDS[name], "-o", name)
     assert 0 < json.loads(manifest.read_text())["calls"] < told["calls"]
     unchanged(name)
+
+
+def test_what_was_measured_otherwise_is_told_and_measured_anew() -> None:
+    shutil.copytree(RECORDED / "listwise", "listwise")
+    path = Path("listwise/results.json")
+    path.write_text(path.read_text().replace('"PreferenceOdds"', '"ImpliedOdds(control=order)"'))
+    (problem,) = check_run(RunDir(Path("listwise")))["problems"]
+    assert "another version, which measured otherwise (ImpliedOdds(control=order))" in problem
+    ran(*LISTS, "-o", "listwise")
+    unchanged("listwise")

@@ -66,6 +66,9 @@ def check_run(run: RunDir) -> dict[str, Any]:
             f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
+    if others := _other_measures(run, design):
+        problems.append(others)
+        return {"answers": answers, "problems": problems}
     for name, text in design.outcome(_called(run), found.results, found.failures).files.items():
         path = run.path / name
         if not path.is_file():
@@ -74,6 +77,20 @@ def check_run(run: RunDir) -> dict[str, Any]:
         elif path.read_bytes() != text.encode("utf-8", "backslashreplace"):
             problems.append(f"{name} does not follow from the journal's answers")
     return {"answers": answers, "problems": problems}
+
+
+def _other_measures(run: RunDir, design: Design[Any]) -> str:
+    """What a run folder says that was measured by a version with other measures, whose figures are not ours; or ""."""
+    if not run.results.is_file():
+        return ""
+    ours, stored = [str(measure) for measure in design.measures], run.read_results()["measures"]
+    if {*stored} == {*ours}:
+        return ""
+    gone = [name for name in stored if name not in ours] or [name for name in ours if name not in stored]
+    return (
+        f"results.json was made by another version, which measured otherwise ({', '.join(gone[:3])}): the command that "
+        "made the run measures its answers anew, without a call"
+    )
 
 
 def _called(run: RunDir) -> str:

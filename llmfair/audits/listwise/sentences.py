@@ -110,7 +110,7 @@ def gap_note(results: ListwiseResults, cells: Cells) -> list[str]:
         row = replace(row, value=1 / row.value, low=_inverse(row.high), high=_inverse(row.low))
     else:
         one, other = row.variant.split(" vs ")
-    text = f"largest gap: {one} against {other}, × {row.value:.3f} in {measure}"
+    text = f"largest gap: {one} against {other}, × {row.value:.3f} in {results.labels.get(measure or '', measure)}"
     if row.low is not None:
         text += f" [{row.low:.3f}, {row.high:.3f}]"
     if row.p_adjusted is not None:
