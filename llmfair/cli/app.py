@@ -26,6 +26,7 @@ from llmfair.cli.datasets import datasets
 from llmfair.cli.doctor import doctor
 from llmfair.cli.finetune_lora import finetune_lora
 from llmfair.cli.help import with_help
+from llmfair.cli.once import with_single_values
 from llmfair.cli.options import ELSEWHERE, add_command, no_settings, variables, with_flags
 from llmfair.cli.plan import plan
 from llmfair.cli.prompts import prompts
@@ -118,7 +119,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 @cache_once
 def command() -> Any:
     """The application as Typer makes it of its commands, which takes a tenth of a second."""
-    return with_help(typer.main.get_command(app))
+    return with_single_values(with_help(typer.main.get_command(app)))
 
 
 def run(arguments: list[str]) -> int:
