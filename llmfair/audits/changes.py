@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from llmfair.asking.journal import read_rows
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
@@ -24,8 +26,8 @@ class Row:
     """One measure under one condition, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
-    figure that speaks of the sides both runs' conclusions stand beside; where one cannot be assessed there is
-    neither interval nor test, and its `reason`.
+    figure that speaks of the sides both runs' conclusions stand beside. Where one cannot be assessed, or the two
+    cannot be compared, there is neither interval nor test, and its `reason`.
     """
 
     run: str
@@ -80,6 +82,16 @@ class Compared:
         ):
             if value is not None and not group:
                 found.setdefault((measure, variant), {})[query_id] = value
+        return found
+
+    @cached_property
+    def answers(self) -> dict[str, tuple[Any, ...]]:
+        """What was answered, by the key of the question: whom it was put to, and how, among it."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for journal in filter(Path.is_file, self.run.journals(self.manifest)):
+            for row in read_rows(journal):
+                if "key" in row:
+                    found.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
         return found
 
     def figure(self, measure: str, variant: str) -> float | None:

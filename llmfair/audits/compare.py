@@ -9,17 +9,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from math import isclose
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.changes import Compared
+from llmfair.audits.changes import Compared, Row
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA
 from llmfair.manifest import RUNS_HINT
-from llmfair.metrics.names import parse_measures
+from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.results import Results, plain
 from llmfair.rundir import RunDir
+from llmfair.stats.conclusions import OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.significance import holm
 
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
@@ -28,6 +30,8 @@ REFUSED = {
     "lists_sha256": ("asked about different lists", SAME_LISTS),
 }
 """Settings that must agree whatever the kind of audit, what it means where they do not, and the way out."""
+ALIKE = 0.01
+"""Ends of attainable ranges that differ by less are the same: they are simulated."""
 BUDGETS = ("--max-calls", "--max-cost")
 
 
@@ -43,7 +47,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     for other in others:
         _check(base, other, kind)
     chosen = parse_measures(measures, kind.reads()) if measures else None
-    rows = [row for other in others for row in kind.changes(base, other, chosen)]
+    rows = [_comparable(row, base, other) for other in others for row in kind.changes(base, other, chosen)]
     family = [place for place, row in enumerate(rows) if row.headline]
     adjusted = holm([rows[place].p for place in family])
     for place, p in zip(family, adjusted, strict=True):
@@ -108,6 +112,33 @@ def _check(base: Compared, other: Compared, kind: Kind) -> None:
             raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
 
 
+def _comparable(row: Row, base: Compared, other: Compared) -> Row:
+    """The row, without interval and test where the two runs give no two figures that could differ or be compared."""
+    reason = SAME_ANSWERS if _same_answers(base, other) else OTHER_REACH if _bounded(row, base, other) else ""
+    return replace(row, low=None, high=None, p=None, reason=reason) if reason else row
+
+
+def _same_answers(base: Compared, other: Compared) -> bool:
+    """Whether all that was asked for one run is known from the other, and answered alike."""
+    if base.settings["identity"] != other.settings["identity"]:
+        return False
+    fewer, more = sorted((base.answers, other.answers), key=len)
+    return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
+
+
+def _bounded(row: Row, base: Compared, other: Compared) -> bool:
+    """Whether the figure hangs on an attainable range, and the runs have different ones.
+
+    Then its distance from parity would tell of the windows, not of the rankers alone.
+    """
+    bounding = parse_measure(row.measure).definition.reach
+    ranges = (
+        [plain(run.results.reach.get(bounding[0], {})) for run in (base, other)] if bounding else [{}, {}]
+    )
+    one, two = ranges
+    return one.keys() != two.keys() or not all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
+
+
 def _told(key: str, run: Compared) -> str:
     """One of these settings in words."""
     value = run.setting(key)
@@ -132,5 +163,7 @@ def _described(one: Compared, base: Compared, kind: Kind) -> dict[str, Any]:
         "run": str(one.run.path),
         "model": one.results.model,
         "differs": differs,
+        "same_answers": one is not base and _same_answers(base, one),
+        "reach": plain(one.results.reach),
         **kind.described(one, base),
     }

@@ -7,16 +7,21 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.records import Conclusion
-from llmfair.results import Band, Count, Counts, Level, Share, Version, Words
+from llmfair.results import Band, Count, Counts, Level, Reach, Share, Version, Words
 
 
 class ComparisonRun(TypedDict):
-    """The base first; `differs` names settings in which a run differs from it: (base, run)."""
+    """The base first; `differs` names settings in which a run differs from it: (base, run).
+
+    `same_answers`: one of the two has no answer that the other has not. `reach`: what measures can read in a run.
+    """
 
     name: str
     run: str
     model: str
     differs: dict[str, tuple[Any, Any]]
+    same_answers: bool
+    reach: dict[str, Reach]
 
 
 class ComparisonRow(TypedDict):

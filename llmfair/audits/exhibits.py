@@ -96,6 +96,7 @@ def _declaration(measure: Measure) -> Declaration:
         headline=definition.headline,
         worded=definition.worded,
         shows=definition.shows,
+        reach=definition.reach[0] if definition.reach else "",
         cite=definition.cite,
         says=MARKUP.sub(r"\2", (said or "").partition("\n")[0].strip()),
     )

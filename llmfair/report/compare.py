@@ -14,6 +14,7 @@ from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
 from llmfair.report.exhibits import Declaration
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
+from llmfair.stats.conclusions import OTHER_REACH
 
 COLUMNS = (
     "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
@@ -109,10 +110,13 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         if row["better"] == "parity" and row["headline"]
     }
     untold: list[float] = []
-    for row in compared["rows"]:
+    same = [run["name"] for run in compared["runs"] if run["same_answers"]]
+    for name in same:
+        yield f"{base} and {name} hold the same answers: they differ in how these were measured, and nothing is tested"
+    for row in (row for row in compared["rows"] if row["run"] not in same):
         about = f"{_label(row)}, {row['variant']}" + f", {row['run']}" * several
         if row["headline"] and row["base"] is not None and row["other"] is not None:
-            unassessed, floor = _unassessed(row, base), _floor(compared, row)
+            unassessed, floor = _unassessed(row, base) or _unbounded(row, compared), _floor(compared, row)
             if not unassessed and row["p_adjusted"] is not None and floor >= alpha:
                 untold.append(floor)
                 continue
@@ -134,6 +138,26 @@ def _unassessed(row: Row, base: str) -> str:
     if row["low"] is not None or not barred:
         return ""
     return f"cannot be assessed: {_reason(row)} ({' and '.join(barred)})"
+
+
+def _unbounded(row: Row, compared: Mapping[str, Any]) -> str:
+    """That a headline hangs on what the runs' settings let it reach, which differs; nothing where it does not."""
+    says = _declared(row)
+    if says is None or row["reason"] != OTHER_REACH:
+        return ""
+    ranges = [
+        f"{one['name']} {_range(one['reach'].get(says.reach, {}))}"
+        for one in compared["runs"]
+        if one is compared["runs"][0] or one["name"] == row["run"]
+    ]
+    return (
+        f"{row['base']:.3f} → {row['other']:.3f}, which cannot be compared: the attainable ranges differ "
+        f"({', '.join(ranges)})"
+    )
+
+
+def _range(reach: Mapping[str, float]) -> str:
+    return "–".join(f"{end:.2f}" for end in reach.values()) or "unknown"
 
 
 def _floor(compared: Mapping[str, Any], row: Row) -> float:
@@ -175,8 +199,8 @@ def _bought(odds: Row | None, alpha: float, band: tuple[float, float]) -> str:
 
 
 def _across(row: Row) -> bool:
-    """Whether the runs lie on opposite sides of parity."""
-    return bool((row["base"] - 1) * (row["other"] - 1) < 0)
+    """Whether the runs lie on opposite sides of parity, as their figures are shown: 1.000 is on neither."""
+    return bool((round(row["base"], 3) - 1) * (round(row["other"], 3) - 1) < 0)
 
 
 def _distances(row: Row) -> tuple[float, float]:

@@ -11,7 +11,8 @@ from typing import Any
 class Declaration:
     """What a measure says of itself; `says` is a sentence on what it is, `cite` where it is from.
 
-    `set_of`: how many first items it counts, of a measure to which their order is nothing.
+    `reach`: the measure whose attainable range bounds it, if any. `set_of`: how many first items it counts, of a
+    measure to which their order is nothing.
     """
 
     label: str
@@ -24,6 +25,7 @@ class Declaration:
     headline: bool
     worded: bool
     shows: str
+    reach: str
     cite: str
     says: str
 

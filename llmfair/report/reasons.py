@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from llmfair import registry
 from llmfair.metrics.base import Definition
+from llmfair.stats.conclusions import OTHER_REACH, SAME_ANSWERS
 
 REASONS: Mapping[str, str] = {
     "too_few_queries": "too few queries",
     "undefined": "undefined",
     "degenerate": "the answers do not vary",
     "interval_too_wide": "the interval has no bounds at this level",
+    SAME_ANSWERS: "both runs hold the same answers",
+    OTHER_REACH: "the attainable ranges differ",
 }
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from llmfair.records import Conclusion as Conclusion
 
+SAME_ANSWERS, OTHER_REACH = "same_answers", "other_reach"
+"""Why figures of two runs are not tested against each other: there is but one set of answers, or no one scale."""
+
 
 def conclude(low: float | None, high: float | None, band: tuple[float, float]) -> Conclusion:
     """Where the interval [low, high] lies; without one nothing can be assessed. All on one scale."""

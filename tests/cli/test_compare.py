@@ -82,8 +82,69 @@ def test_that_odds_changed_is_not_that_they_came_closer(
     assert ("bought with indecision" in notes) == bought
 
 
+@pytest.mark.parametrize(
+    ("base", "other", "way"),
+    [
+        (1.0, 0.83, "further from parity: |ln| 0.00 → 0.19"),
+        (1.0004, 0.83, "further from parity: |ln| 0.00 → 0.19"),
+        (0.83, 0.9996, "closer to parity: |ln| 0.19 → 0.00"),
+        (1.01, 0.83, "moved to the other side of parity: 1.010 → 0.830, |ln| 0.01 → 0.19"),
+    ],
+)
+def test_what_starts_at_parity_was_on_no_side_of_it(base: float, other: float, way: str) -> None:
+    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
+    compared = llmfair("compare", *folders, "--json").json
+    for row in compared["rows"]:
+        if row["measure"] == "AdjustedOdds":
+            row |= {"base": base, "other": other, "p_adjusted": 1e-4, "low": 0.1, "high": 9.0}
+    notes = "\n".join(compare_table(compared).notes)
+    assert f"position-adjusted odds, relevant: {way}, p < 0.001 (" in notes
+
+
+def test_other_attainable_ranges_are_no_way_to_parity() -> None:
+    """The same ranker under other windows: its ratio moves because the range does."""
+    model = ("-m", "fake:biased,listwise=-2,malformed=0")
+    base = run(*LISTWISE, *model, output="wide")
+    other = run(*LISTWISE, *model, "--window", "5", "--step", "2", output="narrow")
+    again = run(*LISTWISE, *model, "--seed", "1", output="again")
+    compared = llmfair("compare", base, other, "--json").json
+    (row,) = [row for row in compared["rows"] if row["measure"] == "ExpRatio"]
+    assert row["reason"] == "other_reach" and row["change"] is not None
+    assert (row["low"], row["p"], row["p_adjusted"]) == (None, None, None)
+    assert [{*one["reach"]["ExpRatio"]} for one in compared["runs"]] == [{"low", "high"}] * 2
+    (said,) = [note for note in compare_table(compared).notes if note.startswith("ExpRatio, neutral:")]
+    assert "which cannot be compared: the attainable ranges differ (wide 0.60–1.67, narrow 0.7" in said
+    # another seed simulates the same range a little otherwise
+    compared = llmfair("compare", base, again, "--json").json
+    assert all(row["p"] is not None for row in compared["rows"])
+
+
+def test_runs_that_share_all_answers_are_not_tested() -> None:
+    """One more variant, and another band: what both asked is known from either."""
+    base = run(*LISTWISE, output="base")
+    more = ("listwise", *LISTWISE[1:3], "neutral,female", *LISTWISE[4:])
+    other = run(*more, "--level", "0.9", output="other")
+    asked = run(*LISTWISE, "-m", "fake:random", output="asked")
+    for runs in ((base, other), (other, base)):
+        compared = llmfair("compare", *runs, "--json").json
+        assert [one["same_answers"] for one in compared["runs"]] == [False, True]
+        assert {(row["p"], row["low"], row["reason"]) for row in compared["rows"]} == {
+            (None, None, "same_answers")
+        }
+        assert compared["family"] == 0
+        notes = compare_table(compared).notes
+        assert notes[0] == (
+            f"{runs[0]} and {runs[1]} hold the same answers: they differ in how these were measured, and nothing is "
+            "tested"
+        )
+        assert not any("parity" in note or "no difference" in note for note in notes)
+    compared = llmfair("compare", base, asked, "--json").json
+    assert not any(one["same_answers"] for one in compared["runs"])
+
+
 def test_nothing_has_no_sign() -> None:
-    one, two = (run(*PAIRWISE, "-m", "fake:biased,malformed=0", output=name) for name in ("one", "two"))
+    model = "fake:biased,malformed=0"  # what it makes of lists does not show in pairs
+    one, two = (run(*PAIRWISE, "-m", f"{model},listwise={n}", output=f"of{n}") for n in (0, 1))
     found = llmfair("compare", one, two)
     assert "InvalidRate" in found.out and "0.000 [0.000, 0.000]" in found.out
     assert "-0.000" not in found.out and "+0.000" not in found.out
