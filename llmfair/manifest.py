@@ -47,7 +47,8 @@ class Manifest(Named):
 
     `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that
     the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
-    by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read.
+    by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
+    answered, where it is not the model's only one; `label`: what the user calls the run.
     """
 
     status: Status
@@ -67,6 +68,24 @@ class Manifest(Named):
     models_reported: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     cost: float | None = None
+    server: str = ""
+    label: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """What the run is told with beside its results, as far as there is any of it."""
+        told = {"server": self.server, "label": self.label, "doubts": list(self.doubts)}
+        return {key: value for key, value in told.items() if value}
+
+    @property
+    def named_model(self) -> str:
+        """The label if there is one, the model, and the server."""
+        return named_model(self.model, self.server, self.label)
+
+
+def named_model(model: str, server: str = "", label: str = "") -> str:
+    """`nightly: openai:NAME at SERVER`, as far as there is a label and a server."""
+    asked = f"{model} at {server}" if server else model
+    return f"{label}: {asked}" if label else asked
 
 
 def read_named(path: Path, of: type[T]) -> T:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar
 from msgspec import Meta
 
 from llmfair.jsonfiles import json_text
+from llmfair.manifest import named_model
 from llmfair.records import Conclusion
 from llmfair.rundir import COLUMNS
 
@@ -217,6 +218,12 @@ class Results:
     rows: Sequence[Row]
     requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and variant.")]
     doubts: Sequence[str] = field(default=(), metadata={"needs": "doubts"})
+    server: Annotated[str, Meta(description="Which server answered, of several that may have the model.")] = (
+        field(default="", metadata={"needs": "server"})
+    )
+    label: Annotated[str, Meta(description="What the user calls the run.")] = field(
+        default="", metadata={"needs": "label"}
+    )
 
     def __post_init__(self) -> None:
         arms = self.design.arms
@@ -228,6 +235,16 @@ class Results:
     def of_arms(self) -> Mapping[str, Collection[str]]:
         """The variants of each field that has to have all of them."""
         return {"chains": self.chains}
+
+    @property
+    def named_model(self) -> str:
+        """The label if there is one, the model, and the server."""
+        return named_model(self.model, self.server, self.label)
+
+    @property
+    def short_name(self) -> str:
+        """The label, or else the model with its server."""
+        return self.label or self.named_model
 
     @property
     def calls(self) -> int:

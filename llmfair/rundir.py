@@ -50,14 +50,6 @@ def folder_name(parts: Sequence[str], settings: Mapping[str, Any]) -> str:
     return "-".join([*(word for word in words if word), fingerprint(settings)[:6]])[-200:]
 
 
-def folder_below(
-    parent: Path, parts: Sequence[str], settings: Mapping[str, Any], earlier: Mapping[str, Any]
-) -> Path:
-    """The folder of these settings; where there is none yet, one that has some as `earlier` versions had them."""
-    now, before = (parent / folder_name(parts, one) for one in (settings, {**settings, **earlier}))
-    return before if before.is_dir() and not now.is_dir() else now
-
-
 @dataclass(frozen=True)
 class RunDir:
     """A run folder at `path`."""
@@ -208,7 +200,7 @@ class RunDir:
         except UsageError:
             status, model, started = "damaged", "", ""
         else:
-            status, model, started = manifest.status, manifest.model, manifest.invocations[0].started
+            status, model, started = manifest.status, manifest.named_model, manifest.invocations[0].started
             if status == "running" and not self.is_locked():
                 status = "interrupted"
         return {

@@ -73,7 +73,7 @@ def _opened(run: RunDir) -> Compared:
     known = {kind.name: kind for kind in kinds()}
     if results["task"] not in known:
         raise UsageError(f"{run.path} is a run of {results['task']}.", f"{' and '.join(known)} runs compare")
-    found: Results = found_of(results, run.results)
+    found: Results = found_of({**results, **manifest.told()}, run.results)
     if found.status != "complete":
         program, *words = manifest.invocations[-1].command
         typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
@@ -93,11 +93,12 @@ def _unlimited(words: Sequence[str]) -> Iterator[str]:
 
 
 def _named(runs: Sequence[Compared]) -> list[Compared]:
-    """Called by their models where these differ, else by their folders."""
-    models = [one.results.model for one in runs]
+    """Called by their labels or models where these differ, else by both, else by their folders."""
+    models = [one.results.short_name for one in runs]
+    labelled = [one.results.named_model for one in runs]
     folders = [one.run.path.resolve().name for one in runs]
     paths = [str(one.run.path) for one in runs]
-    names = next((names for names in (models, folders) if len({*names}) == len(runs)), paths)
+    names = next((names for names in (models, labelled, folders) if len({*names}) == len(runs)), paths)
     return [replace(one, name=name) for one, name in zip(runs, names, strict=True)]
 
 

@@ -24,6 +24,7 @@ from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.prompts import Prompt, load_prompt, wording_of
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
+from llmfair.rundir import folder_name
 from llmfair.settings import ListSettings, PromptSettings
 
 P = TypeVar("P", bound=PromptSettings)
@@ -86,6 +87,22 @@ def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:
     """The dataset, and the attribute unless the dataset's name says it: words of a run folder's name."""
     name = dataset.name.removeprefix("trec-fair/")
     return (name,) if name.endswith(attribute.name) else (name, attribute.name)
+
+
+def folder_below(
+    parent: Path, parts: Sequence[str], settings: Mapping[str, Any], earlier: Mapping[str, Any]
+) -> Path:
+    """The folder of these settings; where there is none yet, one that an `earlier` version named.
+
+    It may have had some settings otherwise, and other words in its name.
+    """
+    names = [folder_name(parts, one) for one in (settings, {**settings, **earlier})]
+    for name in names:
+        if (parent / name).is_dir():
+            return parent / name
+    digits = [name.rpartition("-")[2] for name in names]
+    found = (path for one in digits for path in sorted(parent.glob(f"{parts[0]}-*-{one}")))
+    return next(found, parent / names[0])
 
 
 def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Query]) -> dict[str, Any]:

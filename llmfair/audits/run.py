@@ -16,7 +16,7 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import require_met, require_readable
 from llmfair.audits.kind import kind_of
-from llmfair.audits.lists import earlier_lists_identity
+from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.session import charge, refuse_fewer, session
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.backends.base import Backend
@@ -32,7 +32,7 @@ from llmfair.errors import (
 )
 from llmfair.records import Failure, Measurement
 from llmfair.results import Results, plain
-from llmfair.rundir import RunDir, folder_below
+from llmfair.rundir import RunDir
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
@@ -94,6 +94,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     for doubt in doubts:
         warn(doubt)
     facts |= {"model": subject.label, "simulated": backend.reads_about, "doubts": doubts}
+    facts |= {key: said for key, said in (("server", server_of(backend)), ("label", settings.label)) if said}
     facts["planned_calls"] = design.calls  # a run that is killed has no word left
     stages = design.stages()
     if stages:
@@ -131,7 +132,8 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
         raise answered.error
     require_readable(outcome.results.answers, settings.max_invalid)
     require_met(outcome.results.requirements)
-    return Result(folder, replace(outcome.results, doubts=doubts), outcome.rows)
+    named = {key: facts[key] for key in ("server", "label") if key in facts}
+    return Result(folder, replace(outcome.results, doubts=doubts, **named), outcome.rows)
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,8 @@ def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
             raise
         error = failure
     folder = RunDir(begun[0])
-    manifest, results = folder.read_manifest(), folder.read_results()
-    if manifest.doubts:
-        results["doubts"] = list(manifest.doubts)
+    manifest = folder.read_manifest()
+    results = {**folder.read_results(), **manifest.told()}
     torn = {folder.journal: manifest.journal_lines_skipped}
     torn |= {folder.journal_of(stage): lines for stage, lines in manifest.stage_lines_skipped.items()}
     skipped = [
@@ -210,9 +211,19 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
     identity = {"task": design.task, "identity": backend.identity, **design.identity()}
     if stages := design.stages():
         identity["stages"] = {stage.name: stage.backend.identity for stage in stages}
-    words = (design.task, *design.name_parts(), design.subject.label.removeprefix("openai:"))
+    words = (
+        design.task,
+        *design.name_parts(),
+        design.subject.label.removeprefix("openai:"),
+        server_of(backend),
+    )
     earlier = earlier_lists_identity(design.dataset, design.queries)
     return identity, RunDir(settings.output or folder_below(settings.runs_dir, words, identity, earlier))
+
+
+def server_of(backend: Backend) -> str:
+    """Which server answers, where several could under the model's name; "" where that says it all."""
+    return getattr(backend, "server_name", "")
 
 
 @contextmanager

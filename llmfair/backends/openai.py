@@ -79,6 +79,7 @@ class OpenAI:
         if self.server != OPENAI_HOST:
             self.capabilities |= {"constrain"}  # vLLM's own field; other servers refuse or ignore it
         self.limit_name = "max_completion_tokens" if self.server == OPENAI_HOST else "max_tokens"
+        self.server_name = options.server_name or (self.server if self.server != OPENAI_HOST else "")
         parts = ["openai", name, options.server_name or self.server]
         if options.system == "fold":
             parts.append("fold")

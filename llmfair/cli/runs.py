@@ -70,7 +70,7 @@ def show(
     run = find_run(name, runs_dir)
     if not (answers or failures or invalid or query):
         manifest = run.read_manifest()
-        results = {**run.read_results(), "doubts": list(manifest.doubts)}
+        results = {**run.read_results(), "doubts": [], **manifest.told()}
         if as_json:
             calls = sum(one.calls or 0 for one in manifest.invocations)
             terminal.print_json({**results, "calls": calls, "cost": manifest.cost})

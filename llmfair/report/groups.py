@@ -92,11 +92,13 @@ def _rows_of(kind: Grouped, audits: Sequence[Audited]) -> dict[str, dict[str, Au
     rows: dict[str, dict[str, Audited]] = {}
     for audited in audits:
         results = audited.results
-        alike = [settings[one.folder] for one in audits if one.results.model == results.model]
+        alike = [settings[one.folder] for one in audits if one.results.named_model == results.named_model]
         own = settings[audited.folder]
         differ = [key for key in own if any(other.get(key) != own[key] for other in alike)]
-        name = " ".join([results.model, *kind.told_apart(own, differ)])
+        labelled = {one.results.named_model for one in audits if one.results.short_name == results.short_name}
+        called = results.short_name if len(labelled) == 1 else results.named_model
+        name = " ".join([called, *kind.told_apart(own, differ)])
         if results.attribute in rows.get(name, {}):
-            name = f"{results.model} ({audited.folder.resolve().name})"
+            name = f"{called} ({audited.folder.resolve().name})"
         rows.setdefault(name, {})[results.attribute] = audited
     return rows

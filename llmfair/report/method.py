@@ -114,7 +114,9 @@ def _facts(
         *(_measured(results) if results["task"] == "score" else ()),
         ("data set", results.get("dataset")),
         ("attribute", f"{results['attribute']}: {sides}" if results.get("attribute") else ""),
+        ("label", results.get("label")),
         ("model", results.get("model")),
+        ("server", results.get("server")),
         ("reported as", ", ".join(manifest.models_reported) if manifest else ""),
         ("queries", design.get("queries", results.get("queries"))),
     ]

@@ -84,7 +84,7 @@ def read_source(run: RunDir) -> Source:
     if not (run.path / "results.json").is_file():
         return Source(run, manifest, None)
     results = _known(run.results, run.read_results())
-    return Source(run, manifest, {**results, "doubts": list(manifest.doubts)})
+    return Source(run, manifest, {**results, **manifest.told()})
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def audited(results: Results) -> list[str]:
     """On which data, about whom, and which model: what follows the name of an audit in its title."""
     simulated = ", a simulated model" * results.model.startswith("fake:")
     about = f"{results.attribute} (protected: {results.words.protected})"
-    return [results.dataset, about, f"{results.model}{simulated}"]
+    return [results.dataset, about, f"{results.named_model}{simulated}"]
 
 
 def _concluded(finding: Finding | None) -> str:

@@ -32,7 +32,11 @@ class Asking(Settings):
         result=False,
     )
     server_name: str | None = setting(
-        None, "Name of the server in run folders (default: host:port).", "Model", result=False, advanced=True
+        None,
+        "What names, tables and reports call the server (default: host:port).",
+        "Model",
+        result=False,
+        advanced=True,
     )
     system: Literal["auto", "separate", "fold"] = setting(
         "auto",

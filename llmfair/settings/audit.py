@@ -28,6 +28,9 @@ class RunFolder(Settings):
         result=False,
         advanced=True,
     )
+    label: str | None = setting(
+        None, "What tables, reports, lists and comparisons call the run.", "Output", result=False
+    )
     report: bool = setting(True, "Write report.html into the run folder.", "Output", result=False)
     open: bool = setting(False, "Open the report in the browser.", "Output", result=False, advanced=True)
     fresh: bool = setting(

@@ -14,7 +14,7 @@ from llmfair.settings.base import at_least, setting
 
 MOST_SPREAD = 3.0
 MOST_PLANTED = 6.0  # there the curve of implied pair odds ends
-OF_RUNS = frozenset({"dry_run", "fresh", "open", "report"})
+OF_RUNS = frozenset({"dry_run", "fresh", "label", "open", "report"})
 """What only a run that asks something reads."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmfair.audits.lists import (
     earlier_lists_identity,
+    folder_below,
     lists_identity,
     load_lists,
     name_parts,
@@ -25,7 +26,6 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Query, Side
 from llmfair.results import Words, plain
-from llmfair.rundir import folder_below
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
 from llmfair.tuning.drawing import DrawnPairs, PairLimits, draw

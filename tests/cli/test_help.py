@@ -167,8 +167,11 @@ def test_every_setting_is_a_flag_and_explains_itself() -> None:
     [
         ("listwise", ()),
         ("pairwise", ("--ci", "--permutations")),
-        ("plan listwise", ("--report", "--open", "--fresh", "--dry-run")),
-        ("calibrate pairwise", ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run")),
+        ("plan listwise", ("--report", "--open", "--fresh", "--dry-run", "--label")),
+        (
+            "calibrate pairwise",
+            ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run", "--label"),
+        ),
     ],
 )
 def test_what_changes_nothing_is_taken_but_not_shown(words: str, idle: tuple[str, ...]) -> None:
