@@ -48,7 +48,8 @@ class Manifest(Named):
     `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that
     the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
     by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
-    answered, where it is not the model's only one; `label`: what the user calls the run.
+    answered, where it is not the model's only one; `label`: what the user calls the run. `unused`: settings
+    that made no difference to who was asked.
     """
 
     status: Status
@@ -70,6 +71,11 @@ class Manifest(Named):
     cost: float | None = None
     server: str = ""
     label: str = ""
+    unused: Sequence[str] = ()
+
+    def used(self) -> dict[str, Any]:
+        """The settings that made a difference."""
+        return {name: value for name, value in self.settings.items() if name not in self.unused}
 
     def told(self) -> dict[str, Any]:
         """What the run is told with beside its results, as far as there is any of it."""

@@ -152,11 +152,12 @@ def _told(key: str, run: Compared) -> str:
 
 def _described(one: Compared, base: Compared, kind: Kind) -> dict[str, Any]:
     """A run, with the settings in which it differs from the base."""
-    told = {*base.settings, *one.settings} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
+    told = {*base.settings, *one.settings, "system"} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
+    told -= {*base.manifest.unused, *one.manifest.unused}
     settings = [{**run.settings, "system": run.manifest.flags.get("system")} for run in (base, one)]
     differs = {
         key: [of_run.get(key) for of_run in settings]
-        for key in sorted({*told, "system"})
+        for key in sorted(told)
         if settings[0].get(key) != settings[1].get(key)
     }
     return {

@@ -51,7 +51,7 @@ def method_of(
     facts: Sequence[tuple[str, str]] = (),
 ) -> Method:
     """The method of a run: `words` and `facts` of its own among those of every run."""
-    settings, design = {} if manifest is None else manifest.settings, results.get("design", {})
+    settings, design = {} if manifest is None else manifest.used(), results.get("design", {})
     limits = [*LIMITS]
     if settings.get("input") == "title":
         limits.append(TITLES_ONLY)

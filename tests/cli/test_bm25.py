@@ -86,6 +86,24 @@ def test_beside_a_model_each_is_asked_in_its_own_way() -> None:
     assert not list(Path("runs").glob("*dry*"))
 
 
+def test_beside_a_model_it_lists_nothing_that_only_the_model_was_told() -> None:
+    ran(
+        "listwise", "-n", "5", "--passes", "1", "--window", "10", "--step", "5", "--temperature", "0.5",
+        "--input", "text", "--extra", "top_k=5", "-m", "bm25", "-m", "fake:oracle",
+    )  # fmt: skip
+    run, model = sorted(Path("runs").iterdir(), key=lambda path: "bm25" not in path.name)
+    manifest = kept("manifest", run)
+    asked = {"window", "step", "passes", "orders", "temperature", "input", "extra", "prompt", "control"}
+    assert asked <= {*manifest["unused"]} and not asked & manifest["flags"].keys()
+    assert "prompt" not in manifest and "unused" not in kept("manifest", model)
+    shown = ran("report", run, "--format", "card").out
+    assert "llmfair listwise -m bm25 --limit 5\n" in shown
+    assert not any(word in shown for word in ("temperature", "--window", "--orders", "--variants"))
+    compared = llmfair("compare", run, model, "--json").json
+    assert {*compared["runs"][1]["differs"]} == {"arms"}
+    ran("runs", "check", run)
+
+
 def test_as_the_first_stage() -> None:
     refused = refuses(
         "--initial bm25 is one order, but --orders is 3", "listwise", "--initial", "bm25", "--orders", "3"

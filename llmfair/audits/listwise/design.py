@@ -34,6 +34,10 @@ from llmfair.stats.implied import Cells, length
 
 INPUT = "input"
 SHOWN_ALTERED = 100
+OF_MODELS = frozenset(
+    {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
+)
+"""What else only models are asked with, beside their prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +201,23 @@ class ListwiseDesign(Design[Ranked]):
         }
 
     def describe(self) -> dict[str, Any]:
-        altered = sorted(self.altered_texts())
+        altered, told, unused = sorted(self.altered_texts()), super().describe(), self.unused
+        if unused:
+            del told["prompt"]
+            told |= {"unused": sorted(unused)}
+            told["flags"] = {name: value for name, value in told["flags"].items() if name not in unused}
         return {
-            **super().describe(),
+            **told,
             "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
             "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
         }
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """Settings that make no difference to who orders the lists: a ranker that asks nothing."""
+        if not isinstance(self.ranker, ScoringRanker):
+            return frozenset()
+        return (self.settings.of_asking() | OF_MODELS) - ({"variants"} if self.ranker.worded else set())
 
     def backend(self) -> Backend:
         """What answers the chats; a ranker that asks none still says who it is."""

@@ -144,14 +144,10 @@ def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> Li
             "leave --variants out",
         )
     # What only a model is told must not name the run; the prompt that none reads is the same for all data.
-    unread = {
-        item.name: default_of(item)
-        for item in fields(settings)
-        if item.metadata["panel"] in ("Prompt", "Sampling") or item.name in ("input", "words")
-    } | {"initial": settings.initial, "prompt": "wikiproject"}
+    unread = {item.name: default_of(item) for item in fields(settings) if item.name in settings.of_asking()}
     variants = settings.variants if worded else "neutral"
     once = {"variants": variants, "orders": 1, "repeats": 1, "control": False, "control_variate": False}
-    return replace(settings, **unread | once)
+    return replace(settings, **unread | {"prompt": "wikiproject"} | once)
 
 
 def _control(settings: ListwiseSettings) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
@@ -113,6 +113,12 @@ class ListwiseSettings(PromptSettings, AuditSettings):
     @classmethod
     def idle(cls) -> frozenset[str]:
         return super().idle() - {"permutations"}
+
+    @classmethod
+    def of_asking(cls) -> frozenset[str]:
+        """What only a model is told, or how it is told: nothing to a ranker that asks none."""
+        panels = {item.name for item in fields(cls) if item.metadata["panel"] in ("Prompt", "Sampling")}
+        return frozenset(panels | {"input", "words", "template_arg", "extra"}) - {"initial"}
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
