@@ -172,7 +172,7 @@ def _audit(
         if not seen["folder"].is_dir():
             return "Stopped before the first answer. The same command begins again."
         return (
-            f"Stopped at {answers_of(seen['folder'], seen['progress']):,} of {seen['calls']:,} answers. "
+            f"Stopped at {answers_of(seen['folder'], seen['progress'], seen['calls'])}. "
             f"The same command continues: {seen['folder']}"
         )
 
@@ -206,11 +206,13 @@ def _audit(
     return results, error, run
 
 
-def answers_of(run: Path, progress: Progress) -> int:
-    """How many answers a run has: on disk, replayed or not; or as it counts them, a question it repeats twice."""
+def answers_of(run: Path, progress: Progress, calls: int) -> str:
+    """How many answers of those planned a run has on disk, as it is told everywhere; and what else may be fewer."""
     from llmfair.rundir import RunDir
 
-    return max(RunDir(run).answers(), progress.answered)
+    answers = RunDir(run).answers()
+    again = " (a question that comes again is asked once)" if progress.answered > answers else ""
+    return f"{answers:,} of {calls:,} answers{again}"
 
 
 def say_cost(folder: Path, progress: Progress, spender: str) -> None:

@@ -99,8 +99,7 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
             raise
         how_far = ""
         if "calls" in seen:
-            answers = answers_of(seen["folder"], seen["progress"])
-            how_far = f" at {answers:,} of {seen['calls']:,} answers"
+            how_far = f" at {answers_of(seen['folder'], seen['progress'], seen['calls'])}"
         said = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
         code = terminal.interrupted(stop, said)
         if "folder" in seen:

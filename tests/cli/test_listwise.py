@@ -16,6 +16,7 @@ import pytest
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses, table, until_answers
 from tests.folders import balanced, write_folder
 from tests.pace import within
+from tests.servers import Reply, Server
 
 pytestmark = pytest.mark.whole
 
@@ -191,6 +192,23 @@ def test_a_run_stopped_before_its_answers_were_replayed_says_how_many_it_has() -
     answers = len((only_run() / "journal.jsonl").read_text().splitlines()) - 1
     assert stopped.code == 3 and f"Stopped at {answers} of 36 answers." in stopped.err
     assert answers == 23
+
+
+def test_what_is_stopped_has_as_many_answers_as_lists_say() -> None:
+    """A server that leaves every window as it is: what comes again in the next pass is on disk once."""
+    as_shown = " > ".join(f"[{number}]" for number in range(1, 21))
+    with Server(lambda body, attempt: Reply(as_shown)) as server:
+        asked = (
+            "listwise", "-n", "2", "--variants", "neutral", "--no-control", "--orders", "1", "--passes", "5",
+            *server.flags, "--no-cache",
+        )  # fmt: skip
+        ran(*asked, "--runs-dir", "whole")
+        most = len(server.requests) - 1
+        stopped = llmfair(*asked, "--max-calls", f"{most}")
+        assert most < 29
+        assert f"Stopped at {most} of 30 answers (a question that comes again is asked once)." in stopped.err
+        assert llmfair("runs", "list", "--json").json["runs"][0]["answers"] == most
+        assert f"{most} answers are on disk already" in llmfair(*asked).err
 
 
 def test_a_dry_run_says_which_key_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
