@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, Gated, check_gates
 from llmfair.audits.lists import drawn_of, lists_identity, name_parts
+from llmfair.audits.stage import Stage as Stage
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.texts import TEXTS, texts_lines
@@ -38,7 +39,7 @@ from llmfair.results import (
     rows_of,
     write,
 )
-from llmfair.rundir import JOURNAL, csv_text, tidy, with_factors
+from llmfair.rundir import csv_text, tidy, with_factors
 from llmfair.settings import AuditSettings, band_of
 
 T = TypeVar("T")
@@ -60,19 +61,6 @@ class Outcome:
         """The same of a run that lacks answers, whichever stage they are of."""
         results = replace(self.results, status="incomplete")
         return replace(self, results=results, files={**self.files, RESULTS: write(results)})
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own."""
-
-    name: str
-    programs: Callable[[Mapping[str, Any]], Iterator[Program]]
-    backend: Backend
-
-    def __post_init__(self) -> None:
-        if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):
-            raise ValueError(f"a stage cannot be called {self.name!r}: its journal bears its name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +98,14 @@ class Design(ABC, Generic[T]):
     def longest(self) -> int:
         """Requests of the longest chain, one after the other: the critical path."""
         return min(1, self.calls)
+
+    @property
+    def assessable(self) -> int:
+        """How many queries the headline can be read from."""
+        return len(self.queries)
+
+    why_not_assessable: ClassVar[str] = ""
+    """Why some cannot."""
 
     @abstractmethod
     def programs(self) -> Iterator[Program]:

@@ -82,6 +82,10 @@ class Planned(TypedDict):
     cached: Annotated[Count, Meta(description="Answers beside those that the shared cache holds.")]
     left: Annotated[Count, Meta(description="Calls that are left, at most.")]
     unready: Annotated[list[str], Meta(description="Models that cannot be asked yet, and why.")]
+    assessable: Annotated[int, Meta(ge=0, description="Queries from which something can be concluded.")]
+    remarks: Annotated[
+        list[str], Meta(description="Why others, or all, cannot be assessed, or a gate says nothing.")
+    ]
     latency: NotRequired[float]
     seconds: NotRequired[float]
     price_in: NotRequired[float | None]

@@ -170,19 +170,19 @@ def _rows(gate: Gate, results: Gated) -> list[Row]:
 
 
 def _entry(gate: Gate, row: Row, results: Gated, interval: bool) -> Requirement:
-    reason = _always_held(gate, results) or _broken(gate, row, results, interval)
+    reason = always_held(gate, results.reach, results.where) or _broken(gate, row, results, interval)
     return Requirement(gate.text, row.measure, row.variant, row.group, row.value, reason is None, reason)
 
 
-def _always_held(gate: Gate, results: Gated) -> str | None:
+def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | None:
     """Why a figure says nothing here: its gate contains all that rankers can reach."""
     # of a given initial order no range is known
-    reach = results.reach.get(parse_measure(gate.measure).reach, Reach())
+    reach = reaches.get(parse_measure(gate.measure).reach, Reach())
     if reach.low is None or reach.high is None:
         return None
     if not gate.contains(reach.low, reach.high):
         return None
-    return f"no ranker could fail {gate.text} {results.where}"
+    return f"no ranker could fail {gate.text} {where}"
 
 
 def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:

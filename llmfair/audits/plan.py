@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from llmfair.audits.kind import Kind
+from llmfair.audits.prospects import prospects_of
 from llmfair.audits.replay import shared_calls
 from llmfair.audits.run import folder_of
 from llmfair.audits.subject import limits_of, subjects, unready
@@ -25,6 +26,7 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
     workers = max((limits_of(subject.backend(settings), settings).workers for subject in asked), default=1)
     design = kind.design(settings, (asked or named)[0])
+    prospects = prospects_of(design)
     prompts, answers = design.tokens() or (None, None)
     _, folder = folder_of(design, design.backend())
     planned = {
@@ -39,6 +41,8 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
         **shared_calls(replace(design, subject=subject) for subject in asked),
         "unready": unready(settings),
+        "assessable": prospects.assessable,
+        "remarks": list(prospects.said),
     }
     if isinstance(settings, Planned):
         planned |= {

@@ -17,6 +17,7 @@ from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import require_met, require_readable
 from llmfair.audits.kind import kind_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
+from llmfair.audits.prospects import require_prospects
 from llmfair.audits.session import charge, refuse_fewer, session
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.backends.base import Backend
@@ -87,6 +88,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     identity, folder = folder_of(design, backend)
     subject = design.subject
     sampling_of(settings)  # a malformed flag leaves no folder behind
+    prospects = require_prospects(design)
     facts = design.describe()
     doubts: list[str] = [*facts.get("doubts", ())]
     if subject.adapted and subject.adapter is not None:
@@ -102,7 +104,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     earlier = earlier_lists_identity(design.dataset, design.queries)
     with session(folder, identity, settings.fresh, facts, earlier) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
-        planned = {**design.planned(), "on_disk": on_disk}
+        planned = {**design.planned(), "on_disk": on_disk, "remarks": prospects.said}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
             with watched:

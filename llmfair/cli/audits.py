@@ -157,6 +157,8 @@ def _audit(
         progress.tell = lambda text: terminal.say(terminal.visible(text))
         if calls:
             terminal.say(kind.before(planned))
+        for remark in planned["remarks"]:
+            terminal.say(remark)
         if settings.batch:  # which has nothing to draw for hours
             shown: AbstractContextManager[None] = nullcontext()
         elif calls:

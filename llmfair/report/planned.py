@@ -30,13 +30,13 @@ def told(design: str, lines: Iterable[str]) -> str:
 
 
 def queries_lines(planned: Mapping[str, Any]) -> list[str]:
-    """Queries that the dataset could not make a list for."""
-    reasons = list(planned.get("left_out", {}).values())
+    """Queries that the dataset could not make a list for, and those that cannot be assessed."""
+    reasons, remarks = list(planned.get("left_out", {}).values()), list(planned.get("remarks", ()))
     if not reasons:
-        return []
+        return remarks
     more = f"; and {len(reasons) - SHOWN_LEFT_OUT:,} more" * (len(reasons) > SHOWN_LEFT_OUT)
     left_out = count(len(reasons), "query has", "queries have")
-    return [f"{left_out} no list: {'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"]
+    return [f"{left_out} no list: {'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}", *remarks]
 
 
 def calls_line(planned: Mapping[str, Any]) -> str:

@@ -94,7 +94,7 @@ def test_a_dry_run_asks_nothing_and_knows_what_is_answered() -> None:
         ("20/10", 6, 0),
     ]
     assert planned["calls"] == 20 and not Path("runs").exists()
-    assert llmfair(*STUDY, "--settings", "20/10").code == 0
+    assert llmfair(*STUDY[:-1], "20/10").code == 0
     told = llmfair(*STUDY, "--dry-run").out.splitlines()
     assert [line.split()[:3] for line in told[3:5]] == [["10/5", "14", "0"], ["20/10", "6", "6"]]
     assert calls() == {20: 6}

@@ -19,8 +19,8 @@ from tests.outside.tops import NUMBERS, StudiedKind, TopsStudy
 pytestmark = pytest.mark.whole
 
 
-def tops(*arguments: str, code: int = 0) -> Any:
-    asked = ("study", "tops", "-m", "counter:x", "-n", "2", "--tops", "5, 9", *arguments, "--json")
+def tops(*arguments: str, queries: int = 2, named: str = "5, 9", code: int = 0) -> Any:
+    asked = ("study", "tops", "-m", "counter:x", "-n", str(queries), "--tops", named, *arguments, "--json")
     return json.loads(llmfair(*asked, code=code))
 
 
@@ -72,7 +72,7 @@ def test_help_dry_run_and_what_is_refused() -> None:
     table = llmfair("study", "tops", "-m", "counter:x", "--dry-run")
     assert table.startswith(f"Tops · 2 settings · {2 * CALLS:,} calls") and "answered already" in table
     assert "--top names one setting" in tops("--top", "7", code=2)["error"]["message"]
-    assert "'wide' in --tops is no number" in tops("--tops", "wide", code=2)["error"]["message"]
+    assert "'wide' in --tops is no number" in tops(named="wide", code=2)["error"]["message"]
 
 
 def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
@@ -131,9 +131,9 @@ def test_the_budget_is_the_study_s_and_the_gravest_error_ends_it() -> None:
     half = tops("--max-calls", "200", code=3)
     assert valid(half) == {"study_tops"} and [one["setting"] for one in half["failed"]] == ["9"]
     assert asked_last() == [160, 40] and "160 were used before" in half["error"]["message"]
-    failed = tops("--require", "MeanRatio>=1", code=4)
+    assert tops()["status"] == "complete" and asked_last() == [0, 120]
+    failed = tops("--require", "MeanRatio>=1", queries=5, code=4)
     assert valid(failed) == {"study_tops"} and [one["setting"] for one in failed["failed"]] == ["5", "9"]
-    assert asked_last() == [0, 120]
     nothing = llmfair("study", "tops", "-m", "openai:x", code=1)
     assert nothing == "No result: no setting has a probe with all its answers.\n"
 

@@ -129,7 +129,7 @@ def odds_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
 
 
 def test_another_strategy_conflicts_with_the_folder() -> None:
-    ran(*ASK, "-n", "2", "--orders", "1")
+    ran("listwise", "--strategy", "toy", "-n", "2", "--orders", "1", "-o", RUN)
     refuses("strategy", "listwise", "-n", "2", "--orders", "1", "-o", RUN, code=1)
 
 

@@ -60,6 +60,12 @@ class Shape:
         return sum(count for side, _, count in self.cells if side == 1)
 
     @property
+    def comparable(self) -> bool:
+        """Whether items of both sides share a grade."""
+        graded = ({grade for of, grade, count in self.cells if of == side and count} for side in (0, 1))
+        return bool(set.intersection(*graded))
+
+    @property
     def relevant(self) -> int:
         return sum(count for _, grade, count in self.cells if grade >= 1)
 
@@ -79,6 +85,13 @@ class ListwiseDesign(Design[Ranked]):
     @property
     def conditions(self) -> Sequence[Condition]:
         return [Condition(arm.name) for arm in self.arms]
+
+    why_not_assessable = "the others have no two items of both groups with one grade of relevance"
+
+    @property
+    def assessable(self) -> int:
+        """Queries whose lists have items of both groups that differ in nothing but the group."""
+        return sum(shape.comparable for shape in self.shapes)
 
     def probes(self) -> Iterator[Probe]:
         """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""

@@ -20,7 +20,8 @@ UNKNOWN = {
 def plan_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
     if planned["prompt_sha256"] is None:
-        return f"{_lists(planned)} × {_orders(planned)} · no model is asked\nNothing was ranked.\n"
+        lines = [f"{_lists(planned)} × {_orders(planned)} · no model is asked", *queries_lines(planned)]
+        return "\n".join([*lines, "Nothing was ranked.", ""])
     return told(_design(planned), _lines(planned))
 
 

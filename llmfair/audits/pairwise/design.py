@@ -43,6 +43,13 @@ class PairwiseDesign(Design[Verdict]):
     def kinds(self) -> tuple[PairKind, ...]:
         return tuple(self.pairs)
 
+    why_not_assessable = "the others have no pair of items of both groups alike in relevance"
+
+    @property
+    def assessable(self) -> int:
+        """Queries with pairs, of the kind for which most have some."""
+        return max(sum(bool(one.probes) for one in of_it.values()) for of_it in self.pairs.values())
+
     def probes(self) -> Iterator[Probe]:
         """Every probe; queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
         shuffled = np.random.default_rng(self.settings.seed).permutation(len(self.queries))

@@ -1,0 +1,25 @@
+"""A further part of an audit: what is asked once the programs before it have their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llmfair.asking.dispatch import Program
+from llmfair.audits.texts import TEXTS
+from llmfair.backends.base import Backend
+from llmfair.rundir import JOURNAL
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own."""
+
+    name: str
+    programs: Callable[[Mapping[str, Any]], Iterator[Program]]
+    backend: Backend
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):
+            raise ValueError(f"a stage cannot be called {self.name!r}: its journal bears its name")
