@@ -1,9 +1,10 @@
-"""How many pairs `--sequential` saves, and how often it errs: `python -m benchmarks.sequential`.
+"""What `--sequential` saves and how often it errs: `python -m benchmarks.sequential`, 500 audits a row.
 
-Simulated audits of 44 queries, half of whose pairs get the same answer in both orders, at most 1,000 pairs. Three
-ways of asking the same pairs: the e-process of an audit; all 1,000, then a Wald interval of the balanced ratio;
-that interval looked at after every pair. At the band's edge every conclusion is false. Queries may differ; the
-statement is about these queries, so their mean is held at the truth.
+Simulated audits of at most 1,000 pairs, asked in rounds over the queries and decided by the audit's own functions. A
+model has true odds e^β with the position taken out and a position bias γ: the protected item wins with probability
+σ(β ± γ). It either tosses a coin for each answer, or in half of the cases answers as it did in the other order. At the
+band's ends every conclusion is false. Beside it the same pairs asked without stopping, and an interval that is looked
+at after every pair.
 """
 
 from __future__ import annotations
@@ -11,26 +12,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from math import ceil
+from functools import cached_property
+from itertools import islice, product
+from math import ceil, exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
-from llmfair.stats.intervals import standard_error
+from llmfair.audits.pairwise.stopping import seen
+from llmfair.records import PairAnswer, Side, Verdict
 from llmfair.stats.sequential import FEWEST_PAIRS, Decision, EProcess, rounds
 
 Floats = NDArray[np.float64]
 Stop = tuple[Decision | None, int]
 """What was concluded, after how many pairs."""
 
-QUERIES, CAP, CONSISTENT, BATCH = 44, 1000, 0.5, 64
-AUDITS, AUDITS_AT_THE_EDGE = 200, 1000  # 5 % of 200 have a Monte Carlo error of 1.5 %, of 1,000 0.7 %
+CAP, ITEMS, AUDITS = 1000, 20, 500
 BAND, LEVEL = (0.8, 1.25), 0.95
+POSITIONS, QUERIES = (0.0, 2.0, 2.6), (8, 44)
 EDGES = tuple(ratio / (1 + ratio) for ratio in BAND)
-TRUTHS = ((0.6, 0.0), (1.0, 0.0), (1.25, 0.0), (1.25, 0.05), (1.7, 0.0))
-"""Balanced ratios, and the standard deviation over queries of p = R/(1+R)."""
+ANSWERS = tuple(PairAnswer(side, None) for side in (Side.UNPROTECTED, Side.PROTECTED))
+
+
+@dataclass(frozen=True)
+class Model:
+    """True odds, the position bias γ, and how often an answer is that of the other order, beyond chance."""
+
+    odds: float
+    position: float = 0.0
+    queries: int = 44
+    steady: float = 0.0
+
+    def shares(self) -> tuple[float, float, float]:
+        """How often the protected item wins shown first, shown second, and both times."""
+        first, second = (1 / (1 + exp(-log(self.odds) - sign * self.position)) for sign in (1, -1))
+        chance = first * second
+        return first, second, chance + self.steady * (min(first, second) - chance)
 
 
 @dataclass(frozen=True)
@@ -38,55 +56,68 @@ class Asked:
     """An audit's answers in schedule order, shape (CAP,): wins of the protected item shown first, and second."""
 
     query: NDArray[np.intp]
-    first: Floats
-    second: Floats
+    number: NDArray[np.intp]
+    first: NDArray[np.bool_]
+    second: NDArray[np.bool_]
 
     @property
     def values(self) -> Floats:
         """X: ½ where the answers flip."""
-        return (self.first + self.second) / 2
+        return (self.first + self.second.astype(np.float64)) / 2
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        columns = (column.tolist() for column in (self.query, self.number, self.first, self.second))
+        return [
+            Verdict(
+                f"q{query}",
+                "relevant",
+                number,
+                0,
+                f"q{query}p{number % ITEMS}",
+                f"q{query}u{(number + number // ITEMS) % ITEMS}",
+                ANSWERS[first],
+                ANSWERS[second],
+            )
+            for query, number, first, second in zip(*columns, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Over simulated audits: mean pairs asked, and the shares that concluded something, and something false."""
+    """Over simulated audits: mean pairs asked, and how often each was concluded."""
 
     pairs: float
-    decided: float
-    false: float
+    inside: float
+    outside: float
 
     @property
     def saved(self) -> float:
         return 1 - self.pairs / CAP
 
 
-def audits(ratio: float, spread: float = 0.0, runs: int = AUDITS, seed: int = 0) -> Iterator[Asked]:
-    """Audits of a model of this balanced ratio; flips follow either position equally often."""
+def audits(model: Model, runs: int = AUDITS, seed: int = 0) -> Iterator[Asked]:
+    """Audits of a model, each with its own schedule and answers."""
+    first, second, both = model.shares()
     for run in range(runs):
-        rng = np.random.default_rng([seed, run])
-        deviations = spread * rng.standard_normal(QUERIES)
-        means = ratio / (1 + ratio) + deviations - deviations.mean()
-        schedule = rounds([ceil(CAP / QUERIES)] * QUERIES, np.random.default_rng([seed, run, 32]))
-        query = np.array([one for one, _ in islice(schedule, CAP)])
-        wins = (means - (1 - CONSISTENT) / 2)[query]  # P(PP): p less half of the flips
-        cell = rng.random(CAP)
-        protected, flipped = cell < wins, cell >= CONSISTENT
-        led = rng.random(CAP) < 0.5
-        yield Asked(query, np.where(flipped, led, protected) * 1.0, np.where(flipped, ~led, protected) * 1.0)
+        schedule = rounds([ceil(CAP / model.queries)] * model.queries, np.random.default_rng([seed, run, 32]))
+        query, number = np.array(list(islice(schedule, CAP))).T
+        cell = np.random.default_rng([seed, run]).random(CAP)
+        yield Asked(
+            query, number, cell < first, (cell < both) | ((cell >= first) & (cell < first + second - both))
+        )
 
 
 def sequential(asked: Asked) -> Stop:
-    """The e-process of an audit, in batches."""
-    process = EProcess(BAND, LEVEL)
-    for start in range(0, CAP, BATCH):
-        process = process.after(
-            asked.values[start : start + BATCH], lambda pairs: adjusted_odds_in_band(asked, pairs)
-        )
+    """The audit's own rule."""
+    process = EProcess(BAND, LEVEL, CAP).after(
+        asked.values, lambda pairs: seen(asked.verdicts[:pairs], BAND, LEVEL)
+    )
     return process.decision, process.pairs
 
 
 def fixed(asked: Asked) -> Stop:
-    """All pairs, then one look."""
+    """All pairs, then Wald's interval of the balanced ratio."""
     return _looking(asked, CAP)
 
 
@@ -95,37 +126,15 @@ def peeking(asked: Asked) -> Stop:
     return _looking(asked, FEWEST_PAIRS)
 
 
-def adjusted_odds_in_band(asked: Asked, pairs: int) -> bool:
-    """Whether the t interval over queries of the position-adjusted odds of the first pairs lies in the band."""
-    query, wins = asked.query[:pairs], np.stack([asked.first, asked.second])[:, :pairs]
-    _, place, counts = np.unique(query, return_inverse=True, return_counts=True)
-    weights = 1 / counts[place]
-    shares = wins @ weights / weights.sum()
-    if not ((shares > 0) & (shares < 1)).all():
-        return False
-    centre = np.log(shares / (1 - shares)).mean()
-    per_pair = (
-        ((wins - shares[:, None]) / (shares * (1 - shares))[:, None]).mean(axis=0) * weights / weights.sum()
-    )
-    half = stdtrit(len(counts) - 1, (1 + LEVEL) / 2) * standard_error(
-        np.bincount(place, per_pair).astype(np.float64)
-    )
-    return bool(np.log(BAND[0]) <= centre - half and centre + half <= np.log(BAND[1]))
-
-
-def tally(design: Callable[[Asked], Stop], ratio: float, asked: Sequence[Asked]) -> Tally:
-    """What a design makes of audits whose true balanced ratio is `ratio`."""
-    true = {
-        Decision.BELOW: ratio < BAND[0],
-        Decision.INSIDE: BAND[0] < ratio < BAND[1],
-        Decision.ABOVE: ratio > BAND[1],
-        None: True,
-    }
+def tally(design: Callable[[Asked], Stop], asked: Sequence[Asked]) -> Tally:
+    """What a design makes of audits."""
     stops = [design(one) for one in asked]
+    decisions = [decision for decision, _ in stops]
+    inside = decisions.count(Decision.INSIDE) / len(stops)
     return Tally(
         pairs=float(np.mean([pairs for _, pairs in stops])),
-        decided=float(np.mean([decision is not None for decision, _ in stops])),
-        false=float(np.mean([not true[decision] for decision, _ in stops])),
+        inside=inside,
+        outside=1 - inside - decisions.count(None) / len(stops),
     )
 
 
@@ -148,24 +157,37 @@ def _looking(asked: Asked, earliest: int) -> Stop:
     return min(stops, key=lambda stop: stop[1], default=(None, CAP))
 
 
+def rows() -> Iterator[tuple[Model, Callable[[Asked], Stop]]]:
+    """Both ends of the band under every position bias, then what is saved where there is something to find."""
+    for odds, position, queries in product(BAND[::-1], POSITIONS, QUERIES):
+        yield Model(odds, position, queries), sequential
+    for queries in QUERIES:
+        yield Model(BAND[1], 0, queries, steady=0.5), sequential
+    yield Model(BAND[1]), peeking
+    for odds in (0.6, 1.0, 1.7):
+        yield Model(odds), sequential
+        yield Model(odds), fixed
+    for odds, position, steady in ((1.0, 0.0, 0.5), (1.0, 2.0, 0.0), (0.6, 2.0, 0.0)):
+        yield Model(odds, position, steady=steady), sequential
+
+
 def main() -> None:
-    print(
-        f"{AUDITS} audits, {QUERIES} queries, {CONSISTENT:.0%} of the pairs consistent, at most {CAP:,}; seed 0"
-    )
-    print("ratio  query sd  design       mean pairs  calls saved  decided  false")
-    for ratio, spread in TRUTHS:
-        asked = list(audits(ratio, spread, AUDITS_AT_THE_EDGE if ratio in BAND else AUDITS))
-        for design in (sequential, fixed, peeking):
-            found = tally(design, ratio, asked)
-            print(
-                f"{ratio:5.2f}  {spread:8.2f}  {len(asked):6,}  {design.__name__:<11}"
-                f"  {found.pairs:10.0f}  {found.saved:11.1%}  {found.decided:7.1%}  {found.false:5.1%}"
-            )
-    values = next(audits(1.25)).values
+    print(f"{AUDITS} audits a row, at most {CAP:,} pairs, band {BAND[0]:g}–{BAND[1]:g}; seed 0")
+    print("odds  position  queries  steady  rule        mean pairs  calls saved  within  outside  ± (of 5 %)")
+    error = sqrt(0.05 * 0.95 / AUDITS)
+    for model, design in rows():
+        found = tally(design, list(audits(model)))
+        print(
+            f"{model.odds:4.2f}  {model.position:8.1f}  {model.queries:7}  {model.steady:6.1f}"
+            f"  {design.__name__:<10}  {found.pairs:10.0f}  {found.saved:11.1%}  {found.inside:6.1%}"
+            f"  {found.outside:7.1%}  {error:10.1%}",
+            flush=True,
+        )
+    values = next(audits(Model(1.25))).values
     times = []
     for _ in range(5):
         started = time.perf_counter()
-        EProcess(BAND, LEVEL).after(values, lambda pairs: False)
+        EProcess(BAND, LEVEL).after(values, lambda pairs: None)
         times.append(time.perf_counter() - started)
     print(f"{CAP:,} pairs in one batch: {1000 * min(times):.1f} ms")
 

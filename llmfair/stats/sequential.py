@@ -1,10 +1,13 @@
-"""Asking pairs until the answer is clear: an anytime-valid test of the balanced ratio against a band.
+"""Asking pairs until it is clear where their odds lie: beyond the band at any pair, inside it at preset counts.
 
 Each pair gives X: 1 when the protected item won in both orders, 0 when the unprotected one did, ½ when the answers
 flipped or could not be read. The mean p of X gives the balanced ratio p/(1−p). A gambler who bets on X against the
 claim "p is at most m" multiplies their stake by 1/α with probability α at most if the claim holds, however often
-one looks; the stake is the e-value, and bets of 16 sizes are held at once. Source: Waudby-Smith and Ramdas (2024),
-Estimating means of bounded random variables by betting.
+one looks; the stake is the e-value, and bets of 16 sizes are held at once. The odds with the position taken out lie
+beyond the balanced ratio, as seen from 1, so what is beyond the band by one is by the other. Nothing follows for the
+inside of the band: there the interval of the odds themselves decides, looked at a few times only, each time at a level
+that keeps the error of all looks together. Sources: Waudby-Smith and Ramdas (2024), Estimating means of bounded
+random variables by betting; Pocock (1977), Group sequential methods in the design and analysis of clinical trials.
 """
 
 from __future__ import annotations
@@ -31,31 +34,38 @@ FRACTIONS: Floats = np.geomspace(0.02, 0.9, 16)
 """λ: the shares of the largest possible bet."""
 MEANS: tuple[float, ...] = tuple(np.linspace(0.02, 0.98, 601).tolist())
 """The values of p that a confidence sequence keeps or excludes."""
+LOOKS = (50, 75, 110, 165, 250, 370, 560, 840)
+"""After so many pairs, and after the last, the interval of the odds is looked at."""
+LOOK_SHARE = 0.25
+"""Of α, what either end of the interval may err by at one look: nine looks then err by about α (Monte Carlo)."""
 VALUES: Floats = np.array([0.0, 0.5, 1.0])
 
 
 class Decision(StrEnum):
-    """Where the balanced ratio lies, as seen from the band."""
+    """Where the odds lie, as seen from the band."""
 
     ABOVE = "above"
     BELOW = "below"
     INSIDE = "inside"
 
 
+Look = Callable[[int], Decision | None]
+"""Where the interval of the odds over the first so many pairs lies; None where it crosses an end of the band."""
+
+
 @dataclass(frozen=True, slots=True)
 class EProcess:
-    """What the pairs asked so far allow to be said; begin with `EProcess(band, level)`, go on with `after`.
+    """What the pairs asked so far allow to be said; begin with `EProcess(band, level, cap)`, go on with `after`.
 
-    `band`: (low, high) of the balanced ratio; α = 1 − `level`. `counts`: pairs with X = 0, ½, 1, up to the stop.
-    `peaks`: the greatest log e-values so far for "p is above the band's low end" and "below its high end".
-    `kept`: the half-open range of `MEANS` that the confidence sequence still holds. Raises ValueError for a band
-    that is none, and for a level outside (0, 1).
+    `band`: (low, high) of the odds; α = 1 − `level`; at most `cap` pairs are asked. `counts`: pairs with X = 0, ½, 1,
+    up to the stop. `kept`: the half-open range of `MEANS` that the confidence sequence still holds. Raises ValueError
+    for a band that is none, and for a level outside (0, 1).
     """
 
     band: tuple[float, float]
     level: float = 0.95
+    cap: int = 1000
     counts: tuple[int, int, int] = (0, 0, 0)
-    peaks: tuple[float, float] = (0.0, 0.0)
     kept: tuple[int, int] = (0, len(MEANS))
     decision: Decision | None = None
 
@@ -70,12 +80,11 @@ class EProcess:
 
     @property
     def log_e(self) -> dict[Decision, float]:
-        """The log e-value behind each decision: ln(2/α) decides for `above` and `below`, ln(1/α) for `inside`."""
+        """The log e-value of each direction: from ln(2/α) on it decides."""
         low, high = map(_mean, self.band)
         return {
             Decision.ABOVE: float(log_e(self.counts, high, +1)),
             Decision.BELOW: float(log_e(self.counts, low, -1)),
-            Decision.INSIDE: min(self.peaks),
         }
 
     @property
@@ -84,12 +93,11 @@ class EProcess:
         first, end = self.kept
         return (_ratio(MEANS[first]), _ratio(MEANS[end - 1])) if first < end else None
 
-    def after(self, values: ArrayLike, settled: Callable[[int], bool]) -> EProcess:
+    def after(self, values: ArrayLike, look: Look) -> EProcess:
         """The process after a batch of X in schedule order, shape (pairs,); what follows the stop is unused.
 
-        `settled(t)`: whether the ordinary interval of the position-adjusted odds over the first t pairs lies in
-        the band. Only asked where it alone keeps `inside` from being decided: when all answers flip, X says
-        nothing of them. Raises ValueError for an X other than 0, ½, 1.
+        `look` is asked after as many pairs as LOOKS says, where it may say `inside`, and after the last, where it may
+        say anything. Raises ValueError for an X other than 0, ½, 1.
         """
         batch = np.asarray(values, dtype=np.float64)
         if batch.ndim != 1 or not np.isin(batch, VALUES).all():
@@ -97,9 +105,8 @@ class EProcess:
         if self.decision is not None or not len(batch):
             return self
         counts = np.array(self.counts) + np.cumsum(batch[:, None] == VALUES, axis=0)
-        peaks = self._peaks(counts)
-        decision, stop = self._decide(counts, peaks, settled)
-        counts, last = counts[:stop], stop - 1
+        decision, stop = self._decide(counts, look)
+        counts = counts[:stop]
 
         def excluded(mean: float, direction: Direction) -> bool:
             return bool(log_e(counts, mean, direction).max() >= self._two_sided)
@@ -107,45 +114,36 @@ class EProcess:
         # A bet against m gains as m moves away from the data: each direction excludes one end of the range.
         first = bisect_left(MEANS, True, lo=self.kept[0], key=lambda mean: not excluded(mean, +1))
         end = bisect_left(MEANS, True, hi=self.kept[1], key=lambda mean: excluded(mean, -1))
-        zeros, halves, ones = counts[last].tolist()
-        above_low, below_high = peaks[:, last].tolist()
-        return replace(
-            self,
-            counts=(zeros, halves, ones),
-            peaks=(above_low, below_high),
-            kept=(first, end),
-            decision=decision,
-        )
+        zeros, halves, ones = counts[-1].tolist()
+        return replace(self, counts=(zeros, halves, ones), kept=(first, end), decision=decision)
 
     @property
     def _two_sided(self) -> float:
         """ln(2/α)."""
         return log(2) - log(1 - self.level)
 
-    def _peaks(self, counts: Counts) -> Floats:
-        """`peaks` after every pair of a batch; shape (2, pairs)."""
-        low, high = map(_mean, self.band)
-        bets = np.stack([log_e(counts, low, +1), log_e(counts, high, -1)])
-        bets[:, 0] = np.maximum(bets[:, 0], self.peaks)
-        return np.maximum.accumulate(bets, axis=1)
-
-    def _decide(
-        self, counts: Counts, peaks: Floats, settled: Callable[[int], bool]
-    ) -> tuple[Decision | None, int]:
+    def _decide(self, counts: Counts, look: Look) -> tuple[Decision | None, int]:
         """The batch's first decision, and how many of its pairs are used."""
         low, high = map(_mean, self.band)
-        above = log_e(counts, high, +1) >= self._two_sided
-        below = log_e(counts, low, -1) >= self._two_sided
-        inside = (peaks >= -log(1 - self.level)).all(axis=0)
         asked = counts.sum(axis=1)
-        for place in np.flatnonzero((above | below | inside) & (asked >= FEWEST_PAIRS)).tolist():
+        above = (log_e(counts, high, +1) >= self._two_sided) & (asked >= FEWEST_PAIRS)
+        below = (log_e(counts, low, -1) >= self._two_sided) & (asked >= FEWEST_PAIRS)
+        looking = np.isin(asked, (*LOOKS, max(self.cap, FEWEST_PAIRS)))
+        for place in np.flatnonzero(above | below | looking).tolist():
             if above[place]:
                 return Decision.ABOVE, place + 1
             if below[place]:
                 return Decision.BELOW, place + 1
-            if settled(int(asked[place])):
-                return Decision.INSIDE, place + 1
+            pairs = int(asked[place])
+            seen = look(pairs)
+            if seen is Decision.INSIDE or (seen is not None and pairs == self.cap):
+                return seen, place + 1
         return None, len(asked)
+
+
+def look_level(level: float) -> float:
+    """The two-sided level of the interval at one look, so that all looks together err by 1 − `level` at either end."""
+    return 1 - 2 * LOOK_SHARE * (1 - level)
 
 
 def log_e(counts: ArrayLike, mean: float, direction: Direction) -> Floats:

@@ -95,7 +95,8 @@ class PairwiseDesign(Design[Verdict]):
 
     def stopping(self, kind: PairKind) -> Stopping:
         """A sequential audit of one kind that has not begun."""
-        return Stopping.over(self.in_rounds(kind), band_of(self.settings.band), self.settings.level)
+        settings = self.settings
+        return Stopping.over(self.in_rounds(kind), band_of(settings.band), settings.level, settings.weights)
 
     def identity(self) -> dict[str, Any]:
         return {

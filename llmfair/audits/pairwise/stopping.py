@@ -1,4 +1,4 @@
-"""When a sequential pairwise audit has asked enough: pairs enter the e-process in schedule order, always.
+"""When a sequential pairwise audit has asked enough: pairs enter in schedule order, always.
 
 Answers come in any order, so a verdict waits until all before it are there. The decision thus depends on the
 answers alone: workers, interruptions and replays change nothing.
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from llmfair.audits.aggregates.pairs import tallied
 from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
-from llmfair.records import Cell, Probe, Verdict
-from llmfair.stats.sequential import EProcess
+from llmfair.records import Cell, Conclusion, Probe, Verdict
+from llmfair.stats.conclusions import conclude
+from llmfair.stats.pairs import Weights
+from llmfair.stats.sequential import Decision, EProcess, look_level
 
 GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
 """X of a pair: 1 when the protected item won both times, 0 when the other did, ½ for anything else."""
@@ -33,16 +35,17 @@ class Stopping:
     """One kind's schedule, and how far it has come; `gap`: a pair failed, which no later one can pass."""
 
     probes: Sequence[Probe]
-    band: tuple[float, float]
-    level: float
     process: EProcess
+    weights: Weights = "macro"
     waiting: dict[str, Verdict] = field(default_factory=dict)
     entered: list[Verdict] = field(default_factory=list)
     gap: bool = False
 
     @classmethod
-    def over(cls, probes: Sequence[Probe], band: tuple[float, float], level: float) -> Stopping:
-        return cls(probes, band, level, EProcess(band, level))
+    def over(
+        cls, probes: Sequence[Probe], band: tuple[float, float], level: float, weights: Weights = "macro"
+    ) -> Stopping:
+        return cls(probes, EProcess(band, level, len(probes)), weights)
 
     def undecided(self) -> Iterator[Probe]:
         """The schedule, until it is settled or a pair has no answer: ask this iterator again after every verdict."""
@@ -59,16 +62,27 @@ class Stopping:
             if following is None:
                 return
             self.entered.append(following)
-            self.process = self.process.after([GAIN.get(following.cell, 0.5)], self._settled)
+            self.process = self.process.after([GAIN.get(following.cell, 0.5)], self._look)
 
     def counted(self) -> Sequence[Probe]:
         """The pairs that the verdict rests on: all up to the stop."""
         return self.probes[: len(self.entered)]
 
-    def _settled(self, pairs: int) -> bool:
-        """Whether the ordinary interval of the position-adjusted odds lies in the band as well."""
-        values = [tally(judged, ADJUSTED_ODDS) for judged in judged_of(self.entered, repeats=1)]
-        odds = tallied(values, "macro", self.level)
-        if odds is None or odds.low is None or odds.high is None:
-            return False
-        return self.band[0] <= odds.low and odds.high <= self.band[1]
+    def _look(self, pairs: int) -> Decision | None:
+        return seen(self.entered[:pairs], self.process.band, self.process.level, self.weights)
+
+
+def seen(
+    verdicts: Sequence[Verdict], band: tuple[float, float], level: float, weights: Weights = "macro"
+) -> Decision | None:
+    """Where the odds of these pairs lie by their interval, at the level of one look of several; None if nowhere."""
+    values = [tally(judged, ADJUSTED_ODDS) for judged in judged_of(verdicts, repeats=1)]
+    odds = tallied(values, weights, look_level(level))
+    if odds is None or odds.value is None:
+        return None
+    match conclude(odds.low, odds.high, band):
+        case Conclusion.WITHIN:
+            return Decision.INSIDE
+        case Conclusion.OUTSIDE:
+            return Decision.BELOW if odds.value < band[0] else Decision.ABOVE
+    return None

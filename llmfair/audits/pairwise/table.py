@@ -212,36 +212,36 @@ def _test_note(results: PairwiseResults, rows: Rows) -> list[str]:
 
 
 def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
-    """Where a sequential audit stopped, what it spared, and what its verdict speaks of."""
+    """Where a sequential audit stopped, what it spared, and how sure its conclusion is."""
     stopped = results.stopping.get(kind)
     if not stopped:
         return []
-    low, high = results.band
+    (low, high), level = results.band, f"{results.level * 100:g} %"
     settled = {
-        "above": f"the balanced ratio is above {high:g} on this benchmark",
-        "below": f"the balanced ratio is below {low:g} on this benchmark",
-        "inside": f"the balanced ratio is above {low:g} and below {high:g} on this benchmark, each at "
-        f"{results.level * 100:g} %",
+        "above": f"the odds are above {high:g}",
+        "below": f"the odds are below {low:g}",
+        "inside": f"the odds lie within {low:g}–{high:g}",
         None: "nothing is settled",
     }[stopped.decision]
     text = f"{kind}: after {count(stopped.pairs, 'pair')} {settled}"
     finding = results.findings.get(kind)
-    if finding is not None and finding.reason == "position_driven":
+    if finding is not None and finding.reason == "position_driven" and stopped.decision is None:
         text += ": pairs that flip say nothing of it, and nearly all do"
-    else:
-        if stopped.confidence:
-            first, last = stopped.confidence
-            text += f" ({results.level * 100:g} % confidence sequence {first:.2f} … {last:.2f})"
-        if stopped.decision is None and stopped.log_e["inside"] >= -log(1 - results.level):
-            text += "; it lies inside, but the interval of the odds still reaches out of the band"
+    elif stopped.confidence:
+        first, last = stopped.confidence
+        text += f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
     if stopped.saved is not None:
         text += f"; {stopped.saved * 100:.0f} % of the calls for {stopped.cap:,} pairs saved"
     elif stopped.gap:
         text += "; it broke off there"
-    return [
-        f"{text}; the conclusion speaks of these queries, the odds and their interval, not adjusted for stopping, of "
-        "queries like them"
-    ]
+    if stopped.decision is not None:
+        by_bets = stopped.log_e.get(stopped.decision, 0.0) >= log(2 / (1 - results.level))
+        text += (
+            "; settled by an e-value, valid whenever one looks, of these queries"
+            if by_bets
+            else f"; settled by the interval of the odds at a preset look, {level} over all looks"
+        )
+    return [f"{text}; the interval in the table is not adjusted for stopping"]
 
 
 def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:
