@@ -17,7 +17,6 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
 from llmfair.results import Figure
 from llmfair.rundir import RunDir, read_csv
-from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.paired import Change, change_by_query
 
 
@@ -148,16 +147,16 @@ def changed(row: Row, change: Change) -> Row:
 
 
 def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despite: str = "") -> Row:
-    """The row with both runs' conclusions; nothing is concluded from a run that draws none itself.
+    """The row with both runs' conclusions; nothing is concluded from a run whose figure has a reason not to stand.
 
-    A figure stands `despite` this reason of having no conclusion.
+    A figure stands `despite` this one.
     """
     if not measure.definition.assessed_by:
         return row
     found = [run.results.findings.get(row.variant) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in found)
     row = replace(row, base_conclusion=before, other_conclusion=after)
-    reasons = [f.reason for f in found if f is not None and f.conclusion == Conclusion.NOT_ASSESSABLE]
+    reasons = [finding.reason for finding in found if finding is not None and finding.reason]
     barred = [reason for reason in reasons if reason != despite]
     return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
 
@@ -172,7 +171,7 @@ def changes_by_query(
 ) -> Iterator[Row]:
     """From the queries' own values, paired: every measure with a direction, or those chosen.
 
-    Raises UsageError where there is no `condition` in common. Figures stand `despite` this reason of no conclusion.
+    Raises UsageError where there is no `condition` in common. Figures stand `despite` this reason.
     """
     arms = [arm for arm in base.arms if arm in other.arms]
     if not arms:

@@ -27,7 +27,8 @@ _SPELLING = re.compile(
 )
 SAID = {
     "position_driven": "the answers follow the position",
-    "one_sided": "one side's items always win",
+    "one_sided": "one side's items nearly always win",
+    "chance_answers": "the answers agree over both orders no more than by chance",
 }
 """Reasons that are no words of their own."""
 

@@ -217,7 +217,8 @@ adjusted_odds = _defined(
     undefined={
         **_REASONS,
         "position_driven": "the answers follow the position",
-        "one_sided": "one side's items always win, so that their odds have no bound",
+        "one_sided": "one side's items nearly always win",
+        "chance_answers": "the answers agree over both orders no more than by chance",
     },
     cite="exp((logit p1 + logit p2)/2)",
     **_parity,

@@ -6,6 +6,7 @@ Two nulls. `sign_flip`: no mean effect over queries. `permutation`: no effect in
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -99,6 +100,18 @@ def sign_flip(values: ArrayLike, *, rng: np.random.Generator, draws: int = 9999)
         extreme(rng.integers(0, 2, (size, queries), dtype=np.bool_)) for size in _blocks(draws, queries)
     )
     return (1 + reached) / (draws + 1)
+
+
+def sign_test(values: ArrayLike) -> float:
+    """The two-sided p of as many values below 0 as above, shape (queries,); those that are 0 do not count.
+
+    Exact: twice the binomial tail of the rarer sign, at most 1; 1 without any.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    above, below = int(np.count_nonzero(array > 0)), int(np.count_nonzero(array < 0))
+    signs = above + below
+    tail = sum(math.comb(signs, rarer) for rarer in range(min(above, below) + 1))
+    return min(1.0, tail / 2 ** (signs - 1)) if signs else 1.0
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -62,7 +62,9 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
     _, audit = next(pair_audits(pairs, "irrelevant", settings, (-0.3, 0.0)))
     verdicts = []
     for query_id, of_it in pairs.items():
-        answers = simulate_answers((-0.3, 0.0), len(of_it), settings, rng=rng_of(query_id, 0))[0, 0]
+        answers = simulate_answers(
+            (-0.3, 0.0), [one.number for one in of_it], settings, rng=rng_of(query_id, 0)
+        )[0, 0]
         verdicts += [
             replace(one, first=ANSWERS[first], second=ANSWERS[second])
             for one, (first, second) in zip(of_it, answers.tolist(), strict=True)
@@ -100,8 +102,8 @@ def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -
 
 
 def test_answers_have_the_planted_shares() -> None:
-    settings = MAKE(query_sd=0.0, malformed=0.2, position=0.5)
-    answers = simulate_answers((0.0, 1.0), 4000, settings, rng=np.random.default_rng(1))
+    settings = MAKE(query_sd=0.0, pair_sd=0.0, malformed=0.2, position=0.5)
+    answers = simulate_answers((0.0, 1.0), range(4000), settings, rng=np.random.default_rng(1))
     assert answers.shape == (2, 50, 4000, 2)
     assert (answers == 3).mean() == pytest.approx(0.2, abs=0.003)
     for beta, of_it in zip((0.0, 1.0), answers, strict=True):
@@ -119,8 +121,9 @@ def test_the_sample_recovers_what_is_planted() -> None:
     for row in rows.values():
         assert row["log_odds"] == pytest.approx(log(row["marginal_odds"]), abs=4 * row["log_odds_error"])
         assert 0.88 <= row["covered"] <= 1 and row["covered_n"] == 60
-        assert row["within"] + row["outside"] + row["inconclusive"] == pytest.approx(1)
-    assert rows[0.0]["rejected"] <= 0.12 and rows[-0.5]["rejected"] > 0.5
+        concluded = row["within"] + row["outside"] + row["inconclusive"] + row["not_assessable"]
+        assert concluded == pytest.approx(1) and row["undefined"].keys() <= {"chance_answers"}
+    assert rows[0.0]["rejected"] <= 0.12 and rows[-0.5]["rejected"] > 0.4
     assert rows[-0.5]["planted_odds"] < rows[-0.5]["marginal_odds"] < 1
     below, above = results["smallest"]["relevant"]["odds"]
     for odds, row in ((below, rows[-0.5]), (above, rows[0.5])):
@@ -138,7 +141,7 @@ def test_the_smallest_odds_are_those_that_audits_found() -> None:
     few = write_folder(Path("few"), {f"q{q}": items for q in range(6)})
     own = write_folder(Path("own"), balanced(6, 8, 20))
     usual: dict[str, Any] = {
-        "runs": 40, "planted": "-1.2,1.2", "kind": "relevant", "query_sd": 0.0, "position": 0.0,
+        "runs": 40, "planted": "-1.2,1.2", "kind": "relevant", "query_sd": 0.0, "pair_sd": 0.0, "position": 0.0,
     }  # fmt: skip
     found = calibrate_pairwise(MAKE(dataset=str(few), **usual))
     assert max(row["rejected"] for row in found["planted"]) < 0.1
@@ -152,7 +155,7 @@ def test_the_smallest_odds_are_those_that_audits_found() -> None:
 
 def test_audits_without_a_test_found_nothing() -> None:
     """Almost all answers are for one side, so that few audits have an interval; those that do reject."""
-    settings = MAKE(runs=30, planted="6", pairs=20, kind="relevant", query_sd=0.0, position=0.0)
+    settings = MAKE(runs=30, planted="6", pairs=20, kind="relevant", query_sd=0.0, pair_sd=0.0, position=0.0)
     results = calibrate_pairwise(settings)
     row = results["planted"][-1]
     assert row["rejected_n"] < 24

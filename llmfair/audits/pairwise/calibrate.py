@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from math import exp, log
+from math import exp, hypot, log
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def _row(
     `planted_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over all
     queries, which intervals are to hold. `consistent_share` is the mean over audits.
     """
-    truth = marginal_odds(beta, settings.position, settings.query_sd)
+    truth = marginal_odds(beta, settings.position, hypot(settings.query_sd, settings.pair_sd))
     bounds = [(one.odds.low, one.odds.high) for one in found]
     covered = [low <= truth <= high for low, high in bounds if low is not None and high is not None]
     odds = [one.odds.value for one in found if one.odds.value is not None]

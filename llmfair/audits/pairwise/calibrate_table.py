@@ -39,9 +39,9 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
     asked, design = results["settings"], results["design"]
     notes = [
         f"planted: log odds of the protected item in the typical query, beside {asked['position']:+g} for the item "
-        f"shown first; standard deviation {asked['query_sd']:g} over queries, {100 * asked['malformed']:g} % of "
-        "answers unreadable",
-        "over queries: the position-adjusted odds of all queries together, which intervals are held against; "
+        f"shown first; standard deviation {asked['query_sd']:g} over queries, {asked['pair_sd']:g} over the pairs of "
+        f"one; {100 * asked['malformed']:g} % of answers unreadable",
+        "over queries: the position-adjusted odds of all pairs together, which intervals are held against; "
         "recovered: their median; ± Monte Carlo error",
     ]
     for kind in design["kinds"]:

@@ -46,7 +46,7 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
         for kind in kinds:
             row = row_of(other, kind, measure, headlines)
             values = before[measure, kind], after[measure, kind]
-            yield assessed(_pooled(row, measure, *values, level), measure, base, other)
+            yield assessed(_pooled(row, measure, *values, level), measure, base, other, "chance_answers")
 
 
 @lru_cache(maxsize=4)

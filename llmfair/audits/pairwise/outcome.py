@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, sqrt
-from typing import Any
 
 import numpy as np
 
 from llmfair.audits.aggregates.pairs import joined, tallied_p, weights_of
 from llmfair.audits.design import Outcome
+from llmfair.audits.pairwise.concluding import concluded, settled
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.results import (
     ByOrder,
@@ -31,7 +31,7 @@ from llmfair.metrics.columns import Column, measure_all
 from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
 from llmfair.results import Ended, Family
 from llmfair.settings import band_of
-from llmfair.stats.conclusions import Conclusion, conclude
+from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate, mean
 from llmfair.stats.pairs import Weights, intraclass
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
@@ -39,16 +39,6 @@ from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
 
 HEADLINE = "AdjustedOdds"
-POSITION = ("position_driven", "one_sided")
-SETTLED = {
-    Decision.ABOVE: Conclusion.OUTSIDE,
-    Decision.BELOW: Conclusion.OUTSIDE,
-    Decision.INSIDE: Conclusion.WITHIN,
-    None: Conclusion.INCONCLUSIVE,
-}
-FEWEST_CONSISTENT_SHARE = 0.10
-NEAR_CERTAIN = 0.02
-"""Within this of 0 or 1, how often the protected item wins when shown first or second is position, not content."""
 
 
 def outcome_of(
@@ -160,44 +150,31 @@ def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> 
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
         return PairFinding(measure=str(column.measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
-    conclusion, reason = _concluded(odds, counted.shares, asked.band)
+    found = concluded(odds, counted, asked.band, inference.level)
     p: float | None = None
     if asked.decided is None:
         p = tallied_p(values, weights, np.random.default_rng(inference.seed))
-    elif reason not in POSITION:
-        # no fixed sample: what was settled is the conclusion, and p would not hold
-        conclusion, reason = SETTLED[asked.decided[column.variant]], None  # type: ignore[index]
+    else:  # no fixed sample: what was settled is the conclusion, and p would not hold
+        found = settled(found, asked.decided[column.variant], counted, asked.band)  # type: ignore[index]
     alike = intraclass(counted)
     return PairFinding(
         measure=str(column.measure),
-        conclusion=conclusion,
-        reason=reason,
+        conclusion=found.conclusion,
+        reason=found.reason,
         p=p,
         test="three-way t" if counted.items_recur else "sign flip",
         queries=odds.n,
         error=odds.error,
-        power=_power(odds, asked.band, inference.level) if asked.decided is None else None,
+        power=_power(odds, asked.band, inference.level)
+        if asked.decided is None and not found.bound
+        else None,
         consistent_share=float(counted.shares[:2].sum()),
         icc=None if alike is None else alike.correlation,
         design_effect=None if alike is None else alike.design_effect,
         worst_case=_worst_case(verdicts),
         unreadable_by_order=_by_order(verdicts, inference.level),
+        bound=found.bound,
     )
-
-
-def _concluded(
-    odds: Estimate, shares: np.ndarray[Any, Any], band: tuple[float, float]
-) -> tuple[Conclusion, str | None]:
-    """Where the odds lie; nothing is said of answers that follow the position."""
-    pp, uu, ff, ss = shares
-    if min(max(pp + ff, pp + ss), max(uu + ff, uu + ss)) <= NEAR_CERTAIN:
-        return Conclusion.NOT_ASSESSABLE, "one_sided"
-    certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
-    if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN:
-        return Conclusion.NOT_ASSESSABLE, "position_driven"
-    if odds.low is None or odds.high is None:
-        return Conclusion.NOT_ASSESSABLE, odds.reason
-    return conclude(odds.low, odds.high, band), None
 
 
 def _power(odds: Estimate, band: tuple[float, float], level: float) -> OddsPower | None:
@@ -225,6 +202,9 @@ def _with_family(
             row = replace(
                 row, p=finding.p, conclusion=finding.conclusion, reason=finding.reason or row.reason
             )
+            if finding.bound is not None:
+                low, high = finding.bound.limits
+                row = replace(row, low=low, high=high)
         told.append(row)
     family = [place for place, row in enumerate(told) if row.conclusion is not None]
     for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil, floor, log10
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -108,9 +109,31 @@ class ByOrder:
     difference: tuple[float | None, float | None, float | None] | None = left_out_without("first")
 
 
+@dataclass(frozen=True)
+class Bound:
+    """All that is known of the size of odds whose answers nearly all follow the position, or favour one group."""
+
+    side: Literal["at most", "at least"]
+    odds: float
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """The odds' low and high end, of which one is known."""
+        return (None, self.odds) if self.side == "at most" else (self.odds, None)
+
+    def __str__(self) -> str:
+        """Rounded to two digits, to where it still holds."""
+        unit = 10.0 ** (floor(log10(self.odds)) - 1)
+        held = ceil if self.side == "at most" else floor
+        return f"{self.side} {held(self.odds / unit) * unit:.3g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PairFinding(Finding):
-    """What is concluded of a kind of pairs; where no odds are defined, nothing stands behind it."""
+    """What is concluded of a kind of pairs; where no odds are defined, nothing stands behind it.
+
+    `bound` stands in the place of an interval where the odds have no size; `reason` then says why.
+    """
 
     p: Share | None = left_out_without("test")
     test: str | None = left_out_without("test")
@@ -122,6 +145,7 @@ class PairFinding(Finding):
     design_effect: float | None = left_out_without("test")
     worst_case: tuple[Share, Share] | None = left_out_without("test")
     unreadable_by_order: ByOrder | None = left_out_without("test")
+    bound: Bound | None = left_out_without("bound")
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False, advanced=True
     )
     sequential: bool = setting(
-        False, "Stop each kind as soon as its verdict is settled (anytime-valid).", "Spending"
+        False, "Stop each kind as soon as it is settled where its odds lie.", "Spending"
     )
     max_pairs: int = setting(1000, "Most pairs of a kind under --sequential.", "Spending", advanced=True)
 
@@ -184,6 +184,13 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
         result=False,
         advanced=True,
     )
+    pair_sd: float = setting(
+        1.0,
+        "Standard deviation of the same over the pairs of a query: what makes both orders agree.",
+        "Statistics",
+        result=False,
+        advanced=True,
+    )
     malformed: float = setting(
         0.0, "Share of answers that cannot be read.", "Statistics", result=False, advanced=True
     )
@@ -195,11 +202,12 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
                 f"--position is {self.position}, but is log odds from -{MOST_PLANTED:g} to {MOST_PLANTED:g}.",
                 "for example 0.5",
             )
-        if not 0 <= self.query_sd <= MOST_SPREAD:
-            raise UsageError(
-                f"--query-sd is {self.query_sd}, but is a standard deviation of at most {MOST_SPREAD:g}.",
-                "for example 0.3",
-            )
+        for name, spread in (("query-sd", self.query_sd), ("pair-sd", self.pair_sd)):
+            if not 0 <= spread <= MOST_SPREAD:
+                raise UsageError(
+                    f"--{name} is {spread}, but is a standard deviation of at most {MOST_SPREAD:g}.",
+                    "for example 0.3",
+                )
         if not 0 <= self.malformed < 1:
             raise UsageError(f"--malformed is {self.malformed}, but is a share below 1.", "for example 0.05")
         if self.sequential:

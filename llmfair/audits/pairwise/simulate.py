@@ -1,7 +1,8 @@
 """Simulated answers on the pairs of an audit, and the truth that they are drawn from.
 
-P(protected wins | order) = σ(β + b_q ± γ): β planted, b_q of the query, +γ where the protected item is shown first;
-calls are independent (`pairwise.md` 12). Whole audits are drawn as arrays, query by query.
+P(protected wins | order) = σ(β + b_q + b_k ± γ): β planted, b_q of the query, b_k of the pair, +γ where the protected
+item is shown first; calls are independent given these (`pairwise.md` 12). Whole audits are drawn as arrays, query by
+query.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ GRID = np.linspace(-10, 10, 2001)
 """Standard normal deviates that an average over queries is taken on."""
 
 
-def marginal_odds(beta: float, position: float, query_sd: float) -> float:
-    """The position-adjusted odds over all queries, e^((logit p1 + logit p2)/2), p the mean of σ(β + b ± γ).
+def marginal_odds(beta: float, position: float, spread: float) -> float:
+    """The position-adjusted odds over all pairs, e^((logit p1 + logit p2)/2), p the mean of σ(β + b ± γ).
 
-    b is normal with the standard deviation `query_sd`, so the odds are nearer to 1 than e^β of the typical query.
+    b is normal with the standard deviation `spread`, so the odds are nearer to 1 than e^β of the typical pair.
     """
     weights = np.exp(-(GRID**2) / 2)
-    spread = np.array([[position], [-position]]) + beta + query_sd * GRID
-    first, second = (_sigma(spread) @ weights / weights.sum()).tolist()
+    log_odds = np.array([[position], [-position]]) + beta + spread * GRID
+    first, second = (_sigma(log_odds) @ weights / weights.sum()).tolist()
     return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
 
 
@@ -66,7 +67,12 @@ def pair_audits(
     def draw(block: int) -> dict[str, NDArray[np.intp]]:
         stream = (STREAM + block, get_args(PairKind).index(kind))
         return {
-            query_id: simulate_answers(betas, len(asked), settings, rng=rng_of(settings, query_id, *stream))
+            query_id: simulate_answers(
+                betas,
+                [verdict.number for verdict in asked],
+                settings,
+                rng=rng_of(settings, query_id, *stream),
+            )
             for query_id, asked in pairs.items()
         }
 
@@ -77,11 +83,20 @@ def pair_audits(
 
 
 def simulate_answers(
-    betas: Sequence[float], pairs: int, settings: CalibratePairwiseSettings, *, rng: np.random.Generator
+    betas: Sequence[float],
+    numbers: Sequence[int],
+    settings: CalibratePairwiseSettings,
+    *,
+    rng: np.random.Generator,
 ) -> NDArray[np.intp]:
-    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2)."""
+    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2).
+
+    `numbers` says which pair each is: one asked several times stays the same.
+    """
     own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
-    drawn, damaged = rng.random((2, BLOCK, pairs, 2))
+    drawn, damaged = rng.random((2, BLOCK, len(numbers), 2))
+    different, pair = np.unique(numbers, return_inverse=True)
+    own = own + settings.pair_sd * rng.normal(size=(BLOCK, len(different), 1))[:, pair]
     order = settings.position * np.array([1, -1])
     wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + own + order)
     read = np.where(wins, PROTECTED, UNPROTECTED)

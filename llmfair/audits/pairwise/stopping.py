@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from llmfair.audits.aggregates.pairs import tallied
+from llmfair.audits.aggregates.pairs import joined, tallied
+from llmfair.audits.pairwise.concluding import concluded
 from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
 from llmfair.records import Cell, Conclusion, Probe, Verdict
-from llmfair.stats.conclusions import conclude
 from llmfair.stats.pairs import Weights
 from llmfair.stats.sequential import Decision, EProcess, look_level
 
@@ -77,12 +77,12 @@ def seen(
 ) -> Decision | None:
     """Where the odds of these pairs lie by their interval, at the level of one look of several; None if nowhere."""
     values = [tally(judged, ADJUSTED_ODDS) for judged in judged_of(verdicts, repeats=1)]
-    odds = tallied(values, weights, look_level(level))
-    if odds is None or odds.value is None:
+    odds, counted = tallied(values, weights, look_level(level)), joined(values, weights)
+    if odds is None or odds.value is None or counted is None:
         return None
-    match conclude(odds.low, odds.high, band):
-        case Conclusion.WITHIN:
-            return Decision.INSIDE
-        case Conclusion.OUTSIDE:
-            return Decision.BELOW if odds.value < band[0] else Decision.ABOVE
+    found = concluded(odds, counted, band, look_level(level))
+    if found.conclusion is Conclusion.WITHIN or found.reason == "chance_answers":
+        return Decision.INSIDE
+    if found.conclusion is Conclusion.OUTSIDE:
+        return Decision.BELOW if odds.value < 1 else Decision.ABOVE
     return None

@@ -81,9 +81,15 @@ def _row(kind: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
         f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
         *([share("T")] if _ties(results) else []),
         "forced" if results.design.constrained else share("M1", "M2"),
-        cell(rows.get(("AdjustedOdds", kind, ""))),
+        odds_cell(results.findings.get(kind), rows.get(("AdjustedOdds", kind, ""))),
         cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
     )
+
+
+def odds_cell(finding: PairFinding | None, row: Figure | None) -> str:
+    """The odds with their interval, or their bound where that is all there is."""
+    bound = None if finding is None else finding.bound
+    return cell(row) if bound is None else str(bound)
 
 
 def _conclusion(kind: str, results: PairwiseResults, rows: Rows) -> str:
@@ -105,6 +111,8 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, word
     elif finding.conclusion == "outside" and row is not None and row.value is not None:
         side = words.protected if row.value > 1 else words.unprotected
         said += f": {side} items are preferred"
+    if finding.bound is not None:
+        said += f", odds {finding.bound} ({in_words(finding.reason, finding.measure)})"
     differs = "" if row is None else differs_text(row.p_adjusted, row.low, row.high, level)
     if finding.conclusion in ("within", "inconclusive"):
         said += differs

@@ -27,10 +27,11 @@ class Pairs(Answerer):
             "pairwise": -0.3,  # log odds that the protected item of a pair wins
             "position": 0.5,  # added to them where that item is shown first, taken off where second
             "query_sd": 0.3,  # standard deviation of what each query adds of its own
+            "pair_sd": 0.0,  # and of what each pair adds, in either order
             "lapse": 0.0,  # share of coin flips
         }
     }
-    shares, scales = ("lapse",), ("query_sd",)
+    shares, scales = ("lapse",), ("query_sd", "pair_sd")
     with_margins = ("biased",)
 
     def answer(self, chat: Chat, planted: Planted, rng: np.random.Generator) -> str:
@@ -63,7 +64,7 @@ class Pairs(Answerer):
 
 
 def _chosen(about: Mapping[str, Any], planted: Planted, rng: np.random.Generator) -> list[int]:
-    """The two slots of a pair, the winner's first; calls are independent given the query (`pairwise.md` 12)."""
+    """The two slots of a pair, the winner's first; calls are independent given query and pair (`pairwise.md` 12)."""
     protected_leads = about["sides"][0] == "protected"
     protected_wins = bool(rng.random() < _chance(about, planted))
     return [0, 1] if protected_wins == protected_leads else [1, 0]
@@ -73,8 +74,10 @@ def _chance(about: Mapping[str, Any], planted: Planted) -> float:
     """How likely the protected item of a pair wins."""
     parameters, protected_leads = planted.parameters, about["sides"][0] == "protected"
     log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
-    if parameters["query_sd"]:
-        query = [planted.seed, zlib.crc32(about["query_id"].encode()), _QUERY_STREAM]
-        log_odds += parameters["query_sd"] * np.random.default_rng(query).normal()
+    query_id, items = about["query_id"], sorted(about["doc_ids"])
+    for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
+        if parameters[spread]:
+            own = np.random.default_rng([planted.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
+            log_odds += parameters[spread] * own.normal()
     # The logistic function by tanh, which overflows for no log odds.
     return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
