@@ -46,6 +46,8 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05",
         "--max-invalid",
         "1",
+        "--model-seed",
+        "1",
         "--json",
         queries=12,
     ).json
