@@ -35,6 +35,7 @@ def odds(results: dict[str, object]) -> float:
     return float(found)
 
 
+@pytest.mark.whole
 def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
     """Which it had been: women were asked against men of a higher grade."""
     unmatched = ran(*PAIRS, *MODEL, "--grades", "any", "--json").json
@@ -76,6 +77,7 @@ def test_queries_without_two_items_of_a_grade_are_named() -> None:
     assert ran("plan", *pairs, "--grades", "any", "--json").json["pairs_asked"] == {"relevant": 3}
 
 
+@pytest.mark.whole
 def test_a_run_from_before_grades_were_matched_goes_on_as_it_began() -> None:
     ran(*PAIRS, "--grades", "any", "-o", "run")
     manifest = kept("manifest", "run")
@@ -90,6 +92,7 @@ def test_a_run_from_before_grades_were_matched_goes_on_as_it_began() -> None:
     assert found.err.endswith("run both with the same --grades\n")
 
 
+@pytest.mark.whole
 def test_an_adapter_is_trained_and_measured_on_pairs_of_one_grade(tmp_path: Path) -> None:
     """What the dry run says of them, without any model's weights."""
     from llmfair.settings import FinetuneSettings

@@ -42,7 +42,7 @@ GROUPS = st.lists(st.sampled_from(["f", "m", "nonbinary"]), unique=True, max_siz
 
 
 @settings(deadline=None)
-@given(st.lists(GROUPS, min_size=1, max_size=4), st.lists(GROUPS, max_size=6))
+@given(st.lists(GROUPS, min_size=1, max_size=3), st.lists(GROUPS, max_size=6))
 def test_no_order_passes_it(listed: list[list[str]], others: list[list[str]]) -> None:
     judged = query(listed, others)
     for name in NAMES:
@@ -81,6 +81,7 @@ def test_what_is_said_of_it() -> None:
     assert limit_notes(names, [whole]) == {} == limit_notes(names, [])
 
 
+@pytest.mark.whole
 def test_a_perfect_ranker_of_drawn_lists_is_shown_what_it_could_read() -> None:
     """More than half of what is relevant is of no known group, and in no drawn list."""
     lists: dict[str, list[tuple[str, str | None, int]]] = {
