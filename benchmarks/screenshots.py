@@ -18,6 +18,7 @@ VIEWS = [View(width, dark) for width in (1280, 390) for dark in (False, True)]
 MODELS = ("fake:biased", "fake:oracle", "fake:biased,listwise=0.8")
 RUNS = {
     "listwise": ["listwise"],
+    "partition": ["listwise", "--design", "partition", "--max-invalid", "1"],
     "pairwise": ["pairwise", "--pairs", "20", "-m", "fake:biased,malformed=0.05", "--max-invalid", "1"],
     "sequential": ["pairwise", "--sequential", "--max-pairs", "200"],
     "windows": ["study", "windows", "-n", "4", "--passes", "1"],
@@ -27,6 +28,7 @@ RUNS = {
         for attribute in ("gender", "location")
     },
 }
+SHOWN = ("listwise", "partition", "pairwise", "sequential", "windows")
 EVERYTHING = "document.querySelectorAll('details').forEach((one, place) => { one.open = place < 1 })"
 
 
@@ -35,8 +37,8 @@ def pages(folder: Path) -> dict[str, Path]:
     for name, asked in RUNS.items():
         llmfair(folder, *asked, "-o", name)
     adapter(folder / "adapter")
-    several = [name for name in RUNS if name != "windows"]
-    made = {name: folder / name / "report.html" for name in ("listwise", "pairwise", "sequential", "windows")}
+    several = [name for name in RUNS if name not in ("windows", "partition")]
+    made = {name: folder / name / "report.html" for name in SHOWN}
     for name, runs in {"several": several, "adapter": ["adapter"]}.items():
         llmfair(folder, "report", *runs, "-o", f"{name}.html")
         made[name] = folder / f"{name}.html"
