@@ -43,8 +43,8 @@ class ListwiseSettings(PromptSettings, AuditSettings):
     )
     design: Literal["ranking", "partition"] = setting(
         "ranking",
-        "ranking orders whole lists; partition asks random windows once, for a fraction of the calls: what the "
-        "model prefers, without a ranking.",
+        "What is asked: ranking orders whole lists; partition asks random windows once, for a fraction of the calls: "
+        "what the model prefers, without a ranking.",
         "Prompt",
         result=False,
     )
