@@ -138,8 +138,9 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     Raises UsageError for malformed files, RequirementFailed for `require` that does not hold. Files are written only
     with `output`.
     """
+    from llmfair.audits.junit import suites_of_score, write_junit
     from llmfair.audits.score import score as measured
-    from llmfair.audits.score_gates import require_all
+    from llmfair.audits.score_gates import failing, require_all
     from llmfair.rundir import COLUMNS, RunDir
 
     made = make_settings(ScoreSettings, settings, preset)
@@ -149,7 +150,9 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     scored = measured(paths, made)
     if made.output is not None and made.report:
         _report(RunDir(made.output))
-    require_all(scored.results, made.output is not None)
+    if made.junit is not None:
+        write_junit(made.junit, suites_of_score(scored.results), failing(made, scored.results["runs"]))
+    require_all(scored.results, made)
     of_queries = [dict(zip(COLUMNS, row, strict=True)) for row in scored.per_query]
     return Result("score", scored.results, made.output, of_queries)
 
@@ -242,6 +245,8 @@ def schema() -> dict[str, Any]:
 
 def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any, progress: bool) -> Result:
     """One model's audit, run or continued, with its report."""
+    from llmfair.audits.gates import statuses_of
+    from llmfair.audits.junit import suite_of, write_junit
     from llmfair.audits.run import perform
     from llmfair.audits.subject import subjects
     from llmfair.backends.given import Given
@@ -265,6 +270,9 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
         warnings.warn(line, stacklevel=3)
     if made.report:
         _report(written.folder)
+    if made.junit is not None:
+        suite = suite_of(subject.label, written.results, written.error)
+        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.statuses))
     if written.error is not None:
         raise _readable(written.error, written.folder.path)
     return Result(kind.name, written.results, written.folder.path)

@@ -98,13 +98,6 @@ class Prompts(TypedDict):
     prompts: list[PromptListed]
 
 
-class AttributesShown(TypedDict):
-    """llmfair datasets attributes."""
-
-    schema: Version
-    text: str
-
-
 class PromptShown(TypedDict):
     """llmfair prompts show."""
 
@@ -136,6 +129,7 @@ class RunListed(TypedDict):
     model: str
     answers: Count
     started: str
+    verdict: str | None
 
 
 class Runs(TypedDict):
@@ -157,6 +151,21 @@ class Answers(TypedDict):
     schema: Version
     run: str
     rows: list[AnswerShown]
+
+
+class QueryFurthest(TypedDict):
+    """A query with its own figures."""
+
+    query: str
+    figures: str
+
+
+class QueriesFurthest(TypedDict):
+    """llmfair runs show --furthest."""
+
+    schema: Version
+    run: str
+    queries: list[QueryFurthest]
 
 
 class Checked(TypedDict):
@@ -239,7 +248,7 @@ PRICED = {
     "cost": ("price_in", "price_out"),
 }
 LOOKS = (
-    Datasets, DatasetShown, AttributesShown, Fetched, Prompts, PromptShown, Rendered, Runs, Answers, Checked, CacheInfo,
+    Datasets, DatasetShown, Fetched, Prompts, PromptShown, Rendered, Runs, Answers, QueriesFurthest, Checked, CacheInfo,
     CacheCleared, CachePath, Doctor,
 )  # fmt: skip
 """What commands show that look at things; none has a task or a status."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ from llmfair import registry
 from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import kind_of, study_of
 from llmfair.errors import MissingExtra, UsageError, did_you_mean
+from llmfair.metrics.names import parse_measure
 from llmfair.records import Measurement
 from llmfair.rundir import COLUMNS, read_csv, with_factors
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
     from llmfair.report.tables import Table
+    from llmfair.results import RunVerdict
 
 TABLES = {
     "score": "report.score:score_table",
@@ -57,6 +59,20 @@ class Result:
         return tuple(self.results.get("doubts", ()))
 
     @cached_property
+    def verdict(self) -> RunVerdict:
+        """What the run comes to: `status`, `sentence`, `next`, and the figure that it speaks of.
+
+        Raises UsageError of what has none: plans, calibrations, studies, comparisons.
+        """
+        from llmfair.audits.kind import found_of
+
+        found = found_of(self.results) if self._measured and self.kind != "finetune-lora" else None
+        if found is None or found.verdict is None:
+            raise UsageError(f"{self.kind} has no verdict.", "audits and score have one")
+        verdict: RunVerdict = found.verdict
+        return verdict
+
+    @cached_property
     def rows(self) -> list[Measurement]:
         """The figures of all queries together, as metrics.csv has them; none of a plan, calibration or comparison."""
         return [_measurement(row) for row in self.results["rows"]] if self._measured else []
@@ -77,12 +93,21 @@ class Result:
             row for row in self.rows if (row.measure, row.variant, row.group) == (measure, variant, group)
         ]
         if len(found) == 1:
-            return found[0]
+            return self._concluded(found[0])
         if found:
             raise UsageError(
                 f"{len(found)} runs have {measure} of {variant}.", "result.to_frame() tells them apart"
             )
         raise UsageError(f"no {measure} of {variant}{f' ({group})' if group else ''}.", self._nearest(*key))
+
+    def _concluded(self, row: Measurement) -> Measurement:
+        """The figure with what is concluded of its variant, where that is what says whether it can be assessed."""
+        known = self.results.get("findings", {}).get(row.variant)
+        if known is None or row.conclusion is not None:
+            return row
+        names = (parse_measure(name) for name in (row.measure, known["measure"]))
+        assessed, headline = (measure.definition for measure in names)
+        return replace(row, conclusion=known["conclusion"]) if assessed.assessed_by == headline.name else row
 
     def _nearest(self, measure: str, variant: str, group: str = "") -> str:
         """What there is instead of a figure that is not there."""
@@ -139,6 +164,7 @@ class Result:
 
     def _table(self) -> Table:
         from llmfair.audits.kind import found_of
+        from llmfair.report.lead import headed
         from llmfair.report.tables import Table
 
         if study := study_of(self.kind):
@@ -152,7 +178,8 @@ class Result:
         if command == "calibrate":
             return kind_of(name).calibration_table(self.results)
         if self.kind not in TABLES:
-            return kind_of(self.kind).table(found_of(self.results))
+            found = found_of(self.results)
+            return headed(kind_of(self.kind).table(found), found.verdict)
         module, _, function = TABLES[self.kind].partition(":")
         table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
         return table_of(found_of(self.results) if self.kind == "score" else self.results)

@@ -89,6 +89,25 @@ class Finding:
     reason: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunVerdict:
+    """What an audit comes to: one status in its kind's words, one sentence, one next step.
+
+    The figure is that of the condition that the sentence speaks of; `group` is the one at a disadvantage.
+    """
+
+    status: str
+    sentence: str
+    next: str
+    condition: str | None = None
+    measure: str | None = None
+    group: str | None = None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: Count | None = None
+
+
 @dataclass(frozen=True)
 class Requirement:
     """One --require of one variant; `reason`: why it does not hold."""
@@ -186,11 +205,6 @@ class DesignFacts:
     seed: Count
 
 
-def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str]:
-    """What is said of measures in both."""
-    return {of: "; ".join(says[of] for says in (notes, limits) if of in says) for of in {**notes, **limits}}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
@@ -200,6 +214,7 @@ class Results:
 
     schema: Version = 1
     status: Literal["complete", "incomplete", "failed"]
+    verdict: RunVerdict | None = field(default=None, metadata={"needs": "verdict", "after": "status"})
     task: str
     run: str
     dataset: str
@@ -208,6 +223,7 @@ class Results:
     words: Words
     level: Level
     band: Band
+    max_invalid: Share | None = field(default=None, metadata={"needs": "max_invalid", "after": "band"})
     measures: Annotated[Sequence[str], Meta(min_length=1)]
     shown: Annotated[Sequence[str], Meta(description="The measures of the table.")]
     labels: Mapping[str, str]
@@ -229,9 +245,6 @@ class Results:
     label: Annotated[str, Meta(description="What the user calls the run.")] = field(
         default="", metadata={"needs": "label"}
     )
-    limits: Annotated[
-        Mapping[str, str], Meta(description="What no order of the lists passes, by measure, and why.")
-    ] = field(default_factory=dict, metadata={"needs": "limits"})
 
     def __post_init__(self) -> None:
         arms = self.design.arms
@@ -258,11 +271,6 @@ class Results:
     def calls(self) -> int:
         """The calls behind the figures."""
         return sum(arm.asked for arm in self.answers.values())
-
-    @property
-    def of_measures(self) -> dict[str, str]:
-        """What has to be known to read figures, by measure."""
-        return joined(self.measure_notes, self.limits)
 
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""

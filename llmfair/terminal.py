@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from llmfair.report.tables import Table
 
 PLAIN_EVERY = 10.0
-NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
 NARROWEST_BAR, WIDEST_BAR = 10, 30
@@ -147,7 +145,13 @@ def print_table(table: Table) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
+    from llmfair.report.lead import WIDTH, lead_lines
+
     stdout = console()
+    if table.lead:
+        for line in lead_lines(table.lead, stdout.width if stdout.is_terminal else WIDTH):
+            stdout.print(Text(visible(line)))
+        stdout.print()
     if table.title:
         stdout.print(Text(table.title, style="bold"))
         stdout.print()
@@ -192,13 +196,6 @@ class Line(ABC):
 
     def line(self) -> str:
         return GAP.join(self.parts())
-
-    def displayed(self) -> dict[str, str]:
-        """The line as notebooks show it, by media type."""
-        text = visible(GAP.join([self.name, self.line()]))
-        done = min(self.done_now(), self.total)
-        bar = f'<progress value="{done}" max="{max(self.total, 1)}"></progress>'
-        return {"text/plain": text, "text/html": f"<div>{bar} {escape(text)}</div>"}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One line of the terminal, however narrow: counts of nothing give way first, then what stands last but one."""
@@ -301,7 +298,7 @@ class Count(Line):
 
 @contextmanager
 def drawn(name: str, state: Line) -> Iterator[None]:
-    """Shows a state that changes meanwhile: on stderr, or below the cell of a notebook."""
+    """Shows a state that changes meanwhile on stderr."""
     if output.quiet or not output.progress:
         yield
         return
@@ -315,30 +312,15 @@ def drawn(name: str, state: Line) -> Iterator[None]:
     import threading
 
     over = threading.Event()
-    tell, every = (
-        (_below_a_cell(state), NOTEBOOK_EVERY)
-        if stderr.is_jupyter
-        else (lambda: print(f"{name}  {state.line()}", file=sys.stderr, flush=True), PLAIN_EVERY)
-    )
 
-    def tell_on() -> None:
-        while not over.wait(every):
-            tell()
+    def tell() -> None:
+        while not over.wait(PLAIN_EVERY):
+            print(f"{name}  {state.line()}", file=sys.stderr, flush=True)
 
-    teller = threading.Thread(target=tell_on, daemon=True)
+    teller = threading.Thread(target=tell, daemon=True)
     teller.start()
     try:
         yield
     finally:
         over.set()
         teller.join()
-        if stderr.is_jupyter:
-            tell()  # what stays there
-
-
-def _below_a_cell(state: Line) -> Callable[[], None]:
-    """Shows the state in a notebook, whose displays need no widgets; what is returned shows it anew."""
-    from IPython.display import display
-
-    shown = display(state.displayed(), raw=True, display_id=True)
-    return lambda: shown.update(state.displayed(), raw=True)

@@ -248,8 +248,7 @@ def read_groups(
         if group and (groups is None or group in groups or group == UNKNOWN):
             yield number, doc_id, attribute, group
         else:
-            declare = f'; one on neither side is declared by other = ["{group}"] in {declared_in}'
-            hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}{declare}"
+            hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}"
             problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
 
 

@@ -44,8 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": {"trec"},
     "arguments": {"config", "settings"},
-    "result": {"report", "rundir", "audits", "terminal", "metrics.base"},
-    "terminal": {"asking.limits", "report.tables"},
+    "result": {"report", "results", "rundir", "audits", "terminal", "metrics.base", "metrics.names"},
+    "terminal": {"asking.limits", "report.lead", "report.tables"},
     "api": API_MAY,
     "rundir": {"trec"},
     **{

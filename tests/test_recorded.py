@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import llmfair
 from llmfair.audits.replay import check_run
+from llmfair.results import plain
 from llmfair.rundir import RunDir
 from tests.cli.command import kept, ran
 
@@ -35,11 +37,22 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def unchanged(name: str) -> None:
-    """Every file that was recorded is as it was, but for the two that hold times."""
+    """Every file that was recorded is as it was, but for the two that hold times; results may have more fields."""
     for path in (RECORDED / name).rglob("*"):
-        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl"):
+        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", "results.json"):
             relative = path.relative_to(RECORDED)
             assert Path(relative).read_bytes() == path.read_bytes(), relative
+    recorded = json.loads((RECORDED / name / "results.json").read_text())
+    found = kept("results", name)
+    assert {key: found[key] for key in recorded} == recorded
+
+
+def test_a_verdict_is_read_off_what_it_holds(name: str) -> None:
+    assert "verdict" not in kept("results", name)
+    read = llmfair.open_run(name).verdict
+    assert ran("runs", "show", name).out.startswith(f"VERDICT  {read.status}: ")
+    ran(*COMMANDS[name], "-o", name)
+    assert kept("results", name)["verdict"] == plain(read)
 
 
 def test_its_answers_give_what_is_on_disk(name: str) -> None:

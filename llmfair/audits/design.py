@@ -19,6 +19,7 @@ from llmfair.audits.stage import Stage as Stage
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.texts import TEXTS, texts_lines
+from llmfair.audits.verdict import judged
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError
@@ -59,7 +60,7 @@ class Outcome:
 
     def broken_off(self) -> Outcome:
         """The same of a run that lacks answers, whichever stage they are of."""
-        results = replace(self.results, status="incomplete")
+        results = judged(replace(self.results, status="incomplete"))
         return replace(self, results=results, files={**self.files, RESULTS: write(results)})
 
 
@@ -275,6 +276,7 @@ class Design(ABC, Generic[T]):
             "words": Words(*(self.attribute.words[side] for side in Side)),
             "level": settings.level,
             "band": band_of(settings.band),
+            "max_invalid": settings.max_invalid,
             "measures": [str(measure) for measure in self.measures],
             "shown": [str(measure) for measure in self.shown],
             "labels": {str(m): m.definition.label for m in self.shown if m.definition.of_all is True},
@@ -313,7 +315,7 @@ class Design(ABC, Generic[T]):
             f" {kind.condition}", where, kind.aside, kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
-        results = replace(results, requirements=met)
+        results = judged(replace(results, requirements=met))
         if queries is None:
             queries = self.queries
         if documents is None:

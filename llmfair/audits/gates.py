@@ -15,7 +15,7 @@ from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
-from llmfair.results import Answers, Finding, Reach, Requirement, Row, absent_row
+from llmfair.results import Answers, Finding, Reach, Requirement, Row, RunVerdict, absent_row
 
 GRAMMAR = (
     "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
@@ -139,12 +139,32 @@ def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[R
     return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
 
 
-def require_met(requirements: Iterable[Requirement]) -> None:
-    """Raises RequirementFailed, with what is wrong, unless every entry of `check_gates` holds."""
-    failed = dict.fromkeys(str(entry.reason) for entry in requirements if not entry.holds)
+def statuses_of(text: str | None, known: Collection[str]) -> tuple[str, ...]:
+    """The statuses of `--fail-on`, each once. Raises UsageError for one that is not `known`."""
+    wanted = [word.strip().strip("'\"") for word in text.split(",")] if text else []
+    for word in wanted:
+        if word not in known:
+            raise UsageError(
+                f"--fail-on: there is no verdict '{word}'.{did_you_mean(word, known)}",
+                f"verdicts are: {', '.join(known)}",
+            )
+    return tuple(dict.fromkeys(wanted))
+
+
+def refused(verdict: RunVerdict | None, fail_on: Collection[str]) -> str | None:
+    """Why `--fail-on` fails a run, in a sentence; None where it does not."""
+    if verdict is None or verdict.status not in fail_on:
+        return None
+    return f"--fail-on: the verdict is {verdict.status}: {verdict.sentence}"
+
+
+def require_met(requirements: Iterable[Requirement], *refusals: str | None) -> None:
+    """Raises RequirementFailed, with what is wrong, unless every entry of `check_gates` holds and nothing refuses."""
+    reasons = [str(entry.reason) for entry in requirements if not entry.holds]
+    failed = dict.fromkeys([*filter(None, refusals), *reasons])
     if failed:
         raise RequirementFailed(
-            "; ".join(failed), "everything is written; results.json lists the requirements"
+            "; ".join(failed), "everything is written; results.json has verdict and requirements"
         )
 
 

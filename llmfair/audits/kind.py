@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llmfair.audits.remeasured import Announce, Remeasured
     from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
+    from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation
     from llmfair.records import Chat
     from llmfair.report.exhibits import Declared, Exhibits
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, Results, Undefined, Words
+    from llmfair.results import Band, Figure, Results, RunVerdict, Undefined, Words
     from llmfair.rundir import RunDir
     from llmfair.settings import ScoreSettings
 
@@ -148,6 +149,15 @@ class Kind(ABC):
 
     # Reported
 
+    statuses: Sequence[str] = ("disparity", "not assessable", "inconclusive", "parity")
+    """The statuses of its verdicts, the gravest first: what `--fail-on` takes."""
+
+    def verdict(self, found: Conclusions) -> RunVerdict:
+        """What a run comes to: one of the `statuses`, one sentence, one next step."""
+        from llmfair.audits.verdict import VerdictWords
+
+        return VerdictWords(self.condition, self.titles).verdict(found)
+
     aside: Collection[str] = ()
     """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
     of_conditions: Collection[str] = ()
@@ -174,10 +184,8 @@ class Kind(ABC):
 
     def words(self) -> Sequence[str]:
         """How such audits are made and concluded, a paragraph each."""
-        return (
-            f"{self.title}: each {self.condition} is measured alike, and each query is one unit: intervals go over "
-            "queries.",
-        )
+        said = "is measured alike, and each query is one unit: intervals go over queries."
+        return (f"{self.title}: each {self.condition} {said}",)
 
     def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
         """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
@@ -319,14 +327,21 @@ def study_of(task: str) -> Study | None:
 
 
 def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
-    """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
+    """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong.
+
+    Those of an audit from before there were verdicts get theirs.
+    """
     from llmfair.audits.score_results import ScoreResults
+    from llmfair.audits.verdict import judged
     from llmfair.jsonfiles import typed
 
     task = document["task"]
     if task == "score":
         return typed(document, ScoreResults, where)
-    return typed(document, (study_of(task) or kind_in(where, task)).results(), where)
+    if study := study_of(task):
+        return typed(document, study.results(), where)
+    found = typed(document, kind_in(where, task).results(), where)
+    return found if found.verdict is not None else judged(found)
 
 
 def results_of(run: RunDir) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
 from llmfair.audits.prospects import prospects_of
 from llmfair.audits.replay import shared_calls
@@ -22,6 +23,7 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     whose answers are all readable, or the most there can be; tokens are characters / 4. Rankers that ask no model
     cost nothing. Raises UsageError.
     """
+    statuses_of(settings.fail_on, kind.statuses)
     named = subjects(settings)
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
     workers = max((limits_of(subject.backend(settings), settings).workers for subject in asked), default=1)

@@ -14,11 +14,11 @@ from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
-from llmfair.audits.gates import require_met, require_readable
+from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.prospects import require_prospects
-from llmfair.audits.session import charge, refuse_fewer, session, superseded
+from llmfair.audits.session import charge, refuse_fewer, session
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
@@ -83,8 +83,9 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
     unreadable or a gate is not met (everything is written).
     """
-    kind_of(design.task)  # nothing is asked that no kind could tell
+    kind = kind_of(design.task)  # nothing is asked that no kind could tell
     settings, backend, progress = design.settings, design.backend(), Progress()
+    fail_on = statuses_of(settings.fail_on, kind.statuses)
     identity, folder = folder_of(design, backend)
     subject = design.subject
     sampling_of(settings)  # a malformed flag leaves no folder behind
@@ -104,8 +105,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     earlier = earlier_lists_identity(design.dataset, design.queries)
     with session(folder, identity, settings.fresh, facts, earlier) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
-        lost = superseded(folder, [str(one) for one in design.measures], settings.require)
-        planned = {**design.planned(), "on_disk": on_disk, "remarks": [*prospects.said, *lost]}
+        planned = {**design.planned(), "on_disk": on_disk, "remarks": prospects.said}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
             with watched:
@@ -134,7 +134,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     if answered.error is not None:
         raise answered.error
     require_readable(outcome.results.answers, settings.max_invalid)
-    require_met(outcome.results.requirements)
+    require_met(outcome.results.requirements, refused(outcome.results.verdict, fail_on))
     named = {key: facts[key] for key in ("server", "label") if key in facts}
     return Result(folder, replace(outcome.results, doubts=doubts, **named), outcome.rows)
 

@@ -20,12 +20,13 @@ from llmfair.audits.exhibits import REPRODUCES
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
 from llmfair.audits.remeasured import Announce, Remeasured
-from llmfair.audits.score_gates import named_in_reasons, requirements_of
+from llmfair.audits.score_gates import failing, gravest, named_in_reasons, requirements_of, verdict_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, json_text
 from llmfair.metrics.names import parse_measures
+from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
 from llmfair.trec import write_whole
@@ -42,7 +43,6 @@ class _One:
     requirements: list[dict[str, Any]]
     rows: list[list[Any]]
     per_query: list[list[Any]]
-    limits: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,14 @@ def score(runs: Sequence[Path], settings: ScoreSettings, announce: Announce = la
         parse_gate(text)  # a malformed one is said before anything is read
     # map, since a loop would hold one large run while it reads the next
     found = list(map(partial(_scored_one, settings), runs, _remeasured(runs, settings, announce)))
+    failing(settings, [one.facts for one in found])
     rows = [row for one in found for row in one.rows]
     names = dict.fromkeys(name for one in found for name in one.facts["measures"])
     measures = parse_measures(",".join(names))
     results = {
         "schema": SCHEMA,
         "status": "complete",
+        "verdict": gravest([one.facts for one in found]),
         "task": "score",
         "level": settings.level,
         "band": list(band_of(settings.band)),
@@ -83,7 +85,6 @@ def score(runs: Sequence[Path], settings: ScoreSettings, announce: Announce = la
         "requirements": named_in_reasons(
             settings, [one.facts for one in found], [entry for one in found for entry in one.requirements]
         ),
-        **({"limits": limits} if (limits := _limits(found)) else {}),
         "rows": _named(rows),
     }
     scored = Scored(results, rows, [row for one in found for row in one.per_query])
@@ -142,18 +143,8 @@ def _scored_one(settings: ScoreSettings, run: Path, found: Remeasured) -> _One:
     named = {column: found.facts[column] for column in NAMING}
     rows = tidy([row for row in found.rows if row.query_id == ALL], named)
     of_queries = tidy([row for row in found.rows if row.query_id != ALL], named)
-    requirements = requirements_of(settings, found, _named(rows), run.is_dir())
-    return _One(found.facts, requirements, rows, of_queries, found.limits)
-
-
-def _limits(found: Sequence[_One]) -> dict[str, str]:
-    """By measure, what no order of the lists of any run passes; of which run, where they differ."""
-    limits: dict[str, str] = {}
-    for measure in dict.fromkeys(measure for one in found for measure in one.limits):
-        said = {one.facts["run"]: one.limits[measure] for one in found if measure in one.limits}
-        alike = len(set(said.values())) == 1
-        limits[measure] = next(iter(said.values())) if alike else "; ".join(map(": ".join, said.items()))
-    return limits
+    facts = {"verdict": plain(verdict_of(settings, found, _named(rows), run)), **found.facts}
+    return _One(facts, requirements_of(settings, found, _named(rows), run.is_dir()), rows, of_queries)
 
 
 def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
-from llmfair.audits.gates import Gated, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.gates import (
+    Gated,
+    check_gates,
+    parse_gate,
+    read_gates,
+    refused,
+    require_met,
+    statuses_of,
+)
 from llmfair.audits.kind import kind_of
 from llmfair.audits.remeasured import Remeasured
+from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
 from llmfair.jsonfiles import typed
-from llmfair.results import Finding, Requirement, Row, plain
-from llmfair.settings import ScoreSettings
+from llmfair.results import Finding, Requirement, Row, RunVerdict, Words, plain
+from llmfair.settings import ScoreSettings, band_of
 
 
 def requirements_of(
@@ -58,11 +68,49 @@ def named_in_reasons(
     ]
 
 
-def require_all(results: Mapping[str, Any], written: bool) -> None:
+def verdict_of(
+    settings: ScoreSettings, found: Remeasured, rows: Sequence[Mapping[str, Any]], run: Path
+) -> RunVerdict:
+    """What the RUN comes to, in the words of its kind of audit."""
+    facts, kind = found.facts, kind_of(found.facts["task"])
+    figures = {(row.measure, row.variant): row for row in typed(rows, list[Row]) if not row.group}
+    return kind.verdict(
+        Conclusions(
+            **{name: facts[name] for name in ("task", "dataset", "attribute", "model", "measures")},
+            run=str(run) if run.is_dir() else None,
+            words=typed(facts["words"], Words),
+            level=settings.level,
+            band=band_of(settings.band),
+            conditions=[arm for arm in found.arms if arm not in kind.aside],
+            findings=typed(facts["findings"], get_type_hints(kind.results())["findings"]),
+            figures=figures,
+            complete="incomplete" not in facts,
+        )
+    )
+
+
+def gravest(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The gravest verdict of all RUNs, the first of several; where there are several, with its RUN's name."""
+    first = min(runs, key=lambda facts: kind_of(facts["task"]).statuses.index(facts["verdict"]["status"]))
+    verdict: dict[str, Any] = first["verdict"]
+    return verdict | {"sentence": f"{first['run']}: {verdict['sentence']}"} if len(runs) > 1 else verdict
+
+
+def failing(settings: ScoreSettings, runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
+    known = dict.fromkeys(status for facts in runs for status in kind_of(facts["task"]).statuses)
+    return statuses_of(settings.fail_on, known)
+
+
+def require_all(results: Mapping[str, Any], settings: ScoreSettings) -> None:
     """Raises RequirementFailed, with what is wrong, unless every gate holds."""
+    runs = results["runs"]
+    fail_on, several = failing(settings, runs), len(runs) > 1
+    said = {facts["run"]: refused(typed(facts["verdict"], RunVerdict), fail_on) for facts in runs}
+    refusals = [f"{run}: {why}" if several else why for run, why in said.items() if why is not None]
     try:
-        require_met(typed(results["requirements"], list[Requirement]))
+        require_met(typed(results["requirements"], list[Requirement]), *refusals)
     except RequirementFailed as failure:
-        if not written:
-            failure.hint = "--json lists the requirements, -o DIR keeps them"
+        if settings.output is None:
+            failure.hint = "--json lists verdicts and requirements, -o DIR keeps them"
         raise

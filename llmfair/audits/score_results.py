@@ -15,10 +15,10 @@ from llmfair.results import (
     Level,
     Requirement,
     Row,
+    RunVerdict,
     Undefined,
     Version,
     Words,
-    joined,
 )
 
 
@@ -60,6 +60,7 @@ class ScoredRun:
     """One run; `findings` are those of its kind of audit, `relevance` the ratio that relevance alone gives."""
 
     run: str
+    verdict: RunVerdict | None = None
     dataset: str
     attribute: str
     model: str
@@ -76,10 +77,11 @@ class ScoredRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreResults:
-    """llmfair score; results.json of its --output."""
+    """llmfair score; results.json of its --output. `verdict` is that of the run with the gravest."""
 
     schema: Version
     status: Literal["complete", "failed"]
+    verdict: RunVerdict | None = None
     task: Literal["score"]
     level: Level
     band: Band
@@ -91,10 +93,4 @@ class ScoreResults:
     command: str = ""
     runs: Sequence[ScoredRun]
     requirements: Sequence[Requirement] = ()
-    limits: Mapping[str, str] = field(default_factory=dict, metadata={"needs": "limits"})
     rows: Sequence[Row]
-
-    @property
-    def of_measures(self) -> dict[str, str]:
-        """What has to be known to read figures, by measure."""
-        return joined(self.measure_notes, self.limits)

@@ -19,9 +19,11 @@ from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
+    from llmfair.audits.junit import Suite
     from llmfair.audits.spending import Spending
     from llmfair.audits.subject import Subject
     from llmfair.manifest import Manifest
+    from llmfair.report.tables import Table
     from llmfair.rundir import RunDir
 
 
@@ -47,6 +49,8 @@ def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
+    from llmfair.audits.gates import statuses_of
+    from llmfair.audits.junit import write_junit
     from llmfair.audits.spending import Spending
     from llmfair.audits.subject import subjects
 
@@ -54,12 +58,17 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     if settings.output is not None and len(asked) > 1:
         hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
         raise UsageError("--output names one folder, but several models are audited.", hint)
-    if len(asked) == 1:
-        results, error, _ = _audit(kind, settings, asked[0], style, Spending())
-        if style == "json":
-            terminal.print_json(results)
-    else:
-        error = _audit_all(kind, settings, asked, style)
+    suites: list[Suite] = []
+    try:
+        if len(asked) == 1:
+            results, error, _ = _audit(kind, settings, asked[0], style, Spending(), suites)
+            if style == "json":
+                terminal.print_json(results)
+        else:
+            error = _audit_all(kind, settings, asked, style, suites)
+    finally:
+        if settings.junit is not None and suites:
+            write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses))
     if error is not None:
         terminal.output.as_json = False  # said already
         raise typer.Exit(terminal.fail(error))
@@ -82,7 +91,7 @@ def _lists(settings: AuditSettings) -> str:
 
 
 def _audit_all(
-    kind: Kind, settings: AuditSettings, asked: Sequence[Subject], style: str
+    kind: Kind, settings: AuditSettings, asked: Sequence[Subject], style: str, suites: list[Suite]
 ) -> LlmfairError | None:
     """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
     from llmfair.audits.spending import Spending
@@ -97,7 +106,7 @@ def _audit_all(
     for subject in asked:
         name = subject.label
         try:
-            results, error, run = _audit(kind, settings, subject, style, spending, name)
+            results, error, run = _audit(kind, settings, subject, style, spending, suites, name)
             if results["status"] == "complete":
                 complete.append(run)
         except LlmfairError as failure:
@@ -136,13 +145,15 @@ def _audit(
     subject: Subject,
     style: str,
     spending: Spending,
+    suites: list[Suite],
     spender: str = "this command",
 ) -> tuple[dict[str, Any], LlmfairError | None, RunDir]:
     """One model's audit, shown; returns its results, the error that left them incomplete or under a gate, its folder.
 
-    `spending`: what other runs of the command have used. `spender`: whose cost is told. Raises the errors after which
-    there are no results.
+    `spending`: what other runs of the command have used. `suites` gets what comes of it. `spender`: whose cost is told.
+    Raises the errors after which there are no results.
     """
+    from llmfair.audits.junit import suite_of
     from llmfair.audits.run import perform
     from llmfair.cli.report import write_report
 
@@ -189,6 +200,10 @@ def _audit(
         code = terminal.interrupted(stop, how_far(), run=left)
         say_cost(seen["folder"], seen["progress"], spender)
         raise typer.Exit(code) from None
+    except LlmfairError as failure:
+        suites.append(suite_of(name, {"task": kind.name}, failure))
+        raise
+    suites.append(suite_of(name, written.results, written.error))
     if cached := seen["progress"].cached:
         terminal.say(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"
@@ -256,11 +271,20 @@ def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> Non
         asked = sum(arm["asked"] for arm in results["chains"].values())
         print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
-        print(markdown(kind.table(found_of(results))), end="")
+        print(markdown(_table(kind, results)), end="")
     else:
-        terminal.print_table(kind.table(found_of(results)))
+        terminal.print_table(_table(kind, results))
         print()
         print(written)
+
+
+def _table(kind: Kind, results: Mapping[str, Any]) -> Table:
+    """The table of a run below its verdict."""
+    from llmfair.audits.kind import found_of
+    from llmfair.report.lead import headed
+
+    found = found_of(results)
+    return headed(kind.table(found), found.verdict)
 
 
 def ranked(results: Mapping[str, Any]) -> int:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
+from llmfair.errors import UsageError
+
+if TYPE_CHECKING:
+    from llmfair.rundir import RunDir
 
 runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
 Run = Annotated[
@@ -28,18 +32,17 @@ def list_all(
     verbose: Verbose = False,
     config: Config = None,
 ) -> None:
-    """Run folders, newest first."""
+    """Run folders, newest first, each with its verdict."""
     from llmfair.report.tables import Table
     from llmfair.rundir import list_runs
 
-    found = [run.summary() for run in list_runs(runs_dir)]
+    found = [run.summary() | {"verdict": _status(run)} for run in list_runs(runs_dir)]
     if as_json:
         terminal.print_json({"schema": 1, "runs": found})
         return
-    cells = tuple(tuple(str(value) for value in row.values()) for row in found)
-    terminal.print_table(
-        Table("", ("run", "status", "model", "answers", "started"), cells, () if cells else ("none yet",))
-    )
+    header = ("run", "status", "verdict", "model", "answers", "started")
+    cells = tuple(tuple(str(row[name] or "") for name in header) for row in found)
+    terminal.print_table(Table("", header, cells, () if cells else ("none yet",)))
 
 
 @runs.command(
@@ -55,6 +58,9 @@ def show(
         bool,
         flag("Only answers that are not well-formed.", "--invalid", named="show_invalid"),
     ] = False,
+    furthest: Annotated[
+        bool, flag("The queries furthest from parity.", "--furthest", named="show_furthest")
+    ] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
     verbose: Verbose = False,
@@ -64,10 +70,14 @@ def show(
     from llmfair.audits.evidence import answers_of, failures_of
     from llmfair.audits.kind import found_of, kind_of
     from llmfair.cli.audits import cost_text
+    from llmfair.report.lead import headed
     from llmfair.report.tables import Table
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
+    if furthest:
+        _show_furthest(run, as_json)
+        return
     if not (answers or failures or invalid or query):
         manifest = run.read_manifest()
         results = {**run.read_results(), "doubts": [], **manifest.told()}
@@ -76,7 +86,7 @@ def show(
             terminal.print_json({**results, "calls": calls, "cost": manifest.cost})
         else:
             found = found_of(results, run.results)
-            table = kind_of(found.task).table(found)
+            table = headed(kind_of(found.task).table(found), found.verdict)
             cost = cost_text(manifest)
             terminal.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return
@@ -87,6 +97,37 @@ def show(
     header = tuple(rows[0]) if rows else ("nothing",)
     cells = tuple(tuple(str(value) for value in row.values()) for row in rows)
     terminal.print_table(Table("", header, cells, ()))
+
+
+def _status(run: RunDir) -> str | None:
+    """The status of a run's verdict; None where it has no results yet, or none that can be read."""
+    from llmfair.audits.kind import results_of
+
+    if not run.results.is_file():
+        return None
+    try:
+        status: str = results_of(run).verdict.status
+    except UsageError:
+        return None
+    return status
+
+
+def _show_furthest(run: RunDir, as_json: bool) -> None:
+    """Queries by their own figures, the one furthest from parity first."""
+    from llmfair.audits.exhibits import exhibits_of
+    from llmfair.audits.kind import kind_of, results_of
+    from llmfair.report.tables import Table
+
+    results = results_of(run)
+    found = kind_of(results.task).section(results, run.path, exhibits_of(run, 0)).furthest
+    rows = [] if found is None else [{"query": one.query, "figures": one.figures} for one in found.queries]
+    if as_json:
+        terminal.print_json({"schema": 1, "run": run.path.name, "queries": rows})
+        return
+    title = "no query has a figure of its own" if found is None else f"{found.title}, over all {found.over}"
+    notes = ("llmfair report has their rankings, or pairs, item by item",) * bool(rows)
+    cells = tuple(tuple(row.values()) for row in rows)
+    terminal.print_table(Table(title, ("query", "figures") if rows else (), cells, notes))
 
 
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")

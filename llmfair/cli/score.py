@@ -28,9 +28,10 @@ def score(
     runs: Runs,
 ) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
+    from llmfair.audits.junit import suites_of_score, write_junit
     from llmfair.audits.kind import found_of
     from llmfair.audits.score import score as measure
-    from llmfair.audits.score_gates import require_all
+    from llmfair.audits.score_gates import failing, require_all
     from llmfair.cli.report import write_report
     from llmfair.report.score import score_table, score_warnings
     from llmfair.report.tables import markdown, tidy_tsv
@@ -44,9 +45,13 @@ def score(
     if style in ("json", "tsv") or settings.per_query:
         for warning in score_warnings(found):  # rows have no place for them
             terminal.warn(warning)
+    if settings.junit is not None:
+        write_junit(
+            settings.junit, suites_of_score(scored.results), failing(settings, scored.results["runs"])
+        )
     failed: RequirementFailed | None = None
     try:
-        require_all(scored.results, settings.output is not None)
+        require_all(scored.results, settings)
     except RequirementFailed as error:
         failed = error
     rows = [*(scored.per_query if settings.per_query else ()), *scored.rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmfair.report.lead import markdown_lead
 from llmfair.report.page import Page
 from llmfair.report.tables import markdown
 
@@ -10,7 +11,7 @@ HEADING = "## How the model ranks items of different groups"
 
 def tables_markdown(page: Page) -> str:
     """Every table, after what has to be known first and what is missing."""
-    return "\n".join([*_warnings(page), *_tables(page)])
+    return "\n".join([*markdown_lead(page.lead), *_warnings(page), *_tables(page)])
 
 
 def _warnings(page: Page) -> list[str]:
@@ -29,6 +30,7 @@ def model_card(page: Page) -> str:
     return "\n".join(
         [
             f"{HEADING}\n",
+            *markdown_lead(page.lead),
             *_warnings(page),
             *(f"{verdict.of}: {verdict.measure} {verdict.value} ({verdict.interval}): {verdict.sentence}.\n"
               for verdict in page.verdicts),

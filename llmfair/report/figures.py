@@ -8,7 +8,10 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
-from llmfair.results import Figure, Reach, Results
+from llmfair.results import Figure, Reach, Results, Words
+
+HEADLINES = "odds"
+"""What figures of headlines against their band are called, with or without a number."""
 
 
 def utility_of(measures: Sequence[str], declared: Declared) -> str | None:
@@ -72,9 +75,14 @@ def headline_plots(
             if arm in results.findings
         ]
         if any(value for _, _, value in rows):
-            name = "odds" if not number else f"odds-{number}"
+            name = HEADLINES if not number else f"{HEADLINES}-{number}"
             title = f"{label[:1].upper()}{label[1:]} against the band"
-            yield ratios(rows, label, results.band, title, name)
+            yield ratios(rows, label, results.band, title, name, favoured=favoured_of(results.words))
+
+
+def favoured_of(words: Words) -> tuple[str, str]:
+    """Who is favoured below parity, and above."""
+    return words.unprotected, words.protected
 
 
 def has_log_axis(measure: str, declared: Declared) -> bool:

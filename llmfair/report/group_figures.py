@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.figures import has_log_axis, on_log, value_of
+from llmfair.report.figures import HEADLINES, favoured_of, has_log_axis, on_log, value_of
 from llmfair.report.groups import Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import ratios
@@ -15,6 +15,8 @@ from llmfair.report.plots.ratios import ratios
 def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str, str]) -> Iterator[Plot]:
     """What the conclusions of a group speak of; `number` keeps the figures' names apart from other groups'."""
     found, labels = [], {}
+    spoken = {audited.results.words for audited in group.audits()}
+    favoured = favoured_of(spoken.pop()) if len(spoken) == 1 else ("unprotected", "protected")
     for name, runs in group.drawn.items():
         for audited in runs.values():
             results, cells = audited.results, audited.results.by_variant()
@@ -32,4 +34,4 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
             label = labels[measure] or measure
             band = group.audits()[0].results.band
             title = f"{label[:1].upper()}{label[1:]} against the band"
-            yield ratios(of_it, label, band, title, f"odds-{number}-{place}")
+            yield ratios(of_it, label, band, title, f"{HEADLINES}-{number}-{place}", favoured=favoured)

@@ -10,14 +10,17 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from llmfair.report.furthest import Item
+from llmfair.report.lead import WHOLE_SENTENCES, in_short
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
 from llmfair.report.plots.slopes import Moved, mean_text, slopes
+from llmfair.results import RunVerdict
 from llmfair.trec import write_whole
 
 FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
@@ -38,10 +41,14 @@ def page_html(page: Page) -> str:
     )
     environment.filters["parts"] = BRACKET.split
     environment.filters["moves"] = moves
+    environment.filters["told"] = partial(_told, short=len(page.outcome) > WHOLE_SENTENCES)
     script = (FOLDER / SCRIPT).read_text("utf-8")
-    drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots]
+    first = page.first
+    drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots if plot is not first]
+    opening = None if first is None else (first, Markup(inline_svg(first)))
     return environment.get_template(TEMPLATE).render(
         page=page,
+        opening=opening,
         slopes=slopes,
         mean_text=mean_text,
         drawings=drawings,
@@ -55,6 +62,12 @@ def moves(items: Sequence[Item]) -> list[Moved]:
     """How each item moved; nothing where it is not known whence."""
     known = [(item, rank, item.initial) for rank, item in enumerate(items, 1) if item.initial is not None]
     return [Moved(item.title, item.side, initial, rank) for item, rank, initial in known]
+
+
+def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:
+    """The status of a verdict, and what follows it."""
+    said = in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"
+    return verdict.status, said.removeprefix(verdict.status)
 
 
 def write_page(path: Path, page: Page) -> None:

@@ -23,7 +23,7 @@ from llmfair.report.tables import (
     headings,
     with_interval,
 )
-from llmfair.results import Results, Row
+from llmfair.results import Results, Row, RunVerdict
 from llmfair.results import plain as as_json
 
 
@@ -75,7 +75,18 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             limits=[*LIMITS, *[SIMULATED] * simulated],
         ),
         rows=[row for group in groups for audited in group.audits() for row in _shown_rows(audited.results)],
+        outcome=list(_outcome(sources, general)),
     )
+
+
+def _outcome(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[tuple[str, RunVerdict]]:
+    """The verdict of every run, by its name; of measured runs those of each."""
+    for source in sources:
+        if source.is_audit and source.audit.verdict is not None:
+            yield source.name, source.audit.verdict
+        elif _task(source) in general:
+            for name, verdict in general[_task(source)].outcome(source):
+                yield f"{source.name} {name}".strip(), verdict
 
 
 def _groups(sources: Sequence[Source]) -> list[Group]:

@@ -11,21 +11,23 @@ from llmfair.audits.kind import found_of, kind_of
 from llmfair.audits.study import Study
 from llmfair.manifest import Manifest
 from llmfair.report.exhibits import Evidence, Exhibits
+from llmfair.report.figures import HEADLINES
 from llmfair.report.furthest import Furthest
+from llmfair.report.lead import Lead, lead_of
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.queries import queries_table
 from llmfair.report.section import Section, Verdict
 from llmfair.report.source import Source, missing_of
 from llmfair.report.tables import Table, calls_of, capitalised
-from llmfair.results import Reach, Requirement, Results
+from llmfair.results import Reach, Requirement, Results, RunVerdict
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that a report shows, in its order."""
+    """All that a report shows, in its order; `outcome` are verdicts by run ("" of a single one)."""
 
     kind: str
     title: str
@@ -41,13 +43,26 @@ class Page:
     evidence: Sequence[Evidence]
     method: Method
     rows: Sequence[Row]
+    outcome: Sequence[tuple[str, RunVerdict]] = ()
+    following: str = ""
+
+    @property
+    def first(self) -> Plot | None:
+        """The figure of the first screen: headlines against their band."""
+        return next((plot for plot in self.plots if plot.name.startswith(HEADLINES)), None)
+
+    @property
+    def lead(self) -> Lead:
+        """The verdict of each run, and the next step."""
+        return lead_of(self.outcome, self.following)
 
 
 @dataclass(frozen=True)
 class General:
     """What reports know of a command that is neither an audit nor a study of audits, from a folder with its results.
 
-    `words` are its method's paragraphs; `missing` and `doubts` what is said of it among several runs.
+    `words` are its method's paragraphs; `missing` and `doubts` what is said of it among several runs, `outcome` its
+    verdicts by name.
     """
 
     words: Sequence[str]
@@ -55,6 +70,7 @@ class General:
     table: Callable[[Source], Table]
     missing: Callable[[Source], Iterable[str]] = lambda source: ()
     doubts: Callable[[Source], Iterable[str]] = lambda source: ()
+    outcome: Callable[[Source], Iterable[tuple[str, RunVerdict]]] = lambda source: ()
 
 
 def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhibits: Exhibits) -> Page:
@@ -81,6 +97,8 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
         evidence=exhibits.evidence,
         method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
         rows=document["rows"],
+        outcome=[("", results.verdict)] if results.verdict is not None else [],
+        following="" if results.verdict is None else results.verdict.next,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
 from llmfair.audits.score_results import ScoredRun, ScoreResults
+from llmfair.report.lead import Lead, lead_of
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
     Table,
@@ -19,7 +20,7 @@ from llmfair.report.tables import (
     uncut_notes,
     with_interval,
 )
-from llmfair.results import Row
+from llmfair.results import Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 
 
@@ -46,7 +47,7 @@ def score_table(results: ScoreResults) -> Table:
         notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
     if sum(len(run.variants) for run in results.runs) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
-    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     longest = max(run.variants[variant].longest for run, variant, _ in named)
     notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
     few = [
@@ -60,7 +61,18 @@ def score_table(results: ScoreResults) -> Table:
     most = count(max(ranked), "query", "queries")
     asked = f"{min(ranked):,} to {most}" if uneven else most
     title = " · ".join(["Score", *datasets, *attributes, asked, count(len(rows), "ranking")])
-    return filled(Table(title, header, tuple(rows), tuple(notes)))
+    return filled(Table(title, header, tuple(rows), tuple(notes), lead=score_lead(results)))
+
+
+def score_lead(results: ScoreResults) -> Lead:
+    """The verdict of every run, and the next step of the gravest."""
+    return lead_of(score_outcome(results), "" if results.verdict is None else results.verdict.next)
+
+
+def score_outcome(results: ScoreResults) -> list[tuple[str, RunVerdict]]:
+    """The verdict of every run by its name, of a single one by none."""
+    several = len(results.runs) > 1
+    return [(run.run if several else "", run.verdict) for run in results.runs if run.verdict is not None]
 
 
 def _conclusion(

@@ -9,13 +9,13 @@ from pathlib import Path
 from llmfair.audits.score_results import ScoreResults
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
-from llmfair.report.figures import on_log, ratio_of, utility_of, value_of
+from llmfair.report.figures import HEADLINES, favoured_of, on_log, ratio_of, utility_of, value_of
 from llmfair.report.page import General, Page, plain_page, warnings_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
 from llmfair.report.queries import queries_table
-from llmfair.report.score import lacking, named_variants, score_table
+from llmfair.report.score import lacking, named_variants, score_outcome, score_table
 from llmfair.report.section import Section
 from llmfair.report.source import Source
 from llmfair.report.tables import Table, count
@@ -36,13 +36,15 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
         for name in ("dataset", "attribute")
     )
     section = Section(table, list(score_plots(results, exhibits.measures)), words=WORDS)
-    return plain_page(
+    page = plain_page(
         source.document, replace(exhibits, command=results.command), section, "Measured runs",
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
         lacking(results),
         warnings_of([row.model for row in results.rows], results.requirements),
         score_queries(source.run.path, results, exhibits),
     )  # fmt: skip
+    following = "" if results.verdict is None else results.verdict.next
+    return replace(page, outcome=score_outcome(results), following=following)
 
 
 def score_queries(folder: Path, results: ScoreResults, exhibits: Exhibits) -> Table | None:
@@ -82,7 +84,8 @@ def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
             "odds of the conclusions",
             results.band,
             "Odds against the band",
-            "odds",
+            HEADLINES,
+            favoured=favoured_of(results.runs[0].words),
         )
 
 
@@ -91,4 +94,5 @@ SCORE = General(
     page=score_page,
     table=lambda source: score_table(source.found),
     missing=lambda source: lacking(source.found),
+    outcome=lambda source: score_outcome(source.found),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmfair.report.lead import WIDTH, lead_lines
 from llmfair.report.tables import Table
 
 
@@ -18,7 +19,9 @@ def text_of(table: Table) -> str:
         cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
         return "".join(f" {cell} " for cell in cells).rstrip()
 
-    parts = (table.title, "\n".join(map(padded, lines)), "\n".join(f"  {note}" for note in table.notes))
+    lead = "\n".join(lead_lines(table.lead, WIDTH))
+    notes = "\n".join(f"  {note}" for note in table.notes)
+    parts = (lead, table.title, "\n".join(map(padded, lines)), notes)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -35,7 +38,10 @@ def html_of(table: Table) -> str:
     head = line("th", table.header) if table.header else Markup("")
     body = Markup("\n").join(line("td", row) for row in table.rows)
     notes = Markup("\n").join(Markup("<li>{}</li>").format(note) for note in table.notes)
-    return str(
+    lead = Markup("").join(
+        Markup("<p><strong>{}</strong> {}</p>\n").format(name, text) for name, text in table.lead
+    )
+    return str(lead) + str(
         Markup(
             "<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
         ).format(table.title, head, body, notes)

@@ -20,13 +20,17 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name."""
+    """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
+
+    `lead`: named lines before everything, such as the verdict.
+    """
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     said: Mapping[str, str] = field(default_factory=dict)
+    lead: tuple[tuple[str, str], ...] = ()
 
 
 Column = tuple[str, str]
@@ -53,7 +57,11 @@ def markdown(table: Table) -> str:
 
     rule = "| " + " | ".join("---" for _ in table.header) + " |"
     notes = [f"- {note}" for note in table.notes]
-    return "\n".join([table.title, "", line(table.header), rule, *map(line, table.rows), "", *notes]) + "\n"
+    lead = [f"**{name}** {text}\n" for name, text in table.lead]
+    return (
+        "\n".join([*lead, table.title, "", line(table.header), rule, *map(line, table.rows), "", *notes])
+        + "\n"
+    )
 
 
 def columns_of(measures: Sequence[str], rows: Iterable[Row]) -> list[Column]:
@@ -113,7 +121,7 @@ def conditions_table(
         f"{calls_of(results)} {plural(results.design.calls, 'call')}",
     ]
     header = (condition, *headings(columns, results, with_interval(results.rows)), "conclusion")
-    notes = [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     for arm, ended in results.chains.items():
         if ended.ranked < ended.asked:
             notes.append(

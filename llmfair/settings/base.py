@@ -24,16 +24,13 @@ def setting(
     flags: tuple[str, ...] = (),
     result: bool = True,
     advanced: bool = False,
-    before: Any = None,
 ) -> Any:
     """A field of a settings class.
 
     `result` says that it can change a result: such settings name the run. `advanced`: no flag of a first week, which
-    `--help-all` shows and `--help` does not. `before`: its value in runs whose manifest does not know it, where
-    that is not the default.
+    `--help-all` shows and `--help` does not.
     """
     metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result, "advanced": advanced}
-    metadata["before"] = before
     if isinstance(default, tuple):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -83,8 +80,6 @@ class Settings:
             raise UsageError(
                 f"{where}: no flag `{min(unknown)}` is known here - at `$.flags`.", OTHER_VERSION
             )
-        before = {item.name: item.metadata["before"] for item in fields(cls)}
-        flags = {name: value for name, value in before.items() if value is not None} | {**flags}
         read = typed(flags, cls, f"{where}: flags", OTHER_VERSION)
         try:
             return cls.make(**{name: getattr(read, name) for name in flags})
@@ -171,8 +166,22 @@ class MeasureSettings(CommandSettings):
     )
     require: tuple[str, ...] = setting(
         (),
-        "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable.",
+        "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable. A ratio of exposures has no "
+        "band of its own: what it can be depends on lists and windows (--fail-on asks the verdict).",
         "Statistics",
+        result=False,
+        advanced=True,
+    )
+    fail_on: str | None = setting(
+        None,
+        "Verdicts that end in exit 4, comma-separated, such as disparity,inconclusive,'not assessable'.",
+        "Statistics",
+        result=False,
+    )
+    junit: Path | None = setting(
+        None,
+        "Verdict and gates as JUnit XML, for continuous integration.",
+        "Output",
         result=False,
         advanced=True,
     )

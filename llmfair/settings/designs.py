@@ -14,7 +14,7 @@ from llmfair.settings.base import at_least, setting
 
 MOST_SPREAD = 3.0
 MOST_PLANTED = 6.0  # there the curve of implied pair odds ends
-OF_RUNS = frozenset({"dry_run", "fresh", "label", "open", "report"})
+OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
 """What only a run that asks something reads."""
 
 
@@ -81,6 +81,10 @@ class Studied(AuditSettings):
     output: Path | None = setting(
         None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
     )
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | {"junit"}
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:

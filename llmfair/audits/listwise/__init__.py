@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from llmfair.audits.remeasured import Announce, Remeasured
     from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
+    from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure
     from llmfair.records import Chat
     from llmfair.report.exhibits import Declared, Exhibits
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, Words
+    from llmfair.results import Band, Figure, RunVerdict, Words
     from llmfair.rundir import RunDir
     from llmfair.settings import ScoreSettings
 
@@ -130,6 +131,11 @@ class Listwise(Kind):
         return {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
 
     # Reported
+
+    def verdict(self, found: Conclusions) -> RunVerdict:
+        from llmfair.audits.listwise.verdict import ListwiseWords
+
+        return ListwiseWords(self.condition, self.titles).verdict(found)
 
     aside = ("control",)
     of_conditions = ("arms", "control")

@@ -213,7 +213,6 @@ class ListwiseResults(Results):
     task: Literal["listwise"] = "listwise"
     intervals: Mapping[str, Literal["linear-t", "boot-t"]] = after("level")
     controlled: bool = after("intervals")
-    max_invalid: Share = after("band")
     design: ListwiseFacts
     answers: Mapping[str, WindowAnswers]
     findings: Mapping[str, ListwiseFinding]

@@ -98,8 +98,12 @@ def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
         said = "the same prompt, the same orders"
     if answers and answers.windows and answers.unreadable == answers.windows:
         said = "no readable answer: the input order"
-    elif answers and answers.windows and answers.unreadable > results.max_invalid * answers.windows:
-        share, limit = percent(answers.unreadable, answers.windows), 100 * results.max_invalid
+    elif (
+        answers
+        and answers.windows
+        and answers.unreadable > (most := results.max_invalid or 0) * answers.windows
+    ):
+        share, limit = percent(answers.unreadable, answers.windows), 100 * most
         said = f"not assessable: {share} of the answers are unreadable, more than {limit:g} % (--max-invalid)"
     if chains.ranked < chains.asked:
         said = f"{chains.ranked} of {chains.asked} chains" + (f"; {said}" if said else "")
@@ -118,7 +122,7 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     notes += relevance_note(
         {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
     )
-    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*test_notes(results, cells), *gap_note(results, cells)]
     notes += [*power_note(results), *noise_notes(results, cells)]
@@ -178,7 +182,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
 
 def note_of(measure: str, results: ListwiseResults) -> str:
     """What the table says first of what a measure can show here, or of how it counts; or nothing."""
-    notes = (*_precision_notes(results), *results.of_measures.items())
+    notes = (*_precision_notes(results), *results.measure_notes.items())
     return next((note for of, note in notes if of == measure), "")
 
 

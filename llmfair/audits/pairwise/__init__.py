@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmfair.audits.pairwise.results import PairwiseResults
     from llmfair.audits.remeasured import Announce, Remeasured
     from llmfair.audits.subject import Subject
+    from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure
     from llmfair.metrics.pairs import JudgedPairs
     from llmfair.records import Chat
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
-    from llmfair.results import Band, Figure, Undefined, Words
+    from llmfair.results import Band, Figure, RunVerdict, Undefined, Words
     from llmfair.rundir import RunDir
     from llmfair.settings import ScoreSettings
 
@@ -130,6 +131,11 @@ class Pairwise(Kind):
 
     # Reported
 
+    def verdict(self, found: Conclusions) -> RunVerdict:
+        from llmfair.audits.pairwise.verdict import PairWords
+
+        return PairWords().verdict(found)
+
     def table(self, results: Any) -> Table:
         from llmfair.audits.pairwise.table import pairwise_table
 
@@ -171,7 +177,6 @@ class Pairwise(Kind):
     agree: ClassVar = {
         "form": ("asked in different forms", "run both with the same --form"),
         "answers": ("were read in different ways", "run both with the same --answers"),
-        "grades": ("pair items of other relevance grades", "run both with the same --grades"),
         "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
     }
     how_changed = (

@@ -11,6 +11,7 @@ from llmfair.report.plots.base import (
     GREY,
     INK,
     LEGEND,
+    LETTER,
     Plot,
     below,
     clipped,
@@ -123,6 +124,8 @@ def _utility(
     below(axes, [label for *_, label in points if label is not None])
 
 
+GROUP = 14
+"""Letters of a group's name at an end of an axis."""
 Row = tuple[str, Value | None, Value | None]
 """A name, what was before where there is a before, and what is (after)."""
 
@@ -134,8 +137,12 @@ def ratios(
     title: str,
     name: str = "ratios",
     times: tuple[str, str] = ("before", "after"),
+    favoured: tuple[str, str] | None = None,
 ) -> Plot:
-    """Ratios one under the other, the band of conclusions shaded; with a before, ○ before and ● after."""
+    """Ratios one under the other, the band of conclusions shaded; with a before, ○ before and ● after.
+
+    `favoured`: the groups that are favoured at the lower and at the upper end of the axis.
+    """
     shaded = "" if band is None else f"; shaded: the band of conclusions, {band[0]:g} to {band[1]:g}"
     paired = any(before is not None for _, before, _ in rows)
     told = "; ".join(
@@ -148,8 +155,11 @@ def ratios(
     sentence = (
         f"{what[:1].upper()}{what[1:]} with intervals on a logarithmic axis; dashed: parity{shaded}.{marks}"
     )
-    height = 74 + ROW * len(rows) * (1.25 if paired else 1) + (26 if paired else 0)
-    return Plot(name, title, sentence, f"{told}.", partial(_ratios, rows, what, band, paired, times), height)
+    if favoured is not None:
+        sentence += f" Left of parity {favoured[0]} items are favoured, right of it {favoured[1]} ones."
+    height = 74 + ROW * len(rows) * (1.25 if paired else 1) + (26 if paired else 0) + (34 if favoured else 0)
+    draw = partial(_ratios, rows, what, band, paired, times, favoured)
+    return Plot(name, title, sentence, f"{told}.", draw, height)
 
 
 def _ratios(
@@ -158,6 +168,7 @@ def _ratios(
     band: tuple[float, float] | None,
     paired: bool,
     times: tuple[str, str],
+    favoured: tuple[str, str] | None,
     axes: Axes,
 ) -> None:
     ends = [end for _, *both in rows for one in both if one is not None for end in one.ends()]
@@ -183,6 +194,10 @@ def _ratios(
     ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
     rows_axis(axes, [clipped(of) for of, _, _ in rows])
     axes.set_xlabel(what)
+    if favoured is not None:
+        low, high = (clipped(group, GROUP) for group in favoured)
+        axes.set_title(f"← {low}\nfavoured", loc="left", fontsize=LETTER)
+        axes.set_title(f"{high} →\nfavoured", loc="right", fontsize=LETTER)
     if paired:
         below(axes, times)
 

@@ -1,0 +1,109 @@
+"""Verdict and gates as JUnit XML, which systems of continuous integration show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from llmfair.audits.gates import refused
+from llmfair.errors import LlmfairError, RequirementFailed, UsageError
+from llmfair.jsonfiles import typed
+from llmfair.results import Requirement, RunVerdict
+from llmfair.trec import write_whole
+
+UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One run: its verdict and requirements, none where there are no results, and what broke it off or failed it."""
+
+    name: str
+    task: str
+    verdict: RunVerdict | None
+    requirements: Sequence[Requirement]
+    error: LlmfairError | None = None
+
+
+def suite_of(name: str, document: Mapping[str, Any], error: LlmfairError | None = None) -> Suite:
+    """An audit as its results.json has it, or what there is of one that failed."""
+    verdict = document.get("verdict")
+    return Suite(
+        name,
+        str(document.get("task", "")),
+        None if verdict is None else typed(verdict, RunVerdict),
+        typed(document.get("requirements", []), list[Requirement]),
+        error,
+    )
+
+
+def suites_of_score(document: Mapping[str, Any]) -> list[Suite]:
+    """Every RUN of measured runs."""
+    return [
+        suite_of(
+            facts["run"],
+            {
+                **facts,
+                "requirements": [one for one in document["requirements"] if one["run"] == facts["run"]],
+            },
+        )
+        for facts in document["runs"]
+    ]
+
+
+def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> None:
+    """One test suite a run, one test case for its verdict and one for each gate. Raises UsageError."""
+    root = ET.Element("testsuites", name="llmfair")
+    for suite in suites:
+        _add(root, suite, fail_on)
+    ET.indent(root)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, [ET.tostring(root, "unicode", xml_declaration=True), "\n"])
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --junit") from None
+
+
+def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
+    element = ET.SubElement(root, "testsuite", name=_legal(suite.name))
+
+    def case(name: str) -> ET.Element:
+        return ET.SubElement(element, "testcase", classname=f"llmfair.{suite.task}", name=name)
+
+    failures = 0
+    if suite.verdict is not None:
+        verdict, found = suite.verdict, case("verdict")
+        if refused(verdict, fail_on) is not None:
+            failures += 1
+            _problem(found, "failure", verdict.status, verdict.sentence)
+        ET.SubElement(found, "system-out").text = _legal(
+            f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
+        )
+    for gate in suite.requirements:
+        found = case(f"{gate.require} ({gate.variant}{f', {gate.group}' if gate.group else ''})")
+        if not gate.holds:
+            failures += 1
+            _problem(found, "failure", "require", str(gate.reason))
+    # of what is told by no test case above: answers that are missing, or too many that are unreadable
+    other = suite.error if suite.error is not None and not failures else None
+    if other is not None:
+        kind = "failure" if isinstance(other, RequirementFailed) else "error"
+        failures += kind == "failure"
+        _problem(case("run"), kind, type(other).__name__, other.message)
+    errors = int(other is not None and not isinstance(other, RequirementFailed))
+    element.set("tests", str(len(element)))
+    element.set("failures", str(failures))
+    element.set("errors", str(errors))
+
+
+def _problem(found: ET.Element, kind: str, of: str, said: str) -> None:
+    ET.SubElement(found, kind, type=of, message=_legal(said)).text = _legal(said)
+
+
+def _legal(text: str) -> str:
+    """The text without characters that no XML may hold: a model's name may."""
+    return UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,93 @@
+"""The verdict of a listwise audit: who gets less exposure, how much, and whether the ranker is of use."""
+
+from __future__ import annotations
+
+from llmfair.audits.exhibits import declared
+from llmfair.audits.listwise.results import Excess, ListwiseFinding
+from llmfair.audits.verdict import Case, Conclusions, VerdictWords, number
+from llmfair.metrics.base import plain_name
+from llmfair.report.figures import utility_of
+
+INPUT = "input"
+
+
+class ListwiseWords(VerdictWords):
+    """In exposure beyond what relevance explains, and in odds of which the band speaks."""
+
+    def disparity(self, case: Case) -> str:
+        less = _exposure(case) or _ahead(case)
+        if less is None:
+            return super().disparity(case)
+        return f"{self.where(case)} {less}; {case.measured}, outside {case.band}"
+
+    def parity(self, case: Case) -> str:
+        return super().parity(case) + (_use(case.found, case.condition) or _tells_relevance(case))
+
+    def look(self, case: Case) -> str:
+        return f"llmfair runs show {case.found.run} --furthest{case.mitigation}"
+
+
+def _exposure(case: Case) -> str | None:
+    """Who gets less exposure, how much, with its interval; None where exposure does not say so, too."""
+    finding, groups = case.finding, case.groups
+    excess = finding.excess if isinstance(finding, ListwiseFinding) else None
+    if excess is None or groups is None or excess.low is None or excess.high is None:
+        return None
+    ratio, low, high = _of_behind(excess, bool(case.protected_behind))
+    if high >= 1:
+        return None
+    behind, ahead = groups
+    return (
+        f"{behind} items get {_share(ratio)} % less exposure than {ahead} ones "
+        f"({case.found.level * 100:g} % CI {_share(high)} to {_share(low)} % less, {case.counted})"
+    )
+
+
+def _ahead(case: Case) -> str | None:
+    """How often an item of the group at a disadvantage is ahead of one of the other; None without an interval."""
+    figure, groups = case.figure, case.groups
+    if figure is None or groups is None or figure.value is None or figure.low is None or figure.high is None:
+        return None
+    shares = [100 * odds / (1 + odds) for odds in (figure.value, figure.low, figure.high)]
+    if not case.protected_behind:
+        shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
+    behind, ahead = groups
+    often, low, high = (f"{share:.0f}" for share in shares)
+    return (
+        f"the {behind} one of two equally relevant items is put ahead of the {ahead} one {often} times in 100 "
+        f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted})"
+    )
+
+
+def _of_behind(excess: Excess, protected: bool) -> tuple[float, float, float]:
+    """The exposure of the group at a disadvantage over that of the other, with its interval."""
+    assert excess.low is not None and excess.high is not None
+    if protected:
+        return excess.value, excess.low, excess.high
+    return 1 / excess.value, 1 / excess.high, 1 / excess.low
+
+
+def _share(ratio: float) -> int:
+    return round(100 * (1 - ratio))
+
+
+def _use(found: Conclusions, condition: str) -> str:
+    """How useful the ranker is, beside its initial ranking where that is known."""
+    measure = utility_of(found.measures, declared(found.measures))
+    row = found.figures.get((measure, condition)) if measure else None
+    if measure is None or row is None or row.value is None:
+        return ""
+    said = f"; {plain_name(measure)} is {number(row.value)}"
+    initial = found.figures.get((measure, INPUT))
+    if initial is None or initial.value is None:
+        return said
+    return f"{said}, of the initial ranking {number(initial.value)}"
+
+
+def _tells_relevance(case: Case) -> str:
+    """The same where nothing is ranked: with which odds the more relevant of two items is ahead."""
+    useful = case.finding.useful if isinstance(case.finding, ListwiseFinding) else None
+    if useful is None or useful.low is None or useful.high is None:
+        return ""
+    interval = f"{number(useful.value)} [{number(useful.low)}, {number(useful.high)}]"
+    return f"; {useful.measure} is {interval}, where an order by chance has {useful.chance:g}"

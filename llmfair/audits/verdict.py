@@ -1,0 +1,322 @@
+"""The verdict of a run: one status, one sentence, one next step, made from what is concluded of its conditions.
+
+It speaks of the gravest condition and names the others that share its status. A kind says it in its own words
+(`VerdictWords`); the words here do for any kind that concludes by a band around parity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import TypeVar
+
+from llmfair import registry
+from llmfair.metrics.base import Definition
+from llmfair.metrics.names import parse_measure
+from llmfair.records import Conclusion
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import FEW_QUERIES, count
+from llmfair.results import Band, Figure, Finding, Results, RunVerdict, Words, absent_row
+from llmfair.stats.conclusions import queries_to_settle
+
+STATUSES: Mapping[Conclusion, str] = {
+    Conclusion.OUTSIDE: "disparity",
+    Conclusion.NOT_ASSESSABLE: "not assessable",
+    Conclusion.INCONCLUSIVE: "inconclusive",
+    Conclusion.WITHIN: "parity",
+}
+"""The statuses of a kind that concludes by a band, the gravest first."""
+TRAINABLE = ("hf", "vllm")
+"""Backends whose models an adapter can be trained for."""
+MOST_QUERIES = 10_000
+"""Nobody asks more queries than this to settle a question."""
+UNREADABLE = "too_many_unreadable"
+FORM = "llmfair runs show {run} --invalid    shows the answers; --constrain holds a model to their form"
+ADVICE: Mapping[str, str] = {
+    "too_few_queries": "ask at least 5 queries (--limit takes some away)",
+    "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
+    "no_common_grade": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
+    "no_better_than_input": "a more able model, or --input text, so that the ranking is of use",
+    "chance_answers": "a more able model, or --input text, so that answers are more than chance",
+    "one_sided": "llmfair runs show {run} --answers    shows single answers",
+    "position_driven": "another model, or another --prompt: these answers follow the position, not the items",
+    "no_readable_answer": FORM,
+    "no_encounter": "longer windows (--window), so that items of both groups are shown together",
+    "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
+    "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
+    UNREADABLE: FORM,
+}
+"""What to change where a conclusion is barred, by its reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusions:
+    """All that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
+
+    `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
+    """
+
+    task: str
+    run: str | None
+    dataset: str
+    attribute: str
+    model: str
+    words: Words
+    level: float
+    band: Band
+    measures: Sequence[str]
+    conditions: Sequence[str]
+    findings: Mapping[str, Finding]
+    figures: Mapping[tuple[str, str], Figure]
+    complete: bool = True
+
+
+R = TypeVar("R", bound=Results)
+
+
+def judged(results: R) -> R:
+    """An audit's results with their verdict, in the words of its kind."""
+    kind = registry.lookup("audit", results.task)
+    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside)))
+
+
+def conclusions_of(results: Results, aside: Collection[str]) -> Conclusions:
+    """What an audit concludes; conditions `aside` only repeat another."""
+    findings = dict(results.findings)
+    most = 1.0 if results.max_invalid is None else results.max_invalid
+    for name, answers in results.answers.items():
+        if name in findings and answers.unreadable > most * answers.asked:
+            barred = Conclusion.NOT_ASSESSABLE
+            findings[name] = Finding(measure=findings[name].measure, conclusion=barred, reason=UNREADABLE)
+    return Conclusions(
+        task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
+        model=results.model, words=results.words, level=results.level, band=results.band,
+        measures=results.measures, conditions=[arm for arm in results.design.arms if arm not in aside],
+        findings=findings, figures=results.by_variant(), complete=results.status != "incomplete",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One condition with what is concluded of it."""
+
+    found: Conclusions
+    condition: str
+    finding: Finding
+
+    @property
+    def figure(self) -> Figure | None:
+        """The headline's figure."""
+        return self.found.figures.get((self.finding.measure, self.condition))
+
+    @property
+    def definition(self) -> Definition:
+        return parse_measure(self.finding.measure).definition
+
+    @property
+    def measured(self) -> str:
+        """The headline in words with its interval: `preference odds 0.17 [0.10, 0.21]`."""
+        return f"{self.definition.label} {interval_text(self.figure)}"
+
+    @property
+    def stated(self) -> str:
+        """The same as the beginning of a statement: `preference odds are 0.17 [0.10, 0.21]`."""
+        label = self.definition.label
+        return f"{label} {'are' if label.endswith('s') else 'is'} {interval_text(self.figure)}"
+
+    @property
+    def counted(self) -> str:
+        """How many queries the headline goes over."""
+        n = None if self.figure is None else self.figure.n
+        return "no query" if n is None else count(n, "query", "queries")
+
+    @property
+    def queries(self) -> str:
+        """The level of the interval, and how many queries it goes over."""
+        return f"{self.found.level * 100:g} % CI, {self.counted}"
+
+    @property
+    def mitigation(self) -> str:
+        """How a model whose weights are here is trained away from its preference; of others nothing."""
+        backend, _, name = self.found.model.partition(":")
+        if backend not in TRAINABLE:
+            return ""
+        return f" · mitigate: llmfair finetune-lora -d {quote(self.found.dataset)} -m {quote(name)}"
+
+    @property
+    def band(self) -> str:
+        low, high = self.found.band
+        return f"the parity band {low:g}–{high:g}"
+
+    @property
+    def protected_behind(self) -> bool | None:
+        """Whether the protected group is at a disadvantage, by which side of parity the figure is on."""
+        parity, figure = self.definition.parity, self.figure
+        if figure is None or parity is None:
+            return None
+        ends = [end for end in (figure.low, figure.high) if end is not None]
+        value = figure.value if figure.value is not None else next(iter(ends), parity)
+        return None if value == parity else value < parity
+
+    @property
+    def groups(self) -> tuple[str, str] | None:
+        """The group at a disadvantage, then the other; None at parity itself."""
+        behind, words = self.protected_behind, self.found.words
+        if behind is None:
+            return None
+        both = (words.protected, words.unprotected)
+        return both if behind else both[::-1]
+
+
+class VerdictWords:
+    """How a verdict is said; `of` is a condition in a sentence, `of_several` several of them."""
+
+    def __init__(self, condition: str, titles: Mapping[str, str] | None = None) -> None:
+        self.of = f"under the {{}} {condition}"
+        self.of_several = f"{self.of}s"
+        self.titles = titles or {}
+
+    def verdict(self, found: Conclusions) -> RunVerdict:
+        """The verdict on the gravest condition, the first of several."""
+        cases = [
+            Case(found, name, found.findings[name]) for name in found.conditions if name in found.findings
+        ]
+        if not cases:
+            command = f"llmfair {found.task}" if found.run else "llmfair score"
+            return RunVerdict(
+                status=STATUSES[Conclusion.NOT_ASSESSABLE],
+                sentence=f"nothing is concluded of {listed(found.measures)}",
+                next=f"{command} without --measures concludes of its headline",
+            )
+        gravest = next(rank for rank in STATUSES if any(one.finding.conclusion == rank for one in cases))
+        case, *others = [one for one in cases if one.finding.conclusion == gravest]
+        say = {
+            Conclusion.OUTSIDE: self.disparity,
+            Conclusion.WITHIN: self.parity,
+            Conclusion.INCONCLUSIVE: self.inconclusive,
+            Conclusion.NOT_ASSESSABLE: self.not_assessable,
+        }[gravest]
+        figure = case.figure or absent_row(case.finding.measure, case.condition)
+        return RunVerdict(
+            status=STATUSES[gravest],
+            sentence=say(case) + self.others(gravest, case, others) + self.caution(case),
+            next=self.next(gravest, case),
+            condition=case.condition,
+            measure=case.finding.measure,
+            group=case.groups[0] if case.groups and gravest == Conclusion.OUTSIDE else None,
+            estimate=figure.value,
+            low=figure.low,
+            high=figure.high,
+            n=figure.n,
+        )
+
+    # The four sentences
+
+    def disparity(self, case: Case) -> str:
+        behind = f"{case.groups[0]} items are put behind {case.groups[1]} ones: " if case.groups else ""
+        return f"{self.where(case)} {behind}{case.measured} ({case.queries}), outside {case.band}"
+
+    def parity(self, case: Case) -> str:
+        return f"{self.where(case)} {case.stated} ({case.queries}): all of it lies in {case.band}{self.differs(case)}"
+
+    def inconclusive(self, case: Case) -> str:
+        return (
+            f"{self.where(case)} {case.stated} ({case.queries}): the interval crosses an edge of {case.band}"
+            f"{self.differs(case)}"
+        )
+
+    def not_assessable(self, case: Case) -> str:
+        why = in_words(case.finding.reason, case.finding.measure)
+        return f"{self.where(case)} nothing can be said of parity: {why}"
+
+    # Their parts
+
+    def where(self, case: Case) -> str:
+        """The condition as the beginning of a sentence."""
+        return self.of.format(self.titles.get(case.condition, case.condition))
+
+    def differs(self, case: Case) -> str:
+        """That a figure whose interval is not all outside the band is away from parity nevertheless."""
+        figure, parity = case.figure, case.definition.parity
+        if figure is None or figure.low is None or figure.high is None or parity is None:
+            return ""
+        return "" if figure.low <= parity <= figure.high else f", though not at {parity:g}"
+
+    def others(self, gravest: Conclusion, case: Case, others: Sequence[Case]) -> str:
+        """The other conditions that share the status; of a disparity, where another group is at a disadvantage."""
+        by_group: dict[str, list[str]] = {}
+        for one in others:
+            against = one.groups[0] if gravest == Conclusion.OUTSIDE and one.groups else ""
+            own = case.groups[0] if against and case.groups else ""
+            by_group.setdefault("" if against == own else f"against {against} items ", []).append(
+                self.titles.get(one.condition, one.condition)
+            )
+        places = [
+            against + (self.of if len(names) == 1 else self.of_several).format(listed(names))
+            for against, names in by_group.items()
+        ]
+        return f"; {STATUSES[gravest]} also {', '.join(places)}" if places else ""
+
+    def caution(self, case: Case) -> str:
+        """What weakens the verdict as a whole."""
+        n = None if case.figure is None else case.figure.n
+        few = "; few queries, so read the interval with care"
+        if n is None or n >= FEW_QUERIES or case.finding.conclusion == Conclusion.NOT_ASSESSABLE:
+            few = ""
+        return few + "; not all questions are answered yet" * (not case.found.complete)
+
+    def next(self, gravest: Conclusion, case: Case) -> str:
+        """The next step."""
+        found = case.found
+        if gravest == Conclusion.NOT_ASSESSABLE:
+            advice = ADVICE.get(
+                str(case.finding.reason), "llmfair report {run}    shows what stands behind it"
+            )
+            return advice.format(run=found.run or "RUN")
+        if gravest == Conclusion.INCONCLUSIVE:
+            return self.settle(case)
+        if found.run is None:
+            return "llmfair score with --per-query shows every query"
+        if gravest == Conclusion.WITHIN:
+            return f"llmfair runs show {found.run} -v    has the tests and what the design could have shown"
+        return self.look(case)
+
+    def look(self, case: Case) -> str:
+        """Where the evidence of a disparity is."""
+        return f"llmfair report {case.found.run}    shows every figure and answer"
+
+    def settle(self, case: Case) -> str:
+        """How many queries would settle it, and the command that plans them."""
+        figure, found = case.figure, case.found
+        needed = None
+        if figure is not None and None not in (figure.value, figure.low, figure.high) and figure.n:
+            needed = queries_to_settle(figure.value, figure.low, figure.high, figure.n, found.band)  # type: ignore[arg-type]
+        planned = f": llmfair plan {found.task} -d {quote(found.dataset)}" if found.run else ""
+        if needed is None or needed > MOST_QUERIES:
+            return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
+        return f"about {needed:,} queries would settle it, if the estimate stays{planned}"
+
+
+def interval_text(figure: Figure | None) -> str:
+    """A figure with its interval, as far as it has them: `0.17 [0.10, 0.21]`."""
+    if figure is None or (figure.value is None and figure.low is None and figure.high is None):
+        return "undefined"
+    if figure.low is None and figure.high is not None:
+        return f"at most {number(figure.high)}"
+    if figure.high is None and figure.low is not None:
+        return f"at least {number(figure.low)}"
+    if figure.low is None or figure.high is None or figure.value is None:
+        return number(figure.value or 0.0)
+    return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
+
+
+def number(value: float) -> str:
+    """Two decimals, and two digits of what would be nothing by them."""
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`one, two and three`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

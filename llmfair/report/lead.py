@@ -1,0 +1,63 @@
+"""The first lines of everything: the verdict, and what to do next."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from llmfair.metrics.base import plain_name
+from llmfair.report.tables import Table
+from llmfair.results import RunVerdict
+
+VERDICT, NEXT = "VERDICT", "NEXT"
+WIDTH = 120
+"""Where lines are wrapped that nothing else bounds."""
+WHOLE_SENTENCES = 4
+"""Of more runs than this, verdicts are told in short."""
+Lead = tuple[tuple[str, str], ...]
+UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+def lead_of(verdicts: Iterable[tuple[str, RunVerdict | None]], following: str = "") -> Lead:
+    """A line for the verdict of each run, by its name ("" of a single one), and one for what `following` says to do.
+
+    Of many runs a verdict is told in short.
+    """
+    known = [(f"{name}: " if name else "", verdict) for name, verdict in verdicts if verdict is not None]
+    short = len(known) > WHOLE_SENTENCES
+    lines = [
+        (VERDICT, name + (in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"))
+        for name, verdict in known
+    ]
+    return (*lines, *[(NEXT, following)] * bool(lines and following))
+
+
+def in_short(verdict: RunVerdict) -> str:
+    """The status and the figure."""
+    if verdict.estimate is None:
+        return verdict.status
+    low, high = ("…" if end is None else f"{end:.2f}" for end in (verdict.low, verdict.high))
+    return f"{verdict.status}, {plain_name(str(verdict.measure))} {verdict.estimate:.2f} [{low}, {high}]"
+
+
+def markdown_lead(lead: Lead) -> list[str]:
+    """Named lines as paragraphs of Markdown."""
+    return [f"**{name}** {text}\n" for name, text in lead]
+
+
+def headed(table: Table, verdict: RunVerdict | None) -> Table:
+    """The table below its verdict."""
+    return replace(table, lead=lead_of([("", verdict)], "" if verdict is None else verdict.next))
+
+
+def lead_lines(lead: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """Named lines, aligned and wrapped at this width."""
+    indent = max((len(name) for name, _ in lead), default=0) + 2
+    for name, text in lead:
+        # a number stays beside its unit
+        wrapped = textwrap.wrap(
+            text.replace(" %", f"{UNBROKEN}%"), max(width, 3 * indent), initial_indent=f"{name:<{indent}}",
+            subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        yield from (line.replace(UNBROKEN, " ") for line in wrapped)

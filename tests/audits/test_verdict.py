@@ -1,0 +1,222 @@
+"""The verdict: one status, one sentence and one next step, made from what is concluded of the conditions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import log
+from typing import Any
+
+import pytest
+
+from llmfair.audits.gates import refused, require_met, statuses_of
+from llmfair.audits.kind import kinds
+from llmfair.audits.listwise.results import Excess, ListwiseFinding
+from llmfair.audits.listwise.verdict import ListwiseWords
+from llmfair.audits.pairwise.verdict import PairWords
+from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords
+from llmfair.errors import RequirementFailed, UsageError
+from llmfair.records import Conclusion
+from llmfair.report.lead import lead_lines
+from llmfair.results import Figure, Finding, Requirement, RunVerdict, Words
+from llmfair.stats.conclusions import conclude, queries_to_settle
+
+ODDS = "AdjustedOdds"
+BAND = (0.8, 1.25)
+Interval = tuple[float, float, float]
+
+
+def figure(value: float | None, low: float | None, high: float | None, n: int = 44) -> Figure:
+    return Figure(value, low, high, n, None, None, None, None)
+
+
+def finding(interval: Interval | None, reason: str | None = None, **more: Any) -> Finding:
+    said = Conclusion.NOT_ASSESSABLE if interval is None else conclude(*interval[1:], BAND)
+    return (ListwiseFinding if more else Finding)(measure=ODDS, conclusion=said, reason=reason, **more)
+
+
+def conclusions(
+    of: Mapping[str, Interval | None], *, n: int = 44, reason: str | None = "position_driven", **more: Any
+) -> Conclusions:
+    """What would be concluded of conditions with these odds and intervals."""
+    known: dict[str, Any] = {
+        "task": "listwise", "run": "mine", "dataset": "d", "attribute": "gender", "model": "openai:x",
+        "words": Words("female", "male"), "level": 0.95, "band": BAND, "measures": [ODDS],
+        "conditions": list(of),
+        "findings": {name: finding(one, None if one else reason) for name, one in of.items()},
+        "figures": {(ODDS, name): figure(*one, n=n) for name, one in of.items() if one},
+    }  # fmt: skip
+    return Conclusions(**{**known, **more})
+
+
+LESS, MORE, INSIDE, ACROSS = (0.5, 0.4, 0.6), (2.0, 1.6, 2.5), (1.0, 0.9, 1.1), (0.85, 0.7, 1.0)
+OF_TWO = (
+    "the female one of two equally relevant items is put ahead of the male one 33 times in 100 "
+    "(95 % CI 29 to 38, 44 queries)"
+)
+SPOKEN: dict[str, VerdictWords] = {
+    "any": VerdictWords("condition"),
+    "lists": ListwiseWords("prompt"),
+    "pairs": PairWords(),
+}
+
+
+@pytest.mark.parametrize("of_a_kind", SPOKEN)
+@pytest.mark.parametrize(
+    ("of", "status", "condition"),
+    [
+        ({"a": INSIDE, "b": ACROSS, "c": None, "d": LESS}, "disparity", "d"),
+        ({"a": INSIDE, "b": ACROSS, "c": None}, "not assessable", "c"),
+        ({"a": INSIDE, "b": ACROSS}, "inconclusive", "b"),
+        ({"a": INSIDE, "b": INSIDE}, "parity", "a"),
+        ({"a": MORE, "b": LESS}, "disparity", "a"),
+    ],
+)
+def test_the_status_is_the_gravest_and_the_sentence_speaks_of_its_condition(
+    of_a_kind: str, of: dict[str, Interval | None], status: str, condition: str
+) -> None:
+    found = SPOKEN[of_a_kind].verdict(conclusions(of))
+    assert (found.status, found.condition) == (status, condition)
+    assert f" {condition} " in found.sentence and found.next
+    assert not re.search(r"\b(un)?fair", found.sentence)
+    assert (found.estimate, found.low, found.high) == (of[condition] or (None, None, None))
+    assert found.n == (44 if of[condition] else None)
+
+
+def test_of_a_disparity_it_says_who_is_behind_and_by_how_much() -> None:
+    less, more = (SPOKEN["pairs"].verdict(conclusions({"relevant": one})) for one in (LESS, MORE))
+    assert less.group == "female" and more.group == "male"
+    assert less.sentence.startswith(
+        "of relevant pairs female items win 50 times for every 100 wins of equally relevant male ones "
+        "(95 % CI 40 to 60, 44 queries)"
+    )
+    assert "male items win 50 times for every 100 wins of equally relevant female ones" in more.sentence
+    assert "(95 % CI 40 to 62, 44 queries)" in more.sentence
+    assert less.sentence.endswith("0.50 [0.40, 0.60], outside the parity band 0.8–1.25")
+
+
+@pytest.mark.parametrize(
+    ("odds", "excess", "says"),
+    [
+        (LESS, Excess(0.69, 0.65, 0.72, 44), "female items get 31 % less exposure than male ones (95 % CI 28 to 35 %"),
+        (MORE, Excess(1.25, 1.11, 1.43, 44), "male items get 20 % less exposure than female ones (95 % CI 10 to 30 %"),
+        (LESS, Excess(0.97, 0.9, 1.04, 44), OF_TWO),
+        (LESS, Excess(1.2, 1.1, 1.3, 44), OF_TWO),
+        (LESS, None, OF_TWO),
+        (MORE, None, "the male one of two equally relevant items is put ahead of the female one 33 "
+         "times in 100 (95 % CI 29 to 38, 44 queries)"),
+    ],
+)  # fmt: skip
+def test_of_lists_it_speaks_of_exposure_where_that_says_the_same(
+    odds: Interval, excess: Excess | None, says: str
+) -> None:
+    found = conclusions({"neutral": odds}, findings={"neutral": finding(odds, excess=excess)})
+    said = SPOKEN["lists"].verdict(found).sentence
+    assert said.startswith(f"under the neutral prompt {says}")
+    assert "44 queries" in said and said.endswith("outside the parity band 0.8–1.25")
+
+
+def test_parity_names_how_useful_the_ranker_is_beside_its_initial_ranking() -> None:
+    figures = {
+        (ODDS, "neutral"): figure(*INSIDE),
+        ("P@20", "neutral"): figure(0.81, 0.7, 0.9),
+        ("P@20", "input"): figure(0.5, 0.4, 0.6),
+    }
+    found = conclusions({"neutral": INSIDE}, figures=figures, measures=[ODDS, "P@20"])
+    assert SPOKEN["lists"].verdict(found).sentence.endswith("; P@20 is 0.81, of the initial ranking 0.50")
+    figures = {(ODDS, "relevant"): figure(*INSIDE), ("Kappa", "relevant"): figure(0.4, 0.3, 0.5)}
+    assert (
+        SPOKEN["pairs"]
+        .verdict(conclusions({"relevant": INSIDE}, figures=figures))
+        .sentence.endswith("; both orders agree with kappa 0.40 [0.30, 0.50]")
+    )
+
+
+def test_others_that_share_the_status_are_named() -> None:
+    of = {"neutral": LESS, "male": LESS, "female": MORE, "third": INSIDE}
+    said = SPOKEN["lists"].verdict(conclusions(of)).sentence
+    assert said.endswith("; disparity also under the male prompt, against male items under the female prompt")
+    said = SPOKEN["lists"].verdict(conclusions({"a": ACROSS, "b": ACROSS, "c": ACROSS})).sentence
+    assert said.endswith("; inconclusive also under the b and c prompts")
+
+
+def test_few_queries_and_half_a_run_are_said() -> None:
+    assert "few queries" in VerdictWords("prompt").verdict(conclusions({"a": LESS}, n=14)).sentence
+    assert "few queries" not in VerdictWords("prompt").verdict(conclusions({"a": LESS}, n=15)).sentence
+    half = VerdictWords("prompt").verdict(conclusions({"a": LESS}, complete=False))
+    assert half.sentence.endswith("not all questions are answered yet")
+
+
+def test_what_is_not_at_parity_though_it_is_not_outside() -> None:
+    said = VerdictWords("prompt").verdict(conclusions({"a": (0.9, 0.85, 0.95)})).sentence
+    assert "all of it lies in the parity band 0.8–1.25, though not at 1" in said
+
+
+def test_the_next_step() -> None:
+    lists, trained = SPOKEN["lists"], conclusions({"a": LESS}, model="hf:org/name")
+    assert lists.verdict(conclusions({"a": LESS})).next == "llmfair runs show mine --furthest"
+    assert lists.verdict(trained).next.endswith(" · mitigate: llmfair finetune-lora -d d -m org/name")
+    settled = queries_to_settle(*ACROSS, 44, BAND)
+    assert settled is not None
+    assert lists.verdict(conclusions({"a": ACROSS})).next == (
+        f"about {settled:,} queries would settle it, if the estimate stays: llmfair plan listwise -d d"
+    )
+    assert "too near an edge" in lists.verdict(conclusions({"a": (0.8, 0.7, 0.9)})).next
+    assert "these answers follow the position" in lists.verdict(conclusions({"a": None})).next
+    assert "llmfair report mine" in lists.verdict(conclusions({"a": None}, reason="a new one")).next
+    nothing = lists.verdict(conclusions({"a": LESS}, findings={}, measures=["P@20"]))
+    assert nothing.status == "not assessable" and nothing.sentence == "nothing is concluded of P@20"
+
+
+def test_so_many_queries_settle_it() -> None:
+    for value in (0.7, 0.9, 1.0, 1.5):
+        queries = queries_to_settle(value, value / 1.5, value * 1.5, 20, BAND)
+        assert queries is not None
+        half = log(1.5) * (20 / queries) ** 0.5
+        ends = (value * 2.718281828**-half, value * 2.718281828**half)
+        assert conclude(*ends, BAND) in (Conclusion.OUTSIDE, Conclusion.WITHIN)
+    assert queries_to_settle(0.8, 0.7, 0.9, 20, BAND) is None
+    assert queries_to_settle(0.9, 0.0, 0.95, 20, BAND) is None
+
+
+def test_fail_on_takes_a_kind_s_own_words() -> None:
+    known = ("repaired", "not assessable")
+    assert statuses_of(None, known) == statuses_of("", known) == ()
+    assert statuses_of("repaired, 'not assessable',repaired", known) == known
+    with pytest.raises(UsageError, match="no verdict 'repaird'"):
+        statuses_of("repaird", known)
+    assert all(set(STATUSES.values()) == {*kind.statuses} for kind in kinds())
+
+
+@pytest.mark.parametrize("status", STATUSES.values())
+def test_the_gate_agrees_with_the_verdict(status: str) -> None:
+    verdict = RunVerdict(status=status, sentence="so it is", next="go on")
+    require_met([], refused(verdict, [other for other in STATUSES.values() if other != status]))
+    unmet = Requirement("P@20>=2", "P@20", "neutral", "", 1.0, False, "P@20 is below 2")
+    with pytest.raises(RequirementFailed, match=f"the verdict is {status}: so it is; P@20 is below 2"):
+        require_met([unmet], refused(verdict, (status,)))
+
+
+def test_lines_are_aligned_and_wrapped_and_a_number_stays_beside_its_unit() -> None:
+    lead = (("VERDICT", "one two 30 % four five six seven eight"), ("NEXT", "go"))
+    assert [*lead_lines(lead, 27)] == [
+        "VERDICT  one two 30 % four",
+        "         five six seven",
+        "         eight",
+        "NEXT     go",
+    ]
+    assert all(not line.endswith("30") for width in range(27, 60) for line in lead_lines(lead, width))
+
+
+def test_a_size_that_is_but_a_bound_is_told_as_one() -> None:
+    for ends, says in (
+        ((None, 0.09), "female items win at most 9 times"),
+        ((5.0, None), "male items win at most 20 times"),
+    ):
+        figures = {(ODDS, "relevant"): figure(0.04 if ends[1] else 9.0, *ends)}
+        outside = Finding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
+        of = {"relevant": LESS}
+        said = (
+            SPOKEN["pairs"].verdict(conclusions(of, figures=figures, findings={"relevant": outside})).sentence
+        )
+        assert says in said and "position-adjusted odds at " in said

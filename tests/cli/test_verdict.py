@@ -1,0 +1,175 @@
+"""The verdict comes first, and `--fail-on` agrees with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import llmfair
+from llmfair.results import plain
+from tests.cli.command import kept, ran, refuses, well
+from tests.cli.command import llmfair as command
+
+PAIRS = ("pairwise", "-q", "--noise-share", "0", "--kind", "relevant", "--no-report")
+MODELS = {
+    "disparity": ("-m", "fake:biased,pairwise=-2", "--pairs", "10"),
+    "parity": (
+        "-m",
+        "fake:biased,pairwise=0,query_sd=0,position=0,pair_sd=1.5,malformed=0",
+        "--pairs",
+        "100",
+        "--seed",
+        "2",
+    ),
+    "inconclusive": ("-m", "fake:biased,pairwise=0", "--pairs", "4"),
+    "not assessable": ("-m", "fake:biased,pairwise=0,position=30", "--pairs", "10"),
+}
+
+
+@pytest.mark.parametrize("status", MODELS)
+def test_the_exit_code_is_the_verdict(status: str) -> None:
+    asked = (*PAIRS, *MODELS[status], "-o", "run")
+    shown = ran(*asked).out
+    assert shown.startswith(f"VERDICT  {status}: of relevant pairs ") and "\nNEXT     " in shown
+    written = Path("run/results.json").read_bytes()
+    verdict = kept("results", "run")["verdict"]
+    assert verdict["status"] == status and plain(llmfair.open_run("run").verdict) == verdict
+    others = ",".join(other for other in MODELS if other != status)
+    assert command(*asked, "--fail-on", others).code == 0
+    failed = command(*asked, "--fail-on", f"'{status}'")
+    assert failed.code == 4 and failed.out == shown
+    assert f"Error: --fail-on: the verdict is {status}: {verdict['sentence']}\n" in failed.err
+    assert Path("run/results.json").read_bytes() == written
+    assert [one["calls"] for one in kept("manifest", "run")["invocations"]][1:] == [0, 0]
+
+
+def test_in_json_and_markdown_but_not_among_rows() -> None:
+    asked = (*PAIRS, *MODELS["disparity"], "-o", "run")
+    failed = command(*asked, "--fail-on", "disparity", "--json")
+    assert failed.code == failed.json["exit_code"] == 4 and failed.json["status"] == "failed"
+    assert failed.json["verdict"] == kept("results", "run")["verdict"]
+    assert ran(*asked, "--format", "md").out.startswith("**VERDICT** disparity: of relevant pairs ")
+    assert ran(*asked, "--format", "tsv").out.startswith("run\tvariant\t")
+
+
+def test_a_verdict_that_there_is_not_is_refused_before_anything_is_asked() -> None:
+    for words in (PAIRS, (*PAIRS, "--dry-run"), ("plan", "pairwise")):
+        refuses("there is no verdict 'disparty'. Did you mean 'disparity'?", *words, "--fail-on", "disparty")
+    assert not Path("runs").exists()
+
+
+def test_the_queries_that_the_next_step_names() -> None:
+    ran(*PAIRS, *MODELS["disparity"], "-o", "run")
+    (following,) = (line for line in ran("runs", "show", "run").out.splitlines() if line.startswith("NEXT"))
+    shown = ran(*following.removeprefix("NEXT").split()[1:]).out
+    assert "furthest from parity" in shown and "Physics" in shown
+    assert {"query", "figures"} == {
+        *well(command("runs", "show", "run", "--furthest", "--json")).json["queries"][0]
+    }
+
+
+def suites(path: str) -> list[ElementTree.Element]:
+    found = [*ElementTree.parse(path).getroot()]
+    for suite in found:
+        for name, of in (
+            ("tests", "testcase"),
+            ("failures", "testcase/failure"),
+            ("errors", "testcase/error"),
+        ):
+            assert suite.get(name) == str(len(suite.findall(of)))
+    return found
+
+
+def problems(suite: ElementTree.Element) -> dict[str, str]:
+    """What is wrong with test cases, by their names."""
+    return {
+        case.get("name", ""): str(one.get("message")) for case in suite for one in case if one.get("message")
+    }
+
+
+def test_junit_has_the_verdict_and_every_gate() -> None:
+    asked = (*PAIRS, *MODELS["disparity"], "-o", "run", "--junit", "ci/junit.xml")
+    ran(*asked, "--require", "FlipRate<=1")
+    (suite,) = suites("ci/junit.xml")
+    assert [case.get("name") for case in suite] == ["verdict", "FlipRate<=1 (relevant)"] and not problems(
+        suite
+    )
+    verdict = kept("results", "run")["verdict"]
+    said = suite.findtext("testcase/system-out")
+    assert said == f"disparity: {verdict['sentence']}\n{verdict['next']}"
+    assert command(*asked, "--require", "FlipRate>=1", "--fail-on", "disparity").code == 4
+    (suite,) = suites("ci/junit.xml")
+    assert (
+        problems(suite)["verdict"] == verdict["sentence"]
+        and "is below 1" in problems(suite)["FlipRate>=1 (relevant)"]
+    )
+
+
+def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    asked = (*PAIRS, "--pairs", "4", "--junit", "junit.xml", "-m", "fake:biased,malformed=0.5")
+    assert command(*asked, "-m", "fake:oracle", "-m", "openai:x", "--max-invalid", "0.1").code == 4
+    unreadable, _, keyless = suites("junit.xml")
+    assert unreadable.get("failures") == "1" and "unreadable" in problems(unreadable)["run"]
+    assert keyless.get("errors") == "1" and "needs a key" in problems(keyless)["run"]
+    assert command(*asked, "--max-calls", "5", "--max-invalid", "1", "-o", "half").code == 3
+    (half,) = suites("junit.xml")
+    assert half.get("errors") == "1" and "verdict" not in problems(half)
+
+
+def test_measured_runs_have_a_verdict_each() -> None:
+    for status in ("disparity", "inconclusive"):
+        ran(*PAIRS, *MODELS[status], "-o", status)
+    runs = ("score", "inconclusive", "disparity")
+    shown = ran(*runs).out
+    assert "VERDICT  inconclusive: inconclusive: of relevant pairs " in shown
+    assert "VERDICT  disparity: disparity: of relevant pairs " in shown
+    assert shown.count("\nNEXT     ") == 1 and "\nNEXT     llmfair runs show disparity --furthest" in shown
+    assert shown.index("NEXT") < shown.index("Score · ")
+    found = ran(*runs, "--json").json
+    of_runs = {run["run"]: run["verdict"] for run in found["runs"]}
+    assert {name: one["status"] for name, one in of_runs.items()} == {name: name for name in of_runs}
+    assert found["verdict"]["status"] == "disparity" and found["verdict"]["sentence"].startswith(
+        "disparity: "
+    )
+    assert of_runs == {name: kept("results", name)["verdict"] for name in of_runs}
+    failed = command(*runs, "--fail-on", "disparity", "--junit", "junit.xml", "-o", "scored")
+    assert failed.code == 4 and "Error: disparity: --fail-on: the verdict is disparity: " in failed.err
+    assert [suite.get("failures") for suite in suites("junit.xml")] == ["0", "1"]
+    assert kept("results", "scored")["verdict"] == found["verdict"]
+    assert llmfair.open_run("scored").verdict.status == "disparity"
+    ran("score", "inconclusive", "--fail-on", "disparity")
+    refuses("there is no verdict 'fair'", "score", "inconclusive", "--fail-on", "fair", "-o", "unwritten")
+    assert not Path("unwritten").exists()
+    with pytest.raises(llmfair.RequirementFailed, match="the verdict is disparity"):
+        llmfair.score("disparity", fail_on="disparity")
+
+
+def test_runs_are_listed_with_their_verdicts() -> None:
+    ran(*PAIRS, *MODELS["disparity"])
+    command(*PAIRS, "--max-calls", "1")
+    header, *lines = ran("runs", "list").out.splitlines()
+    assert header.split()[:3] == ["run", "status", "verdict"]
+    assert any("complete    disparity" in line for line in lines)
+    known = {run["status"]: run["verdict"] for run in ran("runs", "list", "--json").json["runs"]}
+    assert known["complete"] == "disparity"
+
+
+def test_a_figure_carries_what_is_concluded_of_its_condition() -> None:
+    found = llmfair.audit_pairwise(
+        model="fake:biased,pairwise=-2",
+        pairs=10,
+        kind="relevant",
+        measures="AdjustedOdds,WinRatio,FlipRate",
+        report=False,
+    )
+    assert [found[name, "relevant"].conclusion for name in ("AdjustedOdds", "WinRatio")] == [
+        "outside",
+        "outside",
+    ]
+    assert found["FlipRate", "relevant"].conclusion is None
+    assert found.verdict.status == "disparity" and found.verdict.group == "female"
+    with pytest.raises(llmfair.UsageError, match="plan pairwise has no verdict"):
+        _ = llmfair.plan_pairwise().verdict
