@@ -247,7 +247,7 @@ def test_undefined_is_null_with_a_count() -> None:
     lists["only"] = [(f"w{i}", "female", i % 2) for i in range(6)]
     lists["none"] = [(f"x{i}", None, i % 2) for i in range(6)]
     folder = write_folder(Path("mine"), lists)
-    found = ran("listwise", "-d", folder, "--orders", "1", "--json")
+    found = ran("listwise", "-d", folder, "--orders", "1", "--json", "--max-invalid", "1")
     undefined = found.json["undefined"]["ExpRatio"]["neutral"]
     assert undefined == {"no_unprotected": 1, "no_group": 1}
     row = next(r for r in found.json["rows"] if r["measure"] == "ExpRatio" and r["variant"] == "neutral")
