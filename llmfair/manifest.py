@@ -49,7 +49,7 @@ class Manifest(Named):
     the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
     by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
     answered, where it is not the model's only one; `label`: what the user calls the run. `unused`: settings
-    that made no difference to who was asked.
+    that made no difference to who was asked. `sees`: the prompt, and what was shown of an item, in words.
     """
 
     status: Status
@@ -63,6 +63,7 @@ class Manifest(Named):
     planned_calls: int | None = None
     prompt: AskedWith | None = None
     doubts: Sequence[str] = ()
+    sees: str = ""
     stages: Mapping[str, bool] = field(default_factory=dict)
     stage_answers: Mapping[str, int] = field(default_factory=dict)
     stage_lines_skipped: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Manifest(Named):
 
     def told(self) -> dict[str, Any]:
         """What the run is told with beside its results, as far as there is any of it."""
-        told = {"server": self.server, "label": self.label, "doubts": list(self.doubts)}
+        told = {"server": self.server, "label": self.label, "doubts": list(self.doubts), "sees": self.sees}
         return {key: value for key, value in told.items() if value}
 
     @property

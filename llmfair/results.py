@@ -245,6 +245,9 @@ class Results:
     label: Annotated[str, Meta(description="What the user calls the run.")] = field(
         default="", metadata={"needs": "label"}
     )
+    sees: Annotated[str, Meta(description="The prompt, and what the model was shown of an item.")] = field(
+        default="", metadata={"needs": "sees"}
+    )
 
     def __post_init__(self) -> None:
         arms = self.design.arms

@@ -154,6 +154,9 @@ def print_table(table: Table) -> None:
         stdout.print()
     if table.title:
         stdout.print(Text(table.title, style="bold"))
+    if table.sees:
+        stdout.print(Text(table.sees))
+    if table.above:
         stdout.print()
     table = replace(table, rows=tuple(tuple(visible(cell) for cell in row) for row in table.rows))
     widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]

@@ -72,6 +72,7 @@ class Planned(TypedDict):
 
     schema: Version
     queries: Count
+    sees: Annotated[str, Meta(description="The prompt, and what the model would be shown of an item.")]
     calls: Count
     prompt_tokens: Count | None
     completion_tokens: Count | None

@@ -12,6 +12,7 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.prospects import prospects_of
 from llmfair.audits.replay import shared_calls
 from llmfair.audits.run import folder_of
+from llmfair.audits.seen import seen
 from llmfair.audits.subject import limits_of, subjects, unready
 from llmfair.settings import AuditSettings, Planned
 
@@ -34,6 +35,7 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     planned = {
         "task": kind.name,
         **design.plan(len(asked)),
+        "sees": seen(design),
         "calls": design.calls * len(asked),
         "prompt_tokens": None if prompts is None else prompts * len(asked),
         "completion_tokens": None if answers is None else answers * len(asked),

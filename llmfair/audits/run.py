@@ -18,6 +18,7 @@ from llmfair.audits.gates import refused, require_met, require_readable, statuse
 from llmfair.audits.kind import kind_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.prospects import require_prospects
+from llmfair.audits.seen import seen
 from llmfair.audits.session import charge, refuse_fewer, session
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.backends.base import Backend
@@ -96,7 +97,12 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
         doubts += adapter_doubts(subject.adapter, identity, str(facts["dataset"]))
     for doubt in doubts:
         warn(doubt)
-    facts |= {"model": subject.label, "simulated": backend.reads_about, "doubts": doubts}
+    facts |= {
+        "model": subject.label,
+        "simulated": backend.reads_about,
+        "doubts": doubts,
+        "sees": seen(design),
+    }
     facts |= {key: said for key, said in (("server", server_of(backend)), ("label", settings.label)) if said}
     facts["planned_calls"] = design.calls  # a run that is killed has no word left
     stages = design.stages()
@@ -135,7 +141,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
         raise answered.error
     require_readable(outcome.results.answers, settings.max_invalid)
     require_met(outcome.results.requirements, refused(outcome.results.verdict, fail_on))
-    named = {key: facts[key] for key in ("server", "label") if key in facts}
+    named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
     return Result(folder, replace(outcome.results, doubts=doubts, **named), outcome.rows)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llmfair.audits.kind import kind_of, kinds
+from llmfair.manifest import AskedWith, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.groups import DRAWN, Audited, Group, groups_of
@@ -90,12 +92,25 @@ def _outcome(sources: Sequence[Source], general: Mapping[str, General]) -> Itera
 
 
 def _groups(sources: Sequence[Source]) -> list[Group]:
+    audited = [(source, source.manifest) for source in sources if source.manifest and source.is_audit]
+    prompts = prompt_names(manifest.prompt for _, manifest in audited)
     audits = [
-        Audited(source.run.path, source.manifest.settings, source.audit)
-        for source in sources
-        if source.manifest is not None and source.is_audit
+        Audited(source.run.path, _with_prompt(manifest, prompts), source.audit)
+        for source, manifest in audited
     ]
     return groups_of(audits, {kind.name: kind for kind in kinds()})
+
+
+def _with_prompt(manifest: Manifest, names: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a run, with the name of its prompt where it has one."""
+    return {**({"prompt": names[manifest.prompt.sha256]} if manifest.prompt else {}), **manifest.settings}
+
+
+def prompt_names(prompts: Iterable[AskedWith | None]) -> dict[str, str]:
+    """What each prompt is called, by its SHA-256; where two have one name, with the beginning of that."""
+    files = {prompt.sha256: prompt.file for prompt in prompts if prompt is not None}
+    shared = Counter(files.values())
+    return {sha256: file + f" {sha256[:8]}" * (shared[file] > 1) for sha256, file in files.items()}
 
 
 def _words(source: Source, general: Mapping[str, General]) -> tuple[str, ...]:

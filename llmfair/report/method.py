@@ -128,6 +128,7 @@ def _facts(
         ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),
         ("interval level", f"{100 * results['level']:g} %" if "level" in results else ""),
         ("band of conclusions", "{:g} to {:g}".format(*results["band"]) if "band" in results else ""),
+        ("the model sees", manifest.sees if manifest else ""),
         ("prompt", f"{prompt.file}, SHA-256 {prompt.sha256}" if prompt else ""),
         ("lists, SHA-256", settings.get("lists_sha256")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),

@@ -45,6 +45,7 @@ class Page:
     rows: Sequence[Row]
     outcome: Sequence[tuple[str, RunVerdict]] = ()
     following: str = ""
+    sees: str = ""
 
     @property
     def first(self) -> Plot | None:
@@ -99,6 +100,7 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
         rows=document["rows"],
         outcome=[("", results.verdict)] if results.verdict is not None else [],
         following="" if results.verdict is None else results.verdict.next,
+        sees=results.sees,
     )
 
 

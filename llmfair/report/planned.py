@@ -15,6 +15,7 @@ MINUTE, HOUR = 60, 3600
 def plan_text(planned: Mapping[str, Any]) -> str:
     """A plan of which nothing but its calls is known."""
     lines = [
+        *filter(None, [planned["sees"]]),
         *queries_lines(planned),
         calls_line(planned),
         time_line(planned),

@@ -21,7 +21,7 @@ def text_of(table: Table) -> str:
 
     lead = "\n".join(lead_lines(table.lead, WIDTH))
     notes = "\n".join(f"  {note}" for note in table.notes)
-    parts = (lead, table.title, "\n".join(map(padded, lines)), notes)
+    parts = (lead, "\n".join(table.above), "\n".join(map(padded, lines)), notes)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -44,5 +44,5 @@ def html_of(table: Table) -> str:
     return str(lead) + str(
         Markup(
             "<table>\n<caption>{}</caption>\n<thead>{}</thead>\n<tbody>\n{}\n</tbody>\n</table>\n<ul>\n{}\n</ul>"
-        ).format(table.title, head, body, notes)
+        ).format(" · ".join(table.above), head, body, notes)
     )

@@ -22,7 +22,7 @@ POWER = 0.8
 class Table:
     """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
 
-    `lead`: named lines before everything, such as the verdict.
+    `lead`: named lines before everything, such as the verdict. `sees`: what the model saw, told below the title.
     """
 
     title: str
@@ -31,6 +31,12 @@ class Table:
     notes: tuple[str, ...]
     said: Mapping[str, str] = field(default_factory=dict)
     lead: tuple[tuple[str, str], ...] = ()
+    sees: str = ""
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """The lines right above the table."""
+        return tuple(filter(None, (self.title, self.sees)))
 
 
 Column = tuple[str, str]
@@ -59,7 +65,18 @@ def markdown(table: Table) -> str:
     notes = [f"- {note}" for note in table.notes]
     lead = [f"**{name}** {text}\n" for name, text in table.lead]
     return (
-        "\n".join([*lead, table.title, "", line(table.header), rule, *map(line, table.rows), "", *notes])
+        "\n".join(
+            [
+                *lead,
+                "\n\n".join(table.above),
+                "",
+                line(table.header),
+                rule,
+                *map(line, table.rows),
+                "",
+                *notes,
+            ]
+        )
         + "\n"
     )
 
@@ -132,7 +149,7 @@ def conditions_table(
             share = percent(counted.unreadable, counted.asked)
             notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be read")
     notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
-    return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said))
+    return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
 
 
 def audited(results: Results) -> list[str]:

@@ -10,7 +10,7 @@ from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import read_strict
 from llmfair.rankers.choices import read_text
-from tests.cli.command import kept, ran, refuses
+from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 
 PAPERS, GENERAL = "for the WikiProject coordinators", "for users of a collection"
@@ -108,3 +108,58 @@ def test_prompts_are_listed_by_what_prompt_takes() -> None:
     }
     refuses("'general' is a prompt of several tasks", "prompts", "show", "general")
     refuses("Did you mean 'general'?", "listwise", "--prompt", "genral", "--dry-run")
+
+
+SEEN = "prompt wikiproject, titles only (145 items have text: --input text shows it)"
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_the_second_line_says_what_the_model_sees(task: str) -> None:
+    found = ran(task, "-n", "5")
+    assert found.out.splitlines()[1] == SEEN
+    ran("report", only_run())
+    assert SEEN in Path(only_run(), "report.html").read_text()
+    assert ran("runs", "show", only_run()).out.splitlines()[1] == SEEN
+    assert SEEN in ran("report", only_run(), "--format", "md").out
+    assert ran(task, "-n", "5", "--json").json["sees"] == SEEN
+    assert ran(task, "-n", "5", "--dry-run").out.splitlines()[1].strip() == SEEN
+    assert SEEN in ran("plan", task, "-n", "5").out
+
+
+def test_texts_that_are_shown_are_said_to_be(mine: Path) -> None:
+    planned = ran("listwise", "-n", "5", "--input", "text", "--words", "90", "--dry-run", "--json").json
+    assert planned["sees"] == "prompt wikiproject, titles and texts, 90 words at most"
+    planned = ran("listwise", "-d", "mine", "--dry-run", "--json").json
+    assert planned["sees"] == "prompt general, titles only"
+    path = mine / "docs.jsonl"
+    path.write_text(path.read_text().replace('"title"', '"text": "Text.", "title"', 1))
+    planned = ran("listwise", "-d", "mine", "--dry-run", "--json").json
+    assert planned["sees"] == "prompt general, titles only (1 item has text: --input text shows it)"
+    planned = ran("listwise", "-d", "mine", "--input", "text", "--dry-run", "--json").json
+    assert planned["sees"] == "prompt general, titles and texts, 300 words at most (1 item has text, of 40)"
+
+
+def test_nothing_is_said_of_a_ranker_that_reads_no_prompt() -> None:
+    assert ran("listwise", "-m", "bm25").out.splitlines()[1] == ""
+
+
+@pytest.mark.whole
+def test_two_prompts_of_one_name_are_told_apart(mine: Path) -> None:
+    text = load_prompt("listwise-general").text
+    for name in ("one", "two"):
+        Path("my.toml").write_text(text.replace("users of a collection", f"users of collection {name}"))
+        ran(*LISTS, "-d", "mine", "--prompt", "my.toml", "-o", name)
+    first, second = (f"my.toml {kept('manifest', name)['prompt']['sha256'][:8]}" for name in ("one", "two"))
+    for name, prompt in (("one", first), ("two", second)):
+        assert ran("runs", "show", name).out.splitlines()[1] == f"prompt {prompt}, titles only"
+    table = ran("report", "one", "two", "--format", "md").out
+    assert first in table and second in table
+
+
+@pytest.mark.whole
+def test_prompts_are_told_apart_in_a_table_of_several_runs(mine: Path) -> None:
+    for name in ("general", "wikiproject"):
+        ran(*LISTS, "-d", "mine", "--prompt", name, "-o", name)
+    table = llmfair("report", "general", "wikiproject", "--format", "md").out
+    assert "fake:biased prompt general" in table and "fake:biased prompt wikiproject" in table

@@ -64,6 +64,7 @@ def _orders(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
+        *filter(None, [planned["sees"]]),
         *planned_note(planned),
         *queries_lines(planned),
         calls_line(planned),

@@ -67,7 +67,7 @@ def listwise_table(results: ListwiseResults) -> Table:
     if any(inputs):
         rows.append((_row_name("input"), *inputs, "the orders the items came in"))
     notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
-    return filled(Table(_title(results), header, tuple(rows), notes, concluded))
+    return filled(Table(_title(results), header, tuple(rows), notes, concluded, sees=results.sees))
 
 
 def _title(results: ListwiseResults) -> str:

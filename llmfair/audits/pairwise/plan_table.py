@@ -81,6 +81,7 @@ def _design(planned: Mapping[str, Any]) -> str:
 
 def _lines(planned: Mapping[str, Any]) -> list[str]:
     return [
+        *filter(None, [planned["sees"]]),
         *planned_note(planned["design"]),
         *queries_lines(planned),
         calls_line(planned),

@@ -50,7 +50,9 @@ def pairwise_table(results: PairwiseResults) -> Table:
     )
     said = {kind: _conclusion(kind, results, rows) for kind in results.design.arms}
     table = [(*_row(kind, results, rows), said[kind]) for kind in results.design.arms]
-    return filled(Table(_title(results), header, tuple(table), tuple(_notes(results, rows)), said))
+    return filled(
+        Table(_title(results), header, tuple(table), tuple(_notes(results, rows)), said, sees=results.sees)
+    )
 
 
 def _rows(results: PairwiseResults) -> Rows:
