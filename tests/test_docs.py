@@ -132,6 +132,24 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
     ran(name, *arguments)
 
 
+REPRODUCING = re.findall(r"`(llmfair [^`]+)`", PAGES["reproducing.md"])
+
+
+@pytest.mark.parametrize("line", REPRODUCING)
+def test_commands_that_reproduce(line: str, request: pytest.FixtureRequest) -> None:
+    """Where TREC's data are not fetched a folder takes their place, from which lists are drawn as from them."""
+    if "ORG/" in line:
+        Path("ORG").symlink_to(request.getfixturevalue("checkpoints"))
+    of_each = [(f"{sex}{i}", sex, 1) for sex in ("female", "male") for i in range(50)]
+    lists = {f"q{q}": [(f"q{q}{doc_id}", sex, grade) for doc_id, sex, grade in of_each] for q in range(12)}
+    write_folder(Path("pool"), lists)
+    found = ran(
+        *shlex.split(line.replace("trec-fair/2022/gender", "pool").replace("MODEL", "fake:biased"))[1:],
+        "--dry-run",
+    )
+    assert "200" in found.out or "listwise" not in line
+
+
 @pytest.mark.parametrize(("page", "shown"), [("README.md", "5 rows x"), ("commands.md", "fake:biased")])
 def test_the_python_of_a_page_runs(page: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = [block for name, block in blocks("python") if name == page]

@@ -110,7 +110,7 @@ OFFERED: Mapping[str, Callable[..., Any]] = {
     "measures": measures,
     "model": models,
     "prompt": prompts,
-    "preset": lambda: ["paper"],
+    "preset": lambda: ["paper", "paper+deltr", "paper+few-relevant", "paper+rankgpt"],
     "strategy": lambda: _names("strategies"),
 }
 """What is offered after the flags of settings, by their names."""

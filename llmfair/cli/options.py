@@ -41,11 +41,11 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
         ctx: typer.Context = values["ctx"]
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         least = max(_rank(ctx, "preset"), 1) if values.get("preset") else 1
+        bundled = settings.of_preset(values["preset"]) if values.get("preset") else {}
         given = {
             item.name: tuple(value) if isinstance(value := values[item.name], list) else value
             for item in fields(settings)
-            if _rank(ctx, item.name)
-            >= (least if item.name in settings.presets().get(values.get("preset") or "", {}) else 1)
+            if _rank(ctx, item.name) >= (least if item.name in bundled else 1)
         }
         made = settings.make(values.get("preset"), **given)
         style = "json" if values["as_json"] else made.format
@@ -172,7 +172,8 @@ Config = Annotated[
 Preset = Annotated[
     str | None,
     flag(
-        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels.",
+        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels. What the "
+        "paper leaves open: paper+few-relevant (24 of 200), of lists also +deltr and +rankgpt.",
         "--preset",
         panel="Prompt",
         autocompletion=OFFERED["preset"],

@@ -59,6 +59,7 @@ class CrossEncoder(ScoringRanker):
 
     name: str
     worded = True
+    made_for_texts = True
 
     def __init__(self, options: RankerOptions, default: str) -> None:
         require_local()

@@ -174,7 +174,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
         made = super().make(preset, **given)
-        if made.loss == "lm" and preset != "paper":
+        if made.loss == "lm" and (preset or "").partition("+")[0] != "paper":
             raise UsageError(
                 "--loss lm goes with --preset paper: it trains all of an answer's tokens, and the audit measures two.",
                 "leave --loss out",

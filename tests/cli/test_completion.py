@@ -87,7 +87,7 @@ def test_what_is_offered() -> None:
         (("listwise", "-m", "mono"), ["monobert", "monot5"]),
         (("pairwise", "-m", "op"), ["openai:"]),
         (("listwise", "--initial", "r"), ["random"]),
-        (("listwise", "--preset", ""), ["paper"]),
+        (("listwise", "--preset", "paper+d"), ["paper+deltr"]),
         (("prompts", "show", "list"), ["listwise", "listwise-general"]),
         (("listwise", "--prompt", "ge"), ["general"]),
         (("datasets", "show", "sa"), ["sample"]),

@@ -119,7 +119,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
-        doubts=tuple(_unfound(first_stage or ranker, candidates)),
+        doubts=(*_unfound(first_stage or ranker, candidates), *_without_texts(ranker, candidates)),
     )
     for measure in design.measures:
         if measure.arguments.get("control") == "order" and settings.initial != "random":
@@ -186,6 +186,22 @@ def _unfound(ranker: ScoringRanker | None, lists: Sequence[Candidates]) -> Itera
             f"bm25 finds nothing in {len(empty)} of {len(lists)} queries ({named}): no word of theirs stands in any "
             "candidate, so their lists are in random order"
         )
+
+
+def _without_texts(ranker: ScoringRanker | None, lists: Sequence[Candidates]) -> Iterator[str]:
+    """That a ranker made for passages of text finds none, or how many items are without."""
+    if ranker is None or not ranker.made_for_texts:
+        return
+    texts = {item.doc_id: bool(item.text.strip()) for listed in lists for item in listed.documents}
+    if (lacking := len(texts) - sum(texts.values())) == 0:
+        return
+    read = (
+        "titles only: no item has text" if lacking == len(texts) else "the title alone where there is no text"
+    )
+    yield (
+        f"{ranker.identity.partition(' ')[0]} was made for passages of text and reads {read} ({lacking:,} of "
+        f"{len(texts):,} items); `text` in docs.jsonl, or llmfair datasets fetch --text-words 300, gives it some"
+    )
 
 
 def _variants(attribute: Attribute, text: str | None) -> list[str]:

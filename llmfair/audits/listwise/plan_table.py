@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.audits.listwise.table import window_text
+from llmfair.audits.listwise.table import NOTHING_CONCLUDED, window_text
 from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line, told
 from llmfair.report.tables import Table, count, planned_note, span, window_notes
 from llmfair.stats.power import FEWEST_TESTED
@@ -88,7 +88,7 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
     if "indifferent" in reach:
         lines.append(
             f"from {planned['initial']} orders a ranker without any preference reads ExpRatio "
-            f"{reach['indifferent']:.2f} ({_simulated(planned)})"
+            f"{reach['indifferent']:.2f} ({_simulated(planned)}); {NOTHING_CONCLUDED}"
         )
     if other := planned["other_windows"]:
         calls = "fewer calls" if other["fewer_calls"] else "as many calls"

@@ -111,6 +111,17 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         }
 
     @classmethod
+    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
+        return {
+            **super().preset_options(),
+            # Whether the lists came in DELTR's order, or in a random one as here, is not said. From an order made of
+            # groups and relevance nothing can be concluded, so it is no part of the preset itself.
+            "deltr": {"initial": "deltr"},
+            # The conversation is RankGPT's; that its reading of answers and its windows were used is likely, not said.
+            "rankgpt": {"read": "rankgpt", "windows": "rankgpt"},
+        }
+
+    @classmethod
     def idle(cls) -> frozenset[str]:
         return super().idle() - {"permutations"}
 

@@ -42,6 +42,7 @@ from llmfair.report.tables import (
 from llmfair.results import Reach
 
 SHOWN_LEFT_OUT = 3
+NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--initial random)"
 
 
 def listwise_table(results: ListwiseResults) -> Table:
@@ -175,7 +176,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
     if reach.indifferent is not None:
         text += (
             f", initial order {design.initial}: a ranker without any preference reads ExpRatio "
-            f"{reach.indifferent:.2f} on these lists"
+            f"{reach.indifferent:.2f} on these lists; {NOTHING_CONCLUDED}"
         )
     return text + on_disk(planned)
 
