@@ -76,7 +76,9 @@ def test_a_ranker_that_reads_no_prompt_is_the_same_run_on_any_data() -> None:
     lists = balanced(5, 4, 4)
     write_folder(Path("mine"), lists, queries=dict.fromkeys(lists, "title"))
     ran("listwise", "-m", "bm25", "-d", "mine", "--measures", "P@2")
-    assert kept("manifest")["prompt"]["sha256"] == load_prompt("listwise").sha256
+    manifest = kept("manifest")
+    assert "prompt" not in manifest
+    assert manifest["settings"]["prompt_sha256"] == load_prompt("listwise").sha256
 
 
 def test_answers_to_the_general_prompt_are_read() -> None:
