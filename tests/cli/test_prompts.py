@@ -117,12 +117,12 @@ SEEN = "prompt wikiproject, titles only (145 items have text: --input text shows
 
 @pytest.mark.whole
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_the_second_line_says_what_the_model_sees(task: str) -> None:
+def test_the_line_below_the_title_says_what_the_model_sees(task: str) -> None:
     found = ran(task, "-n", "5")
-    assert found.out.splitlines()[1] == SEEN
+    assert SEEN in found.out.splitlines()
     ran("report", only_run())
     assert SEEN in Path(only_run(), "report.html").read_text()
-    assert ran("runs", "show", only_run()).out.splitlines()[1] == SEEN
+    assert SEEN in ran("runs", "show", only_run()).out.splitlines()
     assert SEEN in ran("report", only_run(), "--format", "md").out
     assert ran(task, "-n", "5", "--json").json["sees"] == SEEN
     assert ran(task, "-n", "5", "--dry-run").out.splitlines()[1].strip() == SEEN
@@ -143,7 +143,7 @@ def test_texts_that_are_shown_are_said_to_be(mine: Path) -> None:
 
 
 def test_nothing_is_said_of_a_ranker_that_reads_no_prompt() -> None:
-    assert ran("listwise", "-m", "bm25").out.splitlines()[1] == ""
+    assert "prompt wikiproject" not in ran("listwise", "-m", "bm25").out
 
 
 @pytest.mark.whole
@@ -154,7 +154,7 @@ def test_two_prompts_of_one_name_are_told_apart(mine: Path) -> None:
         ran(*LISTS, "-d", "mine", "--prompt", "my.toml", "-o", name)
     first, second = (f"my.toml {kept('manifest', name)['prompt']['sha256'][:8]}" for name in ("one", "two"))
     for name, prompt in (("one", first), ("two", second)):
-        assert ran("runs", "show", name).out.splitlines()[1] == f"prompt {prompt}, titles only"
+        assert f"prompt {prompt}, titles only" in ran("runs", "show", name).out.splitlines()
     table = ran("report", "one", "two", "--format", "md").out
     assert first in table and second in table
 
