@@ -167,10 +167,10 @@ def test_every_setting_is_a_flag_and_explains_itself() -> None:
     [
         ("listwise", ()),
         ("pairwise", ("--ci", "--permutations")),
-        ("plan listwise", ("--report", "--open", "--fresh", "--dry-run", "--label")),
+        ("plan listwise", ("--report", "--open", "--fresh", "--dry-run", "--junit", "--label")),
         (
             "calibrate pairwise",
-            ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run", "--label"),
+            ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run", "--junit", "--label"),
         ),
     ],
 )

@@ -89,7 +89,7 @@ def test_runs_of_equal_name_are_told_apart() -> None:
     Path("b").mkdir()
     Path("b/my.run.gz").write_bytes(gzip.compress(RUN.encode()))
     found = llmfair("score", "b/my.run.gz", *SCORE[1:], "--measures", "P@1")
-    assert [line.split("  ")[0].strip() for line in found.out.splitlines()[2:5]] == [
+    assert [line.split("  ")[0].strip() for line in found.out.partition("Score · ")[2].splitlines()[2:5]] == [
         "run",
         "b/my.run.gz my",
         "my.run my",
@@ -133,7 +133,7 @@ def test_a_gate_of_a_run_file() -> None:
     assert found.code == 4
     assert found.err.splitlines() == [
         "Error: P@1 (my) 0.500 is outside 0.6..0.8; ExpRatio (my) cannot be assessed: no common grade",
-        "  --json lists the requirements, -o DIR keeps them",
+        "  --json lists verdicts and requirements, -o DIR keeps them",
     ]
     assert " my " in found.out, "the result is shown all the same"
     written = llmfair(*SCORE, "--require", "P@1>=0.6", "-o", "out", "--json")
@@ -257,7 +257,7 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
     asked = ("listwise", "-n", "5", "--orders", "2", "--passes", "1", "-o", "run")
     ran(*asked)
     table, found = ran("score", "run").out, llmfair("score", "run", "--json").json
-    assert table.splitlines()[0].endswith(" · 5 queries · 4 rankings") and ".o0" not in table
+    assert " · 5 queries · 4 rankings\n" in table and ".o0" not in table
     assert len(found["runs"][0]["variants"]) == 4 * 3 == len({row["variant"] for row in found["rows"]})
     one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
     assert " female " in one and " female.o1.r0 " in one
