@@ -134,10 +134,11 @@ def preference_fit(queries: Sequence[Comparisons], window: int = 1) -> Fit | Non
 
 def _design(query: Comparisons, powers: int) -> Floats:
     """1 and z_1^j − z_2^j of every comparison; shape (c, 1 + powers)."""
-    rows = np.ones((len(query.total), 1 + powers))
-    if powers and query.slots is not None:
-        exponents = np.arange(1, powers + 1)
-        rows[:, 1:] = query.slots[:, :1] ** exponents - query.slots[:, 1:] ** exponents
+    if not powers or query.slots is None:
+        return np.eye(1, 1 + powers).repeat(len(query.total), axis=0)
+    first, second = (np.vander(places, 1 + powers, increasing=True) for places in query.slots.T)
+    rows: Floats = first - second
+    rows[:, 0] = 1
     return rows
 
 
@@ -146,8 +147,9 @@ def _maximum(design: Floats, ahead: Floats, weights: Floats) -> Floats | None:
     coefficients = np.zeros(design.shape[1])
     if not len(coefficients):
         return coefficients
+    log_odds = np.zeros(len(design))
     for _ in range(STEPS):
-        chances = _chances(design @ coefficients)
+        chances = _chances(log_odds)
         score = design.T @ (ahead - weights * chances)
         information = (design * (weights * chances * (1 - chances))[:, None]).T @ design
         try:
@@ -155,7 +157,8 @@ def _maximum(design: Floats, ahead: Floats, weights: Floats) -> Floats | None:
         except np.linalg.LinAlgError:
             return None
         coefficients = coefficients + step
-        if not np.abs(design @ coefficients).max() < FARTHEST:
+        log_odds = design @ coefficients
+        if not np.abs(log_odds).max() < FARTHEST:
             return None
         if np.abs(step).max() < TOLERANCE:
             return coefficients
@@ -168,10 +171,9 @@ def _by_query(
     """S_q and H_q of every query; shapes (queries, k) and (queries, k, k)."""
     chances = _chances(design @ coefficients)
     scores: Floats = np.add.reduceat(design * (ahead - weights * chances)[:, None], starts)
-    curvature = weights * chances * (1 - chances)
-    information: Floats = np.add.reduceat(
-        (design * curvature[:, None])[:, :, None] * design[:, None, :], starts
-    )
+    curved = design * (weights * chances * (1 - chances))[:, None]
+    by_query = zip(np.split(curved, starts[1:]), np.split(design, starts[1:]), strict=True)
+    information = np.array([some.T @ all_of for some, all_of in by_query])
     return scores, information
 
 
