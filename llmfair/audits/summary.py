@@ -15,7 +15,6 @@ from llmfair.metrics.columns import Column
 from llmfair.metrics.values import Compared, Product, Quotient, Ratio, Tally, Undefined, Value
 from llmfair.records import Measurement
 from llmfair.stats import intervals
-from llmfair.stats.implied import OddsCurve, OddsSurface
 from llmfair.stats.intervals import Estimate, Method
 
 ALL = "all"
@@ -29,15 +28,13 @@ Intervals = Literal["auto", "linear-t", "boot-t"]
 class Inference:
     """How figures of all queries are inferred from theirs.
 
-    `documents` is the median length of the lists. `surface` gives the pair odds behind a ratio; None where
-    initial orders were not random, since nothing is known of the odds behind a ratio that they made.
+    `documents` is the median length of the lists.
     """
 
     level: float = 0.95
     ci: Intervals = "auto"
     seed: int = 0
     documents: float = ENOUGH_DOCUMENTS
-    surface: Callable[[], OddsSurface] | None = None
 
     def method(self, queries: int) -> Method:
         """The interval of a ratio of means over so many queries."""
@@ -45,10 +42,6 @@ class Inference:
             return self.ci
         enough = queries >= ENOUGH_QUERIES and self.documents >= ENOUGH_DOCUMENTS
         return "linear-t" if enough else "boot-t"
-
-    def curve(self, usefulness: float | None = None, ratio: float = 1.0) -> OddsCurve | None:
-        """What pair odds show on these lists, by rankers as useful as one with this ratio."""
-        return None if self.surface is None else self.surface().curve(usefulness, ratio)
 
     def ratio(self, over: Sequence[Sequence[float]], under: Sequence[Sequence[float]]) -> Estimate:
         """A product of ratios of sums, `over` and `under` having one sequence a factor."""

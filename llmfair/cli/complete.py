@@ -26,7 +26,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
     "measures": (
         "AWRF", "AdjustedOdds", "BalancedRatio", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate", "FlipRate",
-        "ImpliedOdds", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds", "PreferenceOdds",
+        "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds", "PreferenceOdds",
         "RBO", "RawRatio", "RelevanceOdds", "RelevanceRatio", "Share", "SlotOdds", "Tau", "TieRate", "WinRatio",
         "WinShare", "nDCG", "nDCGxAWRF", "overlap",
     ),

@@ -68,7 +68,7 @@ def _parts(value: Value) -> tuple[float, ...]:
             runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]
             return value.numerator, value.denominator, *runs
         case Quotient():
-            return *_parts(value.ratio), *_parts(value.by), *_parts(value.useful or 0.0)
+            return *_parts(value.ratio), *_parts(value.by)
         case Product():
             return value.left, value.right
     return (value,)

@@ -242,44 +242,5 @@ def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Val
     ratio = exposure_ratio.values(judged, None, agg="ratio-of-means", control=control, **compared).get("")
     (by,) = relevance_ratio.values(judged, None).values()
     if isinstance(ratio, Ratio) and isinstance(by, Ratio):
-        return {"": Quotient(ratio, by, _useful(judged))}
+        return {"": Quotient(ratio, by)}
     return {} if ratio is None else {"": ratio}
-
-
-def _useful(judged: Judged) -> Ratio | None:
-    """Mean exposures of relevant and of other documents with a side; None where the list lacks either."""
-    mean, sided = exposures(judged), ~judged.on_side(None)
-    relevant, others = sided & (judged.grades >= 1), sided & (judged.grades < 1)
-    if not relevant.any() or not others.any():
-        return None
-    return Ratio(float(mean[relevant].mean()), float(mean[others].mean()))
-
-
-@measure(
-    "ImpliedOdds",
-    params=CONTROL,
-    cutoff="none",
-    **OF_RATIOS,
-    better="parity",
-    aggregate="implied-odds",
-    label="implied pair odds",
-    of_all=True,
-    headline=True,
-    assessed_by="ImpliedOdds",
-    worded=True,
-    undefined={
-        "order_not_random": "the input order is not random",
-        "no_common_grade": "the sides share no grade of relevance",
-        "no_readable_answer": "no readable answer",
-        "position_driven": "the answers follow the position",
-        "out_of_reach": "the interval is wider than what any preference shows here",
-    },
-    cite="the Plackett-Luce preference that gives the excess ratio on these lists",
-)
-def implied_odds(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
-    """The odds e^β with which a protected item beats an equally relevant other, read from the excess ratio.
-
-    Exposure compresses preference: rankers with planted odds, as useful as this one, are run on lists of the same
-    sizes with the same windows, and the curve they give is inverted (`stats.implied`).
-    """
-    return excess_ratio.values(judged, None, control)

@@ -64,14 +64,10 @@ class Controlled:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A ratio over another ratio, each with both its sides: what is left of it beyond the other.
-
-    `useful` has the mean exposures of relevant and of other documents, where a list has both.
-    """
+    """A ratio over another ratio, each with both its sides: what is left of it beyond the other."""
 
     ratio: Ratio
     by: Ratio
-    useful: Ratio | None = None
 
     @property
     def reason(self) -> str | None:

@@ -13,7 +13,7 @@ from llmfair.settings.audit import AuditSettings
 from llmfair.settings.base import at_least, setting
 
 MOST_SPREAD = 3.0
-MOST_PLANTED = 6.0  # there the curve of implied pair odds ends
+MOST_PLANTED = 6.0  # e^6 is as good as always
 OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
 """What only a run that asks something reads."""
 

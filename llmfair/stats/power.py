@@ -1,25 +1,17 @@
 """What a design can find: the power of its t test, the smallest effect within reach, the queries and pairs it needs.
 
-Everything is planned on the scale of ln R, whose standard error is s/√Q for Q queries of standard deviation s.
-Listwise, s is known before a single answer: the initial order alone moves the exposures of a ranker without any
-preference, by a variance that the list's length and the sides' sizes determine. Exposure at rank a of n is
-v_a = 1/ln(1+a), v̄ its mean over the list. Pairwise, s depends on the ratio itself, on how alike the pairs of a
-query are, and on how many pairs get the same answer in both orders.
+Everything is planned on the scale of ln R, whose standard error is s/√Q for Q queries of standard deviation s. Of
+lists, s follows from how often two items meet for the first time (`encounters`). Of pairs, it depends on the ratio
+itself, on how alike the pairs of a query are, and on how many pairs get the same answer in both orders.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
 import numpy as np
-
-from llmfair.stats.planted import rank_exposures
-
-Shape = tuple[int, int, int]
-"""A list as (n, protected, unprotected); n counts documents without side too."""
 
 FEWEST_TESTED = 6
 """Below this many queries no test is made: with 5 the smallest exact p of a sign flip is .0625."""
@@ -66,23 +58,6 @@ def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
     Raises ValueError where no test is made: for fewer than `FEWEST_TESTED` queries.
     """
     return exp(-_delta_needed(queries, target) * sd / sqrt(queries))
-
-
-def query_sd(shapes: Sequence[Shape], orders: int = 1, spread: float = 0.0) -> float:
-    """s: the standard deviation of what one query adds to ln R, the ratio of the mean exposures of the sides.
-
-    s² of a list is CV² n/(n−1) (1/n1 + 1/n0)/K + τ², for K random initial `orders` and `spread` τ, the standard
-    deviation over queries of the true ln R. In a ratio of means a list weighs as its v̄, so over lists of unequal
-    length s² is the mean of (v̄_q / mean v̄)² s²_q. Lists that lack a side count for nothing; ValueError when all do.
-    """
-    if orders < 1 or spread < 0:
-        raise ValueError(f"{orders} orders with a spread of {spread}")
-    lists = [shape for shape in shapes if _two_sided(shape)]
-    if not lists:
-        raise ValueError("no list has documents of both sides")
-    variances = np.array([_order_variance(*shape) / orders + spread**2 for shape in lists])
-    weights = np.array([rank_exposures(n).mean() for n, _, _ in lists])
-    return float(np.sqrt(np.mean((weights / weights.mean()) ** 2 * variances)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +130,6 @@ def smallest_pair_ratio(
 
     most = min(MOST_LOG, pairing.largest_log * (1 - 1e-12))  # rounding must not leave the range
     return exp(-brentq(excess, 0, most)) if excess(most) > 0 else None
-
-
-def position_cv2(n: int) -> float:
-    """CV² = var(v)/mean(v)² of the exposures of a list of n (population variance): how unequal its positions are."""
-    weights = rank_exposures(n)
-    return float(weights.var() / weights.mean() ** 2)
-
-
-def _order_variance(n: int, protected: int, unprotected: int) -> float:
-    """Variance of ln(E1/E0) under one random order: two samples drawn without replacement from the positions."""
-    return position_cv2(n) * n / (n - 1) * (1 / protected + 1 / unprotected)
-
-
-def _two_sided(shape: Shape) -> bool:
-    """Whether the list has documents of both sides. Raises ValueError for a shape that no list has."""
-    n, protected, unprotected = shape
-    if min(protected, unprotected) < 0 or protected + unprotected > n:
-        raise ValueError(f"no list of {n} has {protected} protected and {unprotected} unprotected documents")
-    return protected > 0 and unprotected > 0
 
 
 def _delta_needed(queries: int, target: float, level: float = 0.95) -> float:

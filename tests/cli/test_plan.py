@@ -20,22 +20,22 @@ def test_it_asks_nothing_and_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("kind", "calls", "findable", "keys"),
+    ("kind", "effect", "calls", "findable", "keys"),
     [
-        ("listwise", 864, {"effect", "smallest"}, {"cost", "seconds", "reach", "other_windows", "seed", "render"}),
-        ("pairwise", 1760, {"relevant", "irrelevant"}, {"cost", "seconds", "noise_calls", "prompt_tokens", "design"}),
+        ("listwise", "--odds", 864, {"odds", "smallest", "other_design"}, {"cost", "seconds", "reach", "other_windows", "seed", "render"}),
+        ("pairwise", "--ratio", 1760, {"relevant", "irrelevant"}, {"cost", "seconds", "noise_calls", "prompt_tokens", "design"}),
     ],
 )  # fmt: skip
 def test_json_has_it_all_and_a_dry_run_begins_in_the_same_words(
-    kind: str, calls: int, findable: set[str], keys: set[str]
+    kind: str, effect: str, calls: int, findable: set[str], keys: set[str]
 ) -> None:
-    planned = llmfair("plan", kind, "--ratio", "0.9", "--json").json
+    planned = llmfair("plan", kind, effect, "0.9", "--json").json
     assert (planned["schema"], planned["calls"]) == (1, calls)
     assert planned["findable"].keys() >= findable and planned.keys() >= keys
     if kind == "listwise":
-        assert planned["findable"]["effect"]["ratio"] == 0.9
+        assert planned["findable"]["odds"] == 0.9
     told = llmfair(kind, "--dry-run").out.splitlines()
-    assert told[0] == llmfair("plan", kind, "--ratio", "0.9").out.splitlines()[0]
+    assert told[0] == llmfair("plan", kind, effect, "0.9").out.splitlines()[0]
     assert told[-1] == "Nothing was asked." and any(f"llmfair plan {kind}" in line for line in told)
     assert llmfair(kind, "--dry-run", "--json").json["calls"] == calls and not Path("runs").exists()
 

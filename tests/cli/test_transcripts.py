@@ -124,7 +124,7 @@ WHOLE = {
     "calibrate-listwise": (
         "calibrate listwise --runs 10 --planted -0.5",
         "calibrate listwise --runs 4 --planted -0.5 --format md",
-        "calibrate listwise --runs 2 --preset paper --relevance 0",
+        "calibrate listwise --runs 2 --preset paper --alike 1 --slots 2",
     ),
     "calibrate-pairwise": (
         "calibrate pairwise --runs 10 --planted -0.3 --kind relevant",
@@ -135,18 +135,19 @@ WHOLE = {
 PLANS = {
     "plan-listwise": (
         "plan listwise",
-        "plan listwise --preset paper --ratio 0.5 -m openai:gpt-4 --price-in 100 --price-out 1000",
+        "plan listwise --preset paper --odds 0.5 --expected-ratio -m openai:gpt-4 --price-in 100 --price-out 1000",
         "plan listwise -n 5",
-        "plan listwise -n 5 --ratio 0.95",
-        "plan listwise --ratio 0.95 --latency 20 --format md",
-        "plan listwise --ratio 0.99999",
-        "plan listwise --ratio 0.8 --format tsv",
+        "plan listwise -n 5 --odds 0.95",
+        "plan listwise --odds 0.9 --item-icc 0 --latency 20 --format md",
+        "plan listwise --odds 0.99999",
+        "plan listwise --odds 0.7 --format tsv",
     ),
     "plan-listwise-designs": (
         "plan listwise --tau 2",
         "plan listwise --initial deltr --orders 1",
         "plan listwise --windows rankgpt --window 6 --step 4",
         "plan listwise --step 20",
+        "plan listwise --design partition",
         "plan listwise -d one-side",
         "plan listwise -m bm25",
     ),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llmfair.rankers.windows import PLANS
 from llmfair.stats.intervals import ratio_scores
-from llmfair.stats.planted import kind_exposures, random_lists, rank_planted
+from llmfair.stats.planted import kind_exposures, random_lists, rank_exposures, rank_planted
 from llmfair.stats.reach import rank_by_taste
 from tests.shared import vectors
 from tests.stats import whole
@@ -164,3 +164,14 @@ def test_kept_windows_keep_their_order_and_the_input_is_left_alone() -> None:
 def test_exposures_of_kinds_by_hand() -> None:
     found = kind_exposures(np.array([[0, 2, 0]], np.uint8), 4)
     assert found[0].tolist() == pytest.approx([(1 / log(2) + 1 / log(4)) / 2, 0, 1 / log(3), 0])
+
+
+def test_exposures_of_ranks_vary_as_the_reference_says() -> None:
+    """The squared coefficient of variation of 1/ln(1+a); of two ranks by hand."""
+    first, second = 1 / log(2), 1 / log(3)
+    cases = [(row["N"], row["cv2_v"]) for row in vectors("planted_bias")["exposure_constants"]]
+    for n, expected in [*cases, (2, ((first - second) / (first + second)) ** 2)]:
+        weights = rank_exposures(n)
+        assert weights.var() / weights.mean() ** 2 == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(ValueError, match="0 documents"):
+        rank_exposures(0)

@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 from llmfair.stats.power import (
     FEWEST_TESTED,
     Pairing,
-    Shape,
     pairs_needed,
-    position_cv2,
     power,
     queries_needed,
-    query_sd,
     smallest_pair_ratio,
     smallest_ratio,
 )
 from tests.fresh import loaded_by
 from tests.shared import vectors
-
-EQUAL, QUARTER, TENTH, SHORT = (200, 100, 100), (200, 50, 150), (200, 21, 179), (20, 10, 10)
 
 
 def test_power_of_the_reference() -> None:
@@ -96,78 +91,6 @@ def test_what_has_no_power_is_refused(arguments: tuple[float, ...]) -> None:
         power(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("shape", "spread", "queries"),
-    [
-        (EQUAL, 0, (6, 17, 43)),
-        (QUARTER, 0, (7, 21, 56)),
-        (TENTH, 0, (12, 40, 109)),
-        (SHORT, 0, (41, 165, 464)),
-        (EQUAL, 0.1, (13, 46, 127)),
-        (QUARTER, 0.1, (14, 51, 141)),
-        (TENTH, 0.1, (19, 70, 194)),
-    ],
-)
-def test_queries_of_the_table(shape: Shape, spread: float, queries: tuple[int, ...]) -> None:
-    sd = query_sd([shape], spread=spread)
-    assert tuple(queries_needed(ratio, sd) for ratio in (0.9, 0.95, 0.97)) == queries
-
-
-@pytest.mark.parametrize(
-    ("shape", "ratio"), [(EQUAL, 0.971), (QUARTER, 0.966), (TENTH, 0.953), (SHORT, 0.904)]
-)
-def test_smallest_ratio_of_44_queries(shape: Shape, ratio: float) -> None:
-    sd = query_sd([shape])
-    found = smallest_ratio(sd, 44)
-    assert found == pytest.approx(ratio, abs=0.0005)
-    assert power(log(found), sd / sqrt(44), 44) == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize(
-    ("shape", "queries", "sd"),
-    [
-        (EQUAL, 44, 0.0104),
-        (QUARTER, 44, 0.0120),
-        (TENTH, 44, 0.0170),
-        (EQUAL, 1, 0.0690),
-        ((200, 40, 160), 1, 0.0862),
-    ],
-)
-def test_noise_of_one_random_order(shape: Shape, queries: int, sd: float) -> None:
-    assert query_sd([shape] * queries) / sqrt(queries) == pytest.approx(sd, abs=5e-5)
-
-
-def test_orders_divide_the_noise_and_leave_the_spread() -> None:
-    alone = query_sd([EQUAL])
-    assert query_sd([EQUAL], orders=4) == pytest.approx(alone / 2)
-    assert query_sd([EQUAL], orders=4, spread=0.1) == pytest.approx(sqrt(alone**2 / 4 + 0.01))
-
-
-def test_noise_of_lists_of_unequal_length_and_of_documents_without_side() -> None:
-    lists: list[Shape] = [(20, 6, 10), (60, 10, 40), (200, 30, 150)]
-    queries, draws, rng = 30, 4000, np.random.default_rng(11)
-    sides = np.zeros((draws, 2))
-    for n, protected, unprotected in lists:
-        weights = 1 / np.log(np.arange(2, n + 2))
-        for _ in range(queries // len(lists)):
-            order = rng.permuted(np.tile(weights, (draws, 1)), axis=1)
-            sides[:, 0] += order[:, :protected].mean(axis=1)
-            sides[:, 1] += order[:, protected : protected + unprotected].mean(axis=1)
-    simulated = np.log(sides[:, 0] / sides[:, 1]).std() * sqrt(queries)
-    assert query_sd(lists) == pytest.approx(simulated, rel=0.04)
-
-
-def test_lists_without_a_side_count_for_nothing() -> None:
-    lists: list[Shape] = [EQUAL] * 20 + [(200, 0, 200), (50, 50, 0)]
-    assert query_sd(lists) == pytest.approx(query_sd([EQUAL]))
-    with pytest.raises(ValueError, match="both sides"):
-        query_sd([(200, 0, 200)])
-    with pytest.raises(ValueError, match="no list of 20"):
-        query_sd([(20, 15, 10)])
-    with pytest.raises(ValueError, match="orders"):
-        query_sd([EQUAL], orders=0)
-
-
 @given(st.floats(0.5, 0.99), st.floats(0.02, 2), st.floats(0.1, 0.99))
 def test_queries_needed_are_the_fewest_and_the_same_above_parity(
     ratio: float, sd: float, target: float
@@ -202,21 +125,6 @@ def test_impossible_questions_are_refused() -> None:
         queries_needed(0.9, 0.1, 0.1, level=0.8)
     with pytest.raises(ValueError, match="no test"):
         smallest_ratio(0.1, 5)
-    with pytest.raises(ValueError, match="0 documents"):
-        position_cv2(0)
-
-
-def test_exposure_constants_of_the_reference() -> None:
-    rows = vectors("planted_bias")["exposure_constants"]
-    assert rows
-    for row in rows:
-        assert position_cv2(row["N"]) == pytest.approx(row["cv2_v"], rel=1e-9)
-
-
-def test_exposure_constants_by_hand() -> None:
-    first, second = 1 / log(2), 1 / log(3)
-    assert position_cv2(2) == pytest.approx(((first - second) / (first + second)) ** 2)
-    assert (round(position_cv2(20), 4), round(position_cv2(50), 4)) == (0.2593, 0.2835)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Listwise(Kind):
             "What `llmfair listwise` with these flags would ask, reach, cost and find; nothing is asked.",
             (
                 "llmfair plan listwise -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
-                "llmfair plan listwise --preset paper --ratio 0.97 --power 0.9",
+                "llmfair plan listwise --preset paper --odds 0.9 --power 0.9",
             ),
         ),
         "render": Help(
@@ -63,7 +63,7 @@ class Listwise(Kind):
             "No model is asked.",
             (
                 "llmfair calibrate listwise",
-                "llmfair calibrate listwise -d trec-fair/2022/gender --preset paper --planted -0.3,0.3 --runs 500",
+                "llmfair calibrate listwise -d trec-fair/2022/gender --planted -0.3,0.3 --runs 500 --alike 1",
             ),
         ),
     }

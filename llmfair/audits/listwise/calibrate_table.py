@@ -1,4 +1,4 @@
-"""A calibration in a table and sentences: what simulated audits of planted preferences found."""
+"""A calibration in a table and sentences: what simulated audits of injected preferences found."""
 
 from __future__ import annotations
 
@@ -16,20 +16,15 @@ from llmfair.report.calibration import (
 )
 from llmfair.report.tables import Table, count, few_queries, span
 
-FAR = 0.1
-"""From this deviation of the slope from 1 on, implied odds are said to misread what was planted."""
-
 
 def calibrate_table(results: Mapping[str, Any]) -> Table:
-    """One row a planted preference: what was recovered, how intervals and tests did, what was concluded."""
+    """One row an injected preference: what was recovered, how intervals and tests did, what was concluded."""
     design = results["design"]
     size = f"{count(design['queries'], 'query', 'queries')} × {span(*design['candidates'])}"
     columns = {
-        "planted odds": planted,
-        "recovered": lambda row: "out of reach" if row["odds"] is None else f"{row['odds']:.3f}",
-        "ExpRatio": lambda row: f"{row['exposure_ratio']:.3f}",
+        "injected odds": planted,
+        "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
         held(results): lambda row: share(row, "covered"),
-        "excess ratio held": lambda row: share(row, "excess_covered"),
     }
     return calibration_table(results, size, columns, _notes(results))
 
@@ -37,10 +32,12 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
 def _notes(results: Mapping[str, Any]) -> list[str]:
     asked, design = results["settings"], results["design"]
     notes = [
-        f"{window_text(asked)}, {count(asked['orders'], 'random initial order')}"
-        f"{', control variate' if asked['control_variate'] else ''}; {results['intervals']} intervals",
-        "planted: log pair odds of a protected item against an equally relevant other, beside a log-weight of "
-        f"{asked['relevance']:g} for each grade; recovered: median implied pair odds; ± Monte Carlo error",
+        f"{window_text(asked)}, {count(asked['orders'], 'random initial order')}; "
+        f"{100 * asked['alike']:g} % of windows answered with the same noise every time (--alike), log odds of the "
+        f"first slot against the last {asked['slots']:+g} (--slots)",
+        "injected: odds of a protected item against an equally relevant other; recovered: median preference odds; "
+        "± Monte Carlo error",
+        "within: where the interval lies; parity also needs a ranker that does its job",
         false_alarms(
             results["planted"],
             results["level"],
@@ -48,37 +45,22 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
             "too few queries for a test",
         ),
         _smallest(results["smallest"]),
-        *_slope(results),
         *undefined_notes(results["planted"], results["runs"]),
     ]
-    if design["one_sided"]:
-        notes.append(f"{count(design['one_sided'], 'query', 'queries')} without items of both sides left out")
-    return [*notes, *few_queries(design["queries"] - design["one_sided"])]
+    if design["without_comparison"]:
+        notes.append(
+            f"{count(design['without_comparison'], 'query', 'queries')} without equally relevant items of both "
+            "groups left out"
+        )
+    return [*notes, *few_queries(design["queries"] - design["without_comparison"])]
 
 
 def _smallest(smallest: Mapping[str, Any]) -> str:
-    """The smallest detectable effect, as odds and as ratio."""
-    below, above = smallest["ratios"]
+    """The smallest detectable odds, either way."""
+    below, above = smallest["odds"]
     if below is None:
-        return "smallest effect found: too few queries for a test"
+        return "smallest odds found: too few queries for a test"
     return (
-        f"smallest effect found with {100 * smallest['power']:g} % power: implied pair odds {_odds(smallest)}, an "
-        f"exposure ratio of {below:.3f} or {above:.3f} ({count(smallest['queries'], 'query', 'queries')}, "
-        f"standard error of its logarithm {smallest['error']:.4f})"
+        f"smallest odds found with {100 * smallest['power']:g} % power: {below:.2f} or {above:.2f} "
+        f"({count(smallest['queries'], 'query', 'queries')}, standard error of ln odds {smallest['error']:.4f})"
     )
-
-
-def _slope(results: Mapping[str, Any]) -> list[str]:
-    """How far implied odds fall short of the planted ones, where they do."""
-    slope = results["slope"]
-    if slope is None or abs(slope - 1) < FAR:
-        return []
-    return [
-        f"implied log odds are {slope:.2f} of the planted ones on these lists; ExpRatio, its intervals and tests "
-        "do not depend on them"
-    ]
-
-
-def _odds(smallest: Mapping[str, Any]) -> str:
-    low, high = ("beyond reach" if odds is None else f"{odds:.2f}" for odds in smallest["odds"])
-    return f"{low} or {high}"

@@ -30,7 +30,6 @@ from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
 from llmfair.records import Candidates, Encounter, Probe, Query, Ranking, Side
 from llmfair.settings import band_of
-from llmfair.stats.implied import Cells, length
 
 INPUT = "input"
 SHOWN_ALTERED = 100
@@ -38,6 +37,8 @@ OF_MODELS = frozenset(
     {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
 )
 """What else only models are asked with, beside their prompts."""
+Cells = tuple[tuple[int, int, int], ...]
+"""A list's documents as (group, grade, how many), sorted; group 0 is protected, 1 the reference, 2 neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Shape:
 
     @property
     def n(self) -> int:
-        return length(self.cells)
+        return sum(count for _, _, count in self.cells)
 
     @property
     def protected(self) -> int:

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.documents import Calibration, Planned, Planted
-from llmfair.audits.listwise.plan import ListwiseFindable
-from llmfair.results import Count, Reach, Share
+from llmfair.audits.listwise.findable import ListwiseFindable
+from llmfair.results import Count, Reach
 
 
 class ListwisePlan(Planned):
@@ -32,29 +32,12 @@ class ListwisePlan(Planned):
     findable: NotRequired[ListwiseFindable]
 
 
-class PlantedLists(Planted):
-    """What simulated audits found of one planted preference; shares with their Monte Carlo error."""
-
-    exposure_ratio: float
-    excess_ratio: float
-    excess_covered: Share | None
-    excess_covered_error: float | None
-
-
-class Curve(TypedDict):
-    """Exposure ratios by planted preference."""
-
-    betas: list[float]
-    ratios: list[float]
-
-
-class SmallestRatio(TypedDict):
-    """The effects, one either way, that are found with this power."""
+class SmallestOdds(TypedDict):
+    """The preference odds, one either way, that are found with this power; `error` is that of ln odds."""
 
     power: float
     queries: Count
-    error: float
-    ratios: tuple[float | None, float | None]
+    error: float | None
     odds: tuple[float | None, float | None]
 
 
@@ -62,8 +45,5 @@ class ListwiseCalibration(Calibration):
     """llmfair calibrate listwise."""
 
     task: Literal["calibrate listwise"]
-    planted: Annotated[list[PlantedLists], Meta(min_length=1)]
-    slope: float | None
-    intervals: str
-    curve: Curve
-    smallest: SmallestRatio
+    planted: Annotated[list[Planted], Meta(min_length=1)]
+    smallest: SmallestOdds

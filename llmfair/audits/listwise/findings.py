@@ -148,7 +148,9 @@ def _finding(
         excess=None
         if excess is None or excess.value is None
         else Excess(excess.value, excess.low, excess.high, excess.n),
-        sign_flip=SignFlip(_sign_flip(found.null_scores, asked), estimate.n, estimate.n <= MOST_ENUMERATED),
+        sign_flip=SignFlip(
+            mean_preference(found.null_scores, asked), estimate.n, estimate.n <= MOST_ENUMERATED
+        ),
         permutation=None if not _ranked(judged) else _permutation(judged or (), asked),
         run_noise=_run_noise(ratios, runs),
         slope=_slope(runs),
@@ -198,7 +200,7 @@ def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple
     return conclusion, None
 
 
-def _sign_flip(scores: NDArray[np.float64], asked: HowRanked) -> float | None:
+def mean_preference(scores: NDArray[np.float64], asked: HowRanked) -> float | None:
     """p of no mean preference over queries, by their scores at odds of 1; None for too few or a given order."""
     if len(scores) < FEWEST_TESTED or asked.initial not in ("random", "mirrored"):
         return None

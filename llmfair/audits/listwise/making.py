@@ -14,8 +14,9 @@ from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.design import INPUT, ListwiseDesign
+from llmfair.audits.listwise.findable import findable_of
 from llmfair.audits.listwise.outcome import outcome_of
-from llmfair.audits.listwise.plan import findable_of, plan_of, tokens_of
+from llmfair.audits.listwise.plan import plan_of, tokens_of
 from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.subject import Subject, backend_args

@@ -1,72 +1,31 @@
-"""What a design would cost and can find, counted and simulated before anything is asked."""
+"""What a design would ask and can reach, counted and simulated before anything is asked."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import cycle
-from math import inf, log, sqrt
+from math import inf, log
 from typing import Any
 
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.lists import drawn_of
 from llmfair.audits.listwise.design import ListwiseDesign
-from llmfair.audits.listwise.reach import inference_of, reach_of
-from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.reach import reach_of
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.records import Chat, Completion, Finish, Permutation
-from llmfair.results import Count, Share
-from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, query_sd, smallest_ratio
 from llmfair.steps import Steps, Unanswered, drive
 
-ENOUGH = 1e9
-"""A usefulness beyond every ranker's: stands for the most useful one that is simulated."""
-PLANNED_ODDS = 0.8
-"""The pair odds to be found unless --ratio names an exposure ratio: the lower edge of the usual band."""
 FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
 WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "experts", "min_experts", "mixed", "input", "words",
-    "prompt", "strategy", "window", "step", "depth", "windows", "initial", "orders",
+    "prompt", "strategy", "design", "window", "step", "depth", "windows", "initial", "orders",
 )  # fmt: skip
-UNKNOWN = ("reason", "sd", "error", "effect", "power", "queries_needed")
-"""What a plan cannot tell of a design of which nothing is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """An exposure ratio with its implied pair odds: of a ranker blind to relevance, and of one that finds it all.
-
-    None is beyond what any odds show.
-    """
-
-    ratio: float
-    odds: float | None
-    useful_odds: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListwiseFindable:
-    """What a t test over queries finds with a design; without `sd` nothing is known, and `reason` says why.
-
-    `queries` have items of both sides. `error` is the standard error of ln R, `sd` that of one query. `power`
-    is that of finding `effect`, None where no test is made or no ranker could show it; `queries_needed` find
-    it with power `target`, None: never. `smallest`: the least effects below and above 1 that are found so.
-    """
-
-    queries: Count
-    target: float
-    tau: float
-    reason: str | None
-    sd: float | None
-    error: float | None
-    effect: Effect | None
-    power: Share | None
-    queries_needed: Count | None
-    smallest: tuple[Effect, ...]
 
 
 def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
@@ -158,50 +117,6 @@ def _other_windows(design: ListwiseDesign, models: int, reach: Mapping[str, floa
 
 def _wider(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return log(one["high"] / one["low"]) > FURTHER * log(other["high"] / other["low"])
-
-
-def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
-    """Power and smallest effects of the test at the 5 % level, from the noise of random orders and --tau.
-
-    Nothing is counted on the control variate, which makes the noise smaller, not larger.
-    """
-    shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes]
-    queries = sum(bool(protected and unprotected) for _, protected, unprotected in shapes)
-    inference = inference_of(design)
-    blind, useful = inference.curve(), inference.curve(ENOUGH)
-    unknown = ListwiseFindable(
-        queries=queries, target=settings.power, tau=settings.tau, smallest=(), **dict.fromkeys(UNKNOWN)
-    )
-    if isinstance(design.ranker, ScoringRanker):
-        return replace(unknown, reason="no_model_asked")
-    if settings.initial != "random":
-        return replace(unknown, reason="order_not_random")
-    if blind is None or useful is None:
-        return replace(unknown, reason="no_list_of_both_sides")
-    sd = query_sd(shapes, settings.orders, settings.tau)
-    ratio = useful.ratio(PLANNED_ODDS) if settings.ratio is None else settings.ratio
-    error, tested = sd / sqrt(queries), queries >= FEWEST_TESTED
-    reach = reach_of(design)
-    within = reach["ExpRatio"]["low"] <= ratio <= reach["ExpRatio"]["high"]
-    return replace(
-        unknown,
-        reason=None if within else "out_of_reach",
-        sd=sd,
-        error=error,
-        effect=Effect(ratio, blind.odds(ratio), useful.odds(ratio)),
-        power=power(log(ratio), error, queries) if within and tested else None,
-        queries_needed=queries_needed(ratio, sd, settings.power) if within else None,
-        smallest=tuple(
-            Effect(found, blind.odds(found), useful.odds(found))
-            for found in (_smallest(sd, queries, settings.power) if tested else ())
-        ),
-    )
-
-
-def _smallest(sd: float, queries: int, target: float) -> tuple[float, float]:
-    """The ratios nearest to parity, one either way, that are found with this power."""
-    below = smallest_ratio(sd, queries, target)
-    return below, 1 / below
 
 
 def _render_flags(design: ListwiseDesign) -> str:

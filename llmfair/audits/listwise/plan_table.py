@@ -14,7 +14,10 @@ UNKNOWN = {
     "no_model_asked": "what it can find is planned for models only",
     "order_not_random": "what it can find is known for --initial random only",
     "no_list_of_both_sides": "no list has items of both sides: nothing can be found",
+    "no_common_grade": "no list has items of both groups with the same grade of relevance: nothing can be found",
 }
+EXPECTED = ("ExpRatio if noise is fresh: relevance-agnostic", "relevance-matched")
+"""What is simulated on request: of a ranker without relevance, and of one with a log-weight of 2 for each grade."""
 
 
 def plan_text(planned: Mapping[str, Any]) -> str:
@@ -26,26 +29,32 @@ def plan_text(planned: Mapping[str, Any]) -> str:
 
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
-    """The effects a design can find, with everything else below them; None where none is known."""
+    """The odds a design can find, with everything else below them; None where none are known."""
     found = planned["findable"]
-    if found["effect"] is None:
+    if found["sd"] is None:
         return None
+    expected = {one["odds"]: one for one in found["expected"] or ()}
     header = (
         "effect",
-        "ExpRatio",
-        "pair odds: blind ranker",
-        "useful ranker",
+        "preference odds",
         f"power, {count(found['queries'], 'query', 'queries')}",
         f"queries for power {found['target']:g}",
+        *(EXPECTED if expected else ()),
     )
-    never = "out of reach" if found["reason"] else "never"
-    power = never if found["reason"] else "no test" if found["power"] is None else share(found["power"])
-    needed = never if found["queries_needed"] is None else f"{found['queries_needed']:,}"
-    rows = [("to be found", *_effect(found["effect"]), power, needed)]
-    for name, effect in zip(("below", "above"), found["smallest"], strict=False):
-        enough = (f"{found['target']:g}", f"{found['queries']:,}")
-        rows.append((f"smallest found {name} parity", *_effect(effect), *enough))
-    return Table(_design(planned), header, tuple(rows), (*_lines(planned), "Nothing was asked."))
+    power = "no test" if found["power"] is None else share(found["power"])
+    needed = "never" if found["queries_needed"] is None else f"{found['queries_needed']:,}"
+    enough = (f"{found['target']:g}", f"{found['queries']:,}")
+    rows = [("to be found", found["odds"], power, needed)]
+    for name, odds in zip(("below", "above"), found["smallest"], strict=False):
+        rows.append((f"smallest found {name} parity", odds, *enough))
+    cells = tuple(
+        (effect, f"{odds:.3f}", *others, *_expected(expected.get(odds))) for effect, odds, *others in rows
+    )
+    return Table(_design(planned), header, cells, (*_lines(planned), "Nothing was asked."))
+
+
+def _expected(ratio: Mapping[str, float] | None) -> tuple[str, ...]:
+    return () if ratio is None else tuple(f"{ratio[name]:.3f}" for name in ("agnostic", "relevant"))
 
 
 def _design(planned: Mapping[str, Any]) -> str:
@@ -112,35 +121,53 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     found = planned["findable"]
     if found["reason"] in UNKNOWN:
         return [UNKNOWN[found["reason"]]]
-    queries, target = count(found["queries"], "query", "queries"), f"power {found['target']:g}"
     lines = [
-        f"standard error of ln ExpRatio: {found['error']:.4f} ({queries} with items of both sides, "
-        f"{_orders(planned)}, standard deviation {found['tau']:g} over queries)"
+        f"standard error of ln preference odds: {found['error']:.4f} ({count(found['queries'], 'query', 'queries')}, "
+        f"about {found['comparisons']:,.0f} first encounters each from {_orders(planned)}; intra-item correlation "
+        f"{found['item_icc']:g}, standard deviation {found['tau']:g} over queries)",
+        *_alike(planned),
     ]
-    effect = f"ExpRatio {found['effect']['ratio']:.3f}"
-    needed = found["queries_needed"]
+    target, odds, needed = f"power {found['target']:g}", f"odds of {found['odds']:g}", found["queries_needed"]
     enough = f"takes {needed:,} queries" if needed else "is beyond any number of queries"
     if found["queries"] < FEWEST_TESTED:
-        lines.append(f"{queries}: no test at all, which needs {FEWEST_TESTED}")
-    if found["reason"] == "out_of_reach":
-        windows = f"at window {planned['window']}, step {planned['step']}"
-        where = "on these lists" if planned["window"] is None else windows
-        lines.append(f"no ranker could show {effect} {where}: nothing to be found")
-    elif found["power"] is None:
-        lines.append(f"finding {effect} with {target} {enough}")
+        short = count(found["queries"], "query", "queries")
+        lines.append(f"{short}: no test at all, which needs {FEWEST_TESTED}")
+    if found["power"] is None:
+        lines.append(f"finding {odds} with {target} {enough}")
     elif found["power"] < found["target"]:
-        lines.append(f"{effect} is not found reliably: power {share(found['power'])}; {target} {enough}")
-    reach = planned["reach"]["ExpRatio"]
-    if found["smallest"] and all(
-        not reach["low"] <= effect["ratio"] <= reach["high"] for effect in found["smallest"]
-    ):
-        lines.append(f"not even a ranker that always puts one side first is found with {target}")
-    return lines
+        lines.append(f"{odds} are not found reliably: power {share(found['power'])}; {target} {enough}")
+    return [*lines, *_other_design(planned)]
 
 
-def _effect(effect: Mapping[str, Any]) -> tuple[str, ...]:
-    odds = (effect["odds"], effect["useful_odds"])
-    return f"{effect['ratio']:.3f}", *("out of reach" if one is None else f"{one:.2f}" for one in odds)
+def _alike(planned: Mapping[str, Any]) -> list[str]:
+    """What more orders are worth, by how the model answers."""
+    found = planned["findable"]
+    if planned["orders"] == 1:
+        return ["a model that answers alike every time gains next to nothing from more orders"]
+    return [
+        f"{found['error_fresh']:.4f} if its noise is fresh every time (--item-icc 0), {found['error_alike']:.4f} of a "
+        "model that answers alike every time (--item-icc 1), which gains next to nothing from more orders: "
+        f"{found['error_alike_once']:.4f} with one"
+    ]
+
+
+def _other_design(planned: Mapping[str, Any]) -> list[str]:
+    """What the verdict would take, and how sure it were, by the other design."""
+    other, found = planned["findable"]["other_design"], planned["findable"]
+    waits = (
+        "none waits for another"
+        if other["design"] == "partition"
+        else "a ranking and its exposure come with it"
+    )
+    power = (
+        "no test"
+        if other["power"] is None
+        else f"power {share(other['power'])} for odds of {found['odds']:g}"
+    )
+    return [
+        f"--design {other['design']} with {count(other['orders'], 'order')}: {count(other['calls'], 'call')} a model, "
+        f"{waits}; standard error {other['error']:.4f}, {power}"
+    ]
 
 
 def _range(reach: Mapping[str, float]) -> str:

@@ -1,41 +1,22 @@
-"""What a design can show at all, whatever the model: simulated on its own lists and windows, never asked.
-
-What is behind implied pair odds takes the longest, and depends on nothing but the sizes of lists and windows, so
-it is kept in the cache folder.
-"""
+"""What a design can show at all, whatever the model: simulated on its own lists and windows, never asked."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable
 from functools import lru_cache
-from math import ceil
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.summary import Inference
-from llmfair.datasets.base import cache_folder
-from llmfair.jsonfiles import json_text
 from llmfair.records import Side
 from llmfair.results import Reach
-from llmfair.stats.implied import ALPHAS, Cells, OddsSurface, length, odds_surface, two_sided
 from llmfair.stats.planted import kind_exposures, rank_planted
 from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio
-from llmfair.trec import write_whole
 
 REACH_DRAWS = 3000
-MOST_DRAWS, FEWEST_DRAWS, DRAWN_DOCUMENTS = 2000, 300, 300_000
-"""A surface is drawn from so many documents in all: longer lists, of which each tells more, are drawn less often."""
 INDIFFERENT_DRAWS = 100
-SURFACE_VERSION = 2
-"""Rises with every change of the simulation, so that nothing stale is read."""
-MOST_SHAPES = 100
-"""Of more kinds of lists than this, about as many are simulated."""
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
@@ -90,56 +71,17 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
 def inference_of(design: ListwiseDesign) -> Inference:
     """How this design's figures of all queries are inferred."""
     settings = design.settings
-    surface = None
-    if design.asked().initial == "random":
-        surface = surface_of([shape.cells for shape in design.shapes], design.windows, design.passes)
     return Inference(
         level=settings.level,
         ci=settings.ci,
         seed=settings.seed,
         documents=median(shape.n for shape in design.shapes),
-        surface=surface,
     )
-
-
-def surface_of(lists: Sequence[Cells], windows: Plan, passes: int) -> Callable[[], OddsSurface] | None:
-    """A function that gives the pair odds behind ratios of these lists; None without a list of both sides."""
-    known = sorted(filter(two_sided, lists))
-    if not known:
-        return None
-    thinned = known[:: ceil(len(set(known)) / MOST_SHAPES)]
-    plans = _plans(windows, {length(cells) for cells in thinned})
-    return lambda: _surface(tuple(thinned), plans, passes)
 
 
 def _plans(windows: Plan, sizes: Iterable[int]) -> Plans:
     """The windows of one pass over every size of list."""
     return tuple((n, tuple(windows(n))) for n in sorted(sizes))
-
-
-@lru_cache(maxsize=32)
-def _surface(lists: tuple[Cells, ...], plans: Plans, passes: int) -> OddsSurface:
-    """From the cache folder, or simulated and kept there; a folder that cannot be written only costs time."""
-    documents = sum(map(length, lists)) / len(lists)
-    draws = min(MOST_DRAWS, max(FEWEST_DRAWS, round(DRAWN_DOCUMENTS / documents)))
-    named = json.dumps([SURFACE_VERSION, draws, ALPHAS, lists, plans, passes])
-    path = cache_folder() / "odds" / f"{hashlib.sha256(named.encode()).hexdigest()[:24]}.json"
-    try:
-        return OddsSurface(**{name: _tuples(rows) for name, rows in json.loads(path.read_text()).items()})
-    except (OSError, ValueError, TypeError):
-        pass
-    rng = np.random.default_rng(0)
-    surface = odds_surface(lists, dict(plans).__getitem__, passes, draws, rng=rng)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, [json_text(asdict(surface))])
-    except OSError:
-        pass
-    return surface
-
-
-def _tuples(rows: list[Any]) -> tuple[Any, ...]:
-    return tuple(tuple(row) if isinstance(row, list) else row for row in rows)
 
 
 def _two_sided(shapes: Iterable[Shape]) -> list[tuple[int, int, int]]:

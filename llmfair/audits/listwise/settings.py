@@ -18,7 +18,7 @@ from llmfair.settings import (
     at_least,
     setting,
 )
-from llmfair.settings.designs import MOST_SPREAD
+from llmfair.settings.designs import MOST_PLANTED, MOST_SPREAD
 
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""
@@ -185,14 +185,22 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 class PlanSettings(Planned, ListwiseSettings):
     """A listwise audit that is planned."""
 
-    ratio: float | None = setting(
-        None,
-        "Exposure ratio to be found (default: what pair odds of 0.8 of a useful ranker show on these lists).",
+    odds: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
+    tau: float = setting(
+        0.0, "Standard deviation over queries of the true ln preference odds.", "Statistics", result=False
+    )
+    item_icc: float = setting(
+        0.5,
+        "How far answers to the same items agree across orders: 0 fresh noise, 1 a model that answers alike every "
+        "time.",
         "Statistics",
         result=False,
     )
-    tau: float = setting(
-        0.0, "Standard deviation over queries of the true ln ExpRatio.", "Statistics", result=False
+    expected_ratio: bool = setting(
+        False,
+        "Simulate also the ExpRatio to expect of such odds, if noise is fresh.",
+        "Statistics",
+        result=False,
     )
 
     def check(self) -> None:
@@ -203,28 +211,42 @@ class PlanSettings(Planned, ListwiseSettings):
                 f"--tau is {self.tau}, but a standard deviation of logarithms is at most {MOST_SPREAD:g} here.",
                 "for example 0.1",
             )
-        if self.ratio is not None and not (0 < self.ratio < math.inf and self.ratio != 1):
+        if not (0 < self.odds < math.inf and self.odds != 1):
             raise UsageError(
-                f"--ratio is {self.ratio}, but must be positive and other than 1, which is parity.",
-                "for example --ratio 0.95",
+                f"--odds is {self.odds}, but must be positive and other than 1, which is parity.",
+                "for example --odds 0.8",
             )
+        if not 0 <= self.item_icc <= 1:
+            raise UsageError(f"--item-icc is {self.item_icc}, but lies from 0 to 1.", "for example 0.5")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateSettings(Calibrated, ListwiseSettings):
-    """The listwise audit, simulated with planted preferences."""
+    """The listwise audit, simulated with injected preferences."""
 
-    relevance: float = setting(
-        2.0,
-        "Planted log-weight of each grade of relevance, beside the preference.",
+    alike: float = setting(
+        0.5,
+        "Share of windows that are answered with the same noise every time: 0 fresh noise, 1 a model that answers "
+        "alike every time.",
+        "Statistics",
+        result=False,
+    )
+    slots: float = setting(
+        0.0,
+        "Injected log odds of the first slot of a window against the last.",
         "Statistics",
         result=False,
     )
 
     def check(self) -> None:
         super().check()
-        if not math.isfinite(self.relevance):
-            raise UsageError(f"--relevance is {self.relevance}, but is a log-weight.", "for example 2")
+        if not 0 <= self.alike <= 1:
+            raise UsageError(f"--alike is {self.alike}, but is a share from 0 to 1.", "for example 0.5")
+        if not abs(self.slots) <= MOST_PLANTED:
+            raise UsageError(
+                f"--slots is {self.slots}, but log odds lie from -{MOST_PLANTED:g} to {MOST_PLANTED:g} here.",
+                "for example 2",
+            )
         if self.initial != "random":
             raise UsageError(
                 f"calibrate draws random initial orders, but --initial is {self.initial}.",

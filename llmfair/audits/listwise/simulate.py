@@ -69,39 +69,28 @@ class Kinds:
         weights: Floats = share_of_grade[:, None] * (same_grade @ self.to_sides)
         return weights
 
-    @cached_property
-    def to_usefulness(self) -> Floats:
-        """Exposures of kinds times this are those of relevant and of other documents with a side; (kinds, 2)."""
-        relevant = np.array(self.grades) >= 1
-        parts = np.stack([self.sided * relevant, self.sided * ~relevant], axis=1)
-        weights: Floats = parts / np.maximum(parts.sum(axis=0), 1)
-        return weights if parts.any(axis=0).all() else 0 * weights
-
 
 @dataclass(frozen=True)
 class Simulated:
-    """Audits of one list: mean exposures of two sides, or of relevant and other documents, on the last axis.
+    """Audits of one list: mean exposures of two sides on the last axis.
 
     `final` has E1, E0 of every initial order, shape (rankers, runs, orders, 2), `initial` those of the orders
-    themselves, (runs, orders, 2); over all orders, `relevance` has M1, M0 and `useful` the exposures of relevant
-    and of other documents (0 where the list lacks either), (rankers, runs, 2). `mean` is v̄ of the list.
+    themselves, (runs, orders, 2); `relevance` has M1, M0 over all orders, (rankers, runs, 2). `mean` is v̄ of the list.
     """
 
     final: Floats
     initial: Floats
     relevance: Floats
-    useful: Floats
     mean: float
 
     def value(self, ranker: int, run: int, control_variate: bool = True) -> Quotient:
         """One audit's excess ratio, as `ExcessRatio(control=order)` has it; or as `ExcessRatio`."""
-        final, useful = self.final[ranker, run], self.useful[ranker, run]
+        final = self.final[ranker, run]
         orders = zip(final, self.initial[run], strict=True) if control_variate else ()
         controlled = tuple(Controlled(_pair(after), _pair(before), self.mean) for after, before in orders)
         return Quotient(
             Ratio(*_pair(final.mean(axis=0)), controlled=controlled),
             Ratio(*_pair(self.relevance[ranker, run])),
-            Ratio(*_pair(useful)) if useful.any() else None,
         )
 
 
@@ -146,7 +135,6 @@ def simulate(
         final=after @ listed.to_sides,
         initial=before @ listed.to_sides,
         relevance=after.mean(axis=2) @ listed.to_relevance,
-        useful=after.mean(axis=2) @ listed.to_usefulness,
         mean=float(before[0, 0] @ listed.counts) / listed.n,
     )
 

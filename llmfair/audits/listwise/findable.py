@@ -1,0 +1,202 @@
+"""What a listwise design can find of preference odds, counted from its lists and windows before anything is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log, sqrt
+from typing import Literal
+
+import numpy as np
+
+from llmfair.audits.listwise.design import ListwiseDesign, Shape
+from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
+from llmfair.audits.listwise.simulate import kinds_of, simulate
+from llmfair.probes import CONTROL
+from llmfair.rankers.base import ScoringRanker, Strategy, strategy_of
+from llmfair.rankers.partition import Partition
+from llmfair.results import Count, Share
+from llmfair.stats.encounters import Meeting, first_shown, query_sd
+from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, smallest_ratio
+from llmfair.stats.reach import Plan
+
+RELEVANCE = 2.0
+"""The log-weight of each grade of the simulated ranker that orders by relevance."""
+EXPECTED_DRAWS = 1000
+"""Lists ranked in all, for each ratio that is expected."""
+UNKNOWN = (
+    "reason", "comparisons", "sd", "error", "error_fresh", "error_alike", "error_alike_once", "power",
+    "queries_needed", "other_design", "expected",
+)  # fmt: skip
+"""What a plan cannot tell of a design of which nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDesign:
+    """What the other design takes of one model, all prompts together, and how precise it is."""
+
+    design: Literal["ranking", "partition"]
+    orders: Count
+    calls: Count
+    error: float
+    power: Share | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRatio:
+    """The ExpRatio to expect of preference odds if noise is fresh, of two simulated rankers.
+
+    `agnostic` does not look at relevance, `relevant` gives every grade a log-weight of 2.
+    """
+
+    odds: float
+    agnostic: float
+    relevant: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListwiseFindable:
+    """What a t test over queries finds of preference odds; without `sd` nothing is known, and `reason` says why.
+
+    `queries` have items to compare, on average `comparisons` first encounters each. `error` is the standard error
+    of ln odds, `sd` that of one query, with the intra-item correlation `item_icc`: with fresh noise it is
+    `error_fresh`, of a model that answers alike every time `error_alike`, and `error_alike_once` from one order.
+    `power` is that of finding `odds`, None where no test is made; `queries_needed` find them with power `target`,
+    None: never. `smallest`: the least odds below and above 1 that are found so.
+    """
+
+    queries: Count
+    target: float
+    odds: float
+    tau: float
+    item_icc: float
+    reason: str | None
+    comparisons: float | None
+    sd: float | None
+    error: float | None
+    error_fresh: float | None
+    error_alike: float | None
+    error_alike_once: float | None
+    power: Share | None
+    queries_needed: Count | None
+    smallest: tuple[float, ...]
+    other_design: OtherDesign | None
+    expected: tuple[ExpectedRatio, ...] | None
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of a design that have something to compare, and the standard deviation of ln odds over them."""
+
+    meetings: tuple[Meeting, ...]
+    spread: float
+
+    @property
+    def queries(self) -> int:
+        return len(self.meetings)
+
+    def comparisons(self, orders: int) -> float:
+        """Expected first encounters a query."""
+        return sum(one.comparisons(orders) for one in self.meetings) / self.queries
+
+    def error(self, orders: int, icc: float) -> float:
+        """The standard error of ln odds."""
+        return query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries)
+
+    def power(self, odds: float, error: float) -> float | None:
+        return power(log(odds), error, self.queries) if self.queries >= FEWEST_TESTED else None
+
+
+def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
+    """Power and smallest odds of the test at the 5 % level, from the expected first encounters and --tau."""
+    lists = _lists(design, design.windows, settings.tau)
+    unknown = ListwiseFindable(
+        queries=lists.queries,
+        target=settings.power,
+        odds=settings.odds,
+        tau=settings.tau,
+        item_icc=settings.item_icc,
+        smallest=(),
+        **dict.fromkeys(UNKNOWN),
+    )
+    if reason := _unknown(design, lists.queries):
+        return replace(unknown, reason=reason)
+    orders, icc = settings.orders, settings.item_icc
+    error = lists.error(orders, icc)
+    sd = error * sqrt(lists.queries)
+    below = smallest_ratio(sd, lists.queries, settings.power) if lists.queries >= FEWEST_TESTED else None
+    smallest = () if below is None else (below, 1 / below)
+    return replace(
+        unknown,
+        comparisons=lists.comparisons(orders),
+        sd=sd,
+        error=error,
+        error_fresh=lists.error(orders, 0),
+        error_alike=lists.error(orders, 1),
+        error_alike_once=lists.error(1, 1),
+        power=lists.power(settings.odds, error),
+        queries_needed=queries_needed(settings.odds, sd, settings.power),
+        smallest=smallest,
+        other_design=_other_design(design, settings),
+        expected=_expected(design, [settings.odds, *smallest]) if settings.expected_ratio else None,
+    )
+
+
+def _unknown(design: ListwiseDesign, queries: int) -> str | None:
+    """Why nothing is known of a design."""
+    if isinstance(design.ranker, ScoringRanker):
+        return "no_model_asked"
+    if design.settings.initial != "random":
+        return "order_not_random"
+    if not any(shape.protected and shape.unprotected for shape in design.shapes):
+        return "no_list_of_both_sides"
+    return None if queries else "no_common_grade"
+
+
+def _lists(design: ListwiseDesign, windows: Plan, spread: float) -> Lists:
+    meetings = (_meeting(shape, windows) for shape in design.shapes)
+    return Lists(tuple(one for one in meetings if one.comparisons()), spread)
+
+
+def _meeting(shape: Shape, windows: Plan) -> Meeting:
+    counts: dict[int, list[int]] = {}
+    for side, grade, count in shape.cells:
+        if side < 2:
+            counts.setdefault(grade, [0, 0])[side] = count
+    groups = tuple(len(ranks) for ranks in first_shown(windows(shape.n)))
+    return Meeting(shape.n, tuple((protected, other) for protected, other in counts.values()), groups)
+
+
+def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:
+    """One partition beside rankings, and rankings from as many orders as by default beside partitions."""
+    prompts = sum(arm.name != CONTROL for arm in design.arms)
+    strategy: Strategy = Partition(settings.window)
+    name: Literal["ranking", "partition"] = "partition"
+    orders, chains = 1, prompts
+    if design.partition:
+        name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
+        chains = orders * (prompts + ListwiseSettings.control)
+    lists = _lists(design, strategy.plan, settings.tau)
+    error = lists.error(orders, settings.item_icc)
+    calls = chains * sum(strategy.calls(shape.n) for shape in design.shapes)
+    return OtherDesign(name, orders, calls, error, lists.power(settings.odds, error))
+
+
+def _expected(design: ListwiseDesign, odds: Sequence[float]) -> tuple[ExpectedRatio, ...] | None:
+    """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is ranked."""
+    if design.partition:
+        return None
+    listed = [kinds_of(design.dataset.candidates(query), design.sides) for query in design.queries]
+    shapes = Counter(replace(one, query_id="") for one in listed if one.two_sided)
+    betas, rng = [log(one) for one in odds], np.random.default_rng(design.settings.seed)
+    found = []
+    for relevance in (0.0, RELEVANCE):
+        sides = np.zeros((len(betas), 2))
+        for kinds, count in shapes.items():
+            draws = ceil(EXPECTED_DRAWS * count / shapes.total())
+            weights, windows = kinds.log_weights(betas, relevance), design.windows(kinds.n)
+            ranked = simulate(kinds, weights, windows, design.passes, draws, 1, rng=rng)
+            sides += count * ranked.final.mean(axis=(1, 2))
+        found.append((sides[:, 0] / sides[:, 1]).tolist())
+    return tuple(ExpectedRatio(*one) for one in zip(odds, *found, strict=True))
