@@ -33,8 +33,8 @@ ASKED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "pairs": ("pairwise", {"kind": "relevant", "noise_share": 0.0}),
 }
 MODELS: Mapping[str, Mapping[str, str]] = {
-    "answers by chance": {name: "fake:random" for name in ASKED},
-    "orders by relevance alone": {name: "fake:oracle" for name in ASKED},
+    "answers by chance": dict.fromkeys(ASKED, "fake:random"),
+    "orders by relevance alone": dict.fromkeys(ASKED, "fake:oracle"),
     **{
         f"preference odds {odds:g}": {
             "lists": f"fake:biased,listwise={log(odds):.6f}",

@@ -26,7 +26,7 @@ RELEVANCE = 2.0
 EXPECTED_DRAWS = 1000
 """Lists ranked in all, for each ratio that is expected."""
 UNKNOWN = (
-    "reason", "comparisons", "sd", "error", "error_fresh", "error_alike", "error_alike_once", "power",
+    "reason", "comparisons", "sd", "error", "error_fresh", "error_alike", "error_alike_thrice", "power",
     "queries_needed", "other_design", "expected",
 )  # fmt: skip
 """What a plan cannot tell of a design of which nothing is known."""
@@ -61,7 +61,8 @@ class ListwiseFindable:
 
     `queries` have items to compare, on average `comparisons` first encounters each. `error` is the standard error
     of ln odds, `sd` that of one query, with the intra-item correlation `item_icc`: with fresh noise it is
-    `error_fresh`, of a model that answers alike every time `error_alike`, and `error_alike_once` from one order.
+    `error_fresh`, of a model that answers alike every time `error_alike`, and `error_alike_thrice`
+    from three times the orders.
     `power` is that of finding `odds`, None where no test is made; `queries_needed` find them with power `target`,
     None: never. `smallest`: the least odds below and above 1 that are found so.
     """
@@ -77,7 +78,7 @@ class ListwiseFindable:
     error: float | None
     error_fresh: float | None
     error_alike: float | None
-    error_alike_once: float | None
+    error_alike_thrice: float | None
     power: Share | None
     queries_needed: Count | None
     smallest: tuple[float, ...]
@@ -134,7 +135,7 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
         error=error,
         error_fresh=lists.error(orders, 0),
         error_alike=lists.error(orders, 1),
-        error_alike_once=lists.error(1, 1),
+        error_alike_thrice=lists.error(3 * orders, 1),
         power=lists.power(settings.odds, error),
         queries_needed=queries_needed(settings.odds, sd, settings.power),
         smallest=smallest,

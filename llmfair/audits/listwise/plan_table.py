@@ -16,6 +16,8 @@ UNKNOWN = {
     "no_list_of_both_sides": "no list has items of both sides: nothing can be found",
     "no_common_grade": "no list has items of both groups with the same grade of relevance: nothing can be found",
 }
+NO_GAIN = 0.9
+"""An error that stays above this share of what it was is as good as the same."""
 EXPECTED = ("ExpRatio if noise is fresh: relevance-agnostic", "relevance-matched")
 """What is simulated on request: of a ranker without relevance, and of one with a log-weight of 2 for each grade."""
 
@@ -125,7 +127,7 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
         f"standard error of ln preference odds: {found['error']:.4f} ({count(found['queries'], 'query', 'queries')}, "
         f"about {found['comparisons']:,.0f} first encounters each from {_orders(planned)}; intra-item correlation "
         f"{found['item_icc']:g}, standard deviation {found['tau']:g} over queries)",
-        *_alike(planned),
+        _alike(found),
     ]
     target, odds, needed = f"power {found['target']:g}", f"odds of {found['odds']:g}", found["queries_needed"]
     enough = f"takes {needed:,} queries" if needed else "is beyond any number of queries"
@@ -139,16 +141,14 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
     return [*lines, *_other_design(planned)]
 
 
-def _alike(planned: Mapping[str, Any]) -> list[str]:
-    """What more orders are worth, by how the model answers."""
-    found = planned["findable"]
-    if planned["orders"] == 1:
-        return ["a model that answers alike every time gains next to nothing from more orders"]
-    return [
-        f"{found['error_fresh']:.4f} if its noise is fresh every time (--item-icc 0), {found['error_alike']:.4f} of a "
-        "model that answers alike every time (--item-icc 1), which gains next to nothing from more orders: "
-        f"{found['error_alike_once']:.4f} with one"
-    ]
+def _alike(found: Mapping[str, Any]) -> str:
+    """How the error hangs on how the model answers, and what more orders are worth."""
+    alike, thrice = found["error_alike"], found["error_alike_thrice"]
+    gain = "next to nothing" if thrice > NO_GAIN * alike else "something"
+    return (
+        f"{found['error_fresh']:.4f} if the model's noise is fresh every time (--item-icc 0), {alike:.4f} if it "
+        f"answers alike every time (--item-icc 1); then it gains {gain} from three times the orders: {thrice:.4f}"
+    )
 
 
 def _other_design(planned: Mapping[str, Any]) -> list[str]:
