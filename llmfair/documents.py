@@ -98,6 +98,13 @@ class Prompts(TypedDict):
     prompts: list[PromptListed]
 
 
+class AttributesShown(TypedDict):
+    """llmfair datasets attributes."""
+
+    schema: Version
+    text: str
+
+
 class PromptShown(TypedDict):
     """llmfair prompts show."""
 
@@ -248,7 +255,8 @@ PRICED = {
     "cost": ("price_in", "price_out"),
 }
 LOOKS = (
-    Datasets, DatasetShown, Fetched, Prompts, PromptShown, Rendered, Runs, Answers, QueriesFurthest, Checked, CacheInfo,
+    Datasets, DatasetShown, AttributesShown, Fetched, Prompts, PromptShown, Rendered, Runs, Answers, QueriesFurthest,
+    Checked, CacheInfo,
     CacheCleared, CachePath, Doctor,
 )  # fmt: skip
 """What commands show that look at things; none has a task or a status."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from heapq import merge
+from operator import itemgetter
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, PairKind, Probe, Side
 
 CONTROL = "control"
+Pools = tuple[Sequence[str], Sequence[str]]
+"""The ids of protected and of unprotected items that are paired."""
 # The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r (listwise.md 6), 32 and 33 permute
 # the pools of relevant and of irrelevant pairs (pairwise.md 2).
 _ORDER_STREAM = 16
@@ -128,6 +132,10 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
     return replace(candidates, documents=tuple(mirrored))
 
 
+Grading = Literal["match", "any"]
+"""Which pairs of a kind are asked about: those of equal grade, or any."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairProbes:
     """The pairs of one query and kind, by number and draw; `passed_over` had two equal texts: nothing to choose."""
@@ -145,6 +153,7 @@ def pairwise_probes(
     shown: Callable[[Document], str],
     noise_share: float = 0.0,
     repeats: int = 1,
+    grades: Grading = "match",
 ) -> PairProbes:
     """The first `pairs` pairs of one query's schedule, each a probe of (protected, unprotected) documents.
 
@@ -157,9 +166,9 @@ def pairwise_probes(
     documents = {document.doc_id: document for document in candidates.documents}
     texts = {doc_id: shown(document) for doc_id, document in documents.items()}
     passed_over, chosen = 0, list[tuple[int, str, str]]()
-    for number, (protected, unprotected) in enumerate(
-        pair_schedule(*pair_pools(candidates, attribute, kind, seed))
-    ):
+    pools = pair_pools(candidates, attribute, kind, seed)
+    alike = by_grade(candidates, *pools).values() if grades == "match" else [pools]
+    for number, (protected, unprotected) in enumerate(merged_schedule(alike)):
         if len(chosen) == pairs:
             break
         if texts[protected] == texts[unprotected]:
@@ -193,6 +202,36 @@ def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) 
     cycle = math.lcm(a, b)
     for t in range(a * b):
         yield protected_ids[t % a], unprotected_ids[(t + t // cycle) % b]
+
+
+def merged_schedule(pools: Iterable[Pools]) -> Iterator[tuple[str, str]]:
+    """Every pair of each of these pools once, in an order of which any beginning goes equally often through the
+    shorter sides of all of them.
+    """
+
+    def placed(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[float, Any]]:
+        shorter = min(len(protected_ids), len(unprotected_ids))
+        for number, pair in enumerate(pair_schedule(protected_ids, unprotected_ids), start=1):
+            yield number / shorter, pair
+
+    return (pair for _, pair in merge(*(placed(*sides) for sides in pools), key=itemgetter(0)))
+
+
+def by_grade(
+    candidates: Candidates, protected_ids: Sequence[str], unprotected_ids: Sequence[str]
+) -> dict[int, Pools]:
+    """The pools of pairs whose items are of one grade, by grade, the highest first; not judged is grade 0."""
+    found: dict[int, tuple[list[str], list[str]]] = {}
+    for place, ids in enumerate((protected_ids, unprotected_ids)):
+        for doc_id in ids:
+            found.setdefault(candidates.relevance.get(doc_id, 0), ([], []))[place].append(doc_id)
+    return {grade: found[grade] for grade in sorted(found, reverse=True)}
+
+
+def pair_grades(candidates: Candidates, attribute: Attribute, kind: PairKind) -> list[int]:
+    """The grades of the items that pairs of a kind could be made of, falling; none where one group has no item."""
+    pools = pair_pools(candidates, attribute, kind, seed=0)
+    return [*by_grade(candidates, *pools)] if all(pools) else []
 
 
 def pair_pools(

@@ -26,6 +26,7 @@ Template = str
 
 WORDINGS: Mapping[str, str] = {"general": "{task}-general", "wikiproject": "{task}"}
 """What the wordings of a task are called, and which prompts they are: items of any sort, or the paper's articles."""
+FORMAT_HINT = "llmfair prompts show listwise-general    prints one to start from"
 _PATTERNS = {"passage", "answer"}
 _KEYS = {"id", "source", "placeholders", "variants", "turns"} | _PATTERNS
 _TURN_KEYS = {"role", "text", "each"}
@@ -288,11 +289,9 @@ def _texts(table: Mapping[str, Any], key: str, shown: str) -> dict[str, str]:
 
 def _take(table: Mapping[str, Any], key: str, kind: type, shown: str) -> Any:
     if key not in table:
-        raise UsageError(f"prompt {shown}: key '{key}' is missing.", "prompts/listwise.toml shows the format")
+        raise UsageError(f"prompt {shown}: key '{key}' is missing.", FORMAT_HINT)
     if not isinstance(table[key], kind):
-        raise UsageError(
-            f"prompt {shown}: '{key}' must be {_WANTED[kind]}.", "prompts/listwise.toml shows the format"
-        )
+        raise UsageError(f"prompt {shown}: '{key}' must be {_WANTED[kind]}.", FORMAT_HINT)
     return table[key]
 
 

@@ -205,6 +205,11 @@ class DesignFacts:
     seed: Count
 
 
+def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str]:
+    """What is said of measures in both."""
+    return {of: "; ".join(says[of] for says in (notes, limits) if of in says) for of in {**notes, **limits}}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
@@ -248,6 +253,9 @@ class Results:
     sees: Annotated[str, Meta(description="The prompt, and what the model was shown of an item.")] = field(
         default="", metadata={"needs": "sees"}
     )
+    limits: Annotated[
+        Mapping[str, str], Meta(description="What no order of the lists passes, by measure, and why.")
+    ] = field(default_factory=dict, metadata={"needs": "limits"})
 
     def __post_init__(self) -> None:
         arms = self.design.arms
@@ -274,6 +282,11 @@ class Results:
     def calls(self) -> int:
         """The calls behind the figures."""
         return sum(arm.asked for arm in self.answers.values())
+
+    @property
+    def of_measures(self) -> dict[str, str]:
+        """What has to be known to read figures, by measure."""
+        return joined(self.measure_notes, self.limits)
 
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from llmfair.report.tables import Table
 
 PLAIN_EVERY = 10.0
+NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
 NARROWEST_BAR, WIDEST_BAR = 10, 30
@@ -200,6 +202,13 @@ class Line(ABC):
     def line(self) -> str:
         return GAP.join(self.parts())
 
+    def displayed(self) -> dict[str, str]:
+        """The line as notebooks show it, by media type."""
+        text = visible(GAP.join([self.name, self.line()]))
+        done = min(self.done_now(), self.total)
+        bar = f'<progress value="{done}" max="{max(self.total, 1)}"></progress>'
+        return {"text/plain": text, "text/html": f"<div>{bar} {escape(text)}</div>"}
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One line of the terminal, however narrow: counts of nothing give way first, then what stands last but one."""
         from rich.progress_bar import ProgressBar
@@ -301,7 +310,7 @@ class Count(Line):
 
 @contextmanager
 def drawn(name: str, state: Line) -> Iterator[None]:
-    """Shows a state that changes meanwhile on stderr."""
+    """Shows a state that changes meanwhile: on stderr, or below the cell of a notebook."""
     if output.quiet or not output.progress:
         yield
         return
@@ -315,15 +324,30 @@ def drawn(name: str, state: Line) -> Iterator[None]:
     import threading
 
     over = threading.Event()
+    tell, every = (
+        (_below_a_cell(state), NOTEBOOK_EVERY)
+        if stderr.is_jupyter
+        else (lambda: print(f"{name}  {state.line()}", file=sys.stderr, flush=True), PLAIN_EVERY)
+    )
 
-    def tell() -> None:
-        while not over.wait(PLAIN_EVERY):
-            print(f"{name}  {state.line()}", file=sys.stderr, flush=True)
+    def tell_on() -> None:
+        while not over.wait(every):
+            tell()
 
-    teller = threading.Thread(target=tell, daemon=True)
+    teller = threading.Thread(target=tell_on, daemon=True)
     teller.start()
     try:
         yield
     finally:
         over.set()
         teller.join()
+        if stderr.is_jupyter:
+            tell()  # what stays there
+
+
+def _below_a_cell(state: Line) -> Callable[[], None]:
+    """Shows the state in a notebook, whose displays need no widgets; what is returned shows it anew."""
+    from IPython.display import display
+
+    shown = display(state.displayed(), raw=True, display_id=True)
+    return lambda: shown.update(state.displayed(), raw=True)

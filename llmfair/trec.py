@@ -248,7 +248,8 @@ def read_groups(
         if group and (groups is None or group in groups or group == UNKNOWN):
             yield number, doc_id, attribute, group
         else:
-            hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}"
+            declare = f'; one on neither side is declared by other = ["{group}"] in {declared_in}'
+            hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}{declare}"
             problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
 
 

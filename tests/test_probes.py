@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from llmfair.probes import (
     arms_of,
     initial_orders,
     listwise_probes,
+    merged_schedule,
+    pair_grades,
     pair_pools,
     pair_schedule,
     pairwise_probes,
@@ -207,6 +210,37 @@ def test_nothing_else_moves_a_pair(sides: str, grades: list[int], seed: int, pai
     only = Candidates(listed.query, relevant, listed.relevance)
     assert asked_of(pairs_of(only, pairs=pairs, seed=seed)) == asked_of(found)
     assert len(found.probes) == len({probe.probe_id for probe in found.probes})
+
+
+@settings(deadline=None)
+@given(st.text("fm-", max_size=16), st.lists(st.integers(-1, 2), max_size=16), st.integers(0, 2**32))
+def test_pairs_are_of_one_grade(sides: str, grades: list[int], seed: int) -> None:
+    """All of them, each once; and of one grade they are the very pairs that were drawn when grades did not count."""
+    listed = candidates("q", sides, relevance=tuple(grades))
+    relevance = {document.doc_id: listed.relevance.get(document.doc_id, 0) for document in listed.documents}
+    for kind in get_args(PairKind):
+        pools = pair_pools(listed, GENDER, kind, seed)
+        alike = [(p, u) for p in pools[0] for u in pools[1] if relevance[p] == relevance[u]]
+        found = [ids for _, ids, _ in asked_of(pairs_of(listed, kind, pairs=999, seed=seed))]
+        assert sorted(found) == sorted(alike)
+        of_any = pairwise_probes(listed, GENDER, kind, 999, seed, title, grades="any")
+        assert [ids for _, ids, _ in asked_of(of_any)] == [*pair_schedule(*pools)]
+        if len(pair_grades(listed, GENDER, kind)) < 2:
+            assert asked_of(of_any) == asked_of(pairs_of(listed, kind, pairs=999, seed=seed))
+
+
+def test_pools_of_several_grades_are_gone_through_alike() -> None:
+    """Any beginning of 10 × 10 pairs of one grade and 1 × 10 of another uses the single item as often as the ten."""
+    pools = [
+        ([f"a{i}" for i in range(10)], [f"b{i}" for i in range(10)]),
+        (["c"], [f"d{i}" for i in range(10)]),
+    ]
+    used = Counter[str]()
+    for number, (protected, _) in enumerate(merged_schedule(pools), start=1):
+        used[protected] += 1
+        if number <= 100:
+            assert spread(used, 11) <= 1
+    assert used.total() == 110
 
 
 def test_equal_texts_are_passed_over_and_counted() -> None:

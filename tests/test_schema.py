@@ -70,6 +70,7 @@ SAYS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("study", "windows"): ("study_windows", ("--settings", "20/10", "-n", "5", "--orders", "1")),
     ("datasets", "list"): ("look", ()),
     ("datasets", "show"): ("look", ("sample",)),
+    ("datasets", "attributes"): ("look", ()),
     ("prompts", "list"): ("look", ()),
     ("prompts", "show"): ("look", ("listwise",)),
     ("prompts", "render", "listwise"): ("look", ()),

@@ -154,7 +154,8 @@ def test_groups_lines() -> None:
         f"groups.tsv:3: attribute: 'gendr' is not declared; did you mean 'gender'?; "
         f"declare [gendr] in attributes.toml: {DECLARATION}",
         "groups.tsv:4: group: 'femal' is not a group of gender; did you mean 'female'?",
-        "groups.tsv:5: group: 'woman' is not a group of gender; it has female, male, nonbinary",
+        "groups.tsv:5: group: 'woman' is not a group of gender; it has female, male, nonbinary; one on "
+        'neither side is declared by other = ["woman"] in attributes.toml',
     ]
     Path("groups.tsv").write_text("doc_id\tattribute\tgroup\nd1\tgender\tfemale\n")
     problems = Problems()

@@ -202,7 +202,7 @@ class Asker:
                     kind = type(completion).__name__
                     raise UsageError(
                         f"the backend {self.backend.identity} answers with a {kind}, not a Completion.",
-                        "return llmfair.Completion(text, llmfair.Finish.STOP), as docs/extending.md shows",
+                        "return llmfair.Completion(text, llmfair.Finish.STOP)",
                     )
                 return completion
             finally:

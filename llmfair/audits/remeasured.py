@@ -32,7 +32,7 @@ RANKS_NOTHING: Mapping[str, Any] = {
 class Remeasured:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
-    `arms` are the variants that a gate which names none speaks of.
+    `arms` are the variants that a gate which names none speaks of, `limits` what no order of its lists passes.
     """
 
     facts: Mapping[str, Any]
@@ -40,6 +40,7 @@ class Remeasured:
     arms: Sequence[str]
     reach: Mapping[str, Reach] = field(default_factory=dict)
     windows: str = "on these lists"
+    limits: Mapping[str, str] = field(default_factory=dict)
 
 
 def measured_again(

@@ -19,7 +19,7 @@ from llmfair.audits.kind import kind_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.prospects import require_prospects
 from llmfair.audits.seen import seen
-from llmfair.audits.session import charge, refuse_fewer, session
+from llmfair.audits.session import charge, refuse_fewer, session, superseded
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
@@ -111,7 +111,8 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     earlier = earlier_lists_identity(design.dataset, design.queries)
     with session(folder, identity, settings.fresh, facts, earlier) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
-        planned = {**design.planned(), "on_disk": on_disk, "remarks": prospects.said}
+        lost = superseded(folder, [str(one) for one in design.measures], settings.require)
+        planned = {**design.planned(), "on_disk": on_disk, "remarks": [*prospects.said, *lost]}
         watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
             with watched:

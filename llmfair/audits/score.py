@@ -43,6 +43,7 @@ class _One:
     requirements: list[dict[str, Any]]
     rows: list[list[Any]]
     per_query: list[list[Any]]
+    limits: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def score(runs: Sequence[Path], settings: ScoreSettings, announce: Announce = la
         "requirements": named_in_reasons(
             settings, [one.facts for one in found], [entry for one in found for entry in one.requirements]
         ),
+        **({"limits": limits} if (limits := _limits(found)) else {}),
         "rows": _named(rows),
     }
     scored = Scored(results, rows, [row for one in found for row in one.per_query])
@@ -144,7 +146,18 @@ def _scored_one(settings: ScoreSettings, run: Path, found: Remeasured) -> _One:
     rows = tidy([row for row in found.rows if row.query_id == ALL], named)
     of_queries = tidy([row for row in found.rows if row.query_id != ALL], named)
     facts = {"verdict": plain(verdict_of(settings, found, _named(rows), run)), **found.facts}
-    return _One(facts, requirements_of(settings, found, _named(rows), run.is_dir()), rows, of_queries)
+    requirements = requirements_of(settings, found, _named(rows), run.is_dir())
+    return _One(facts, requirements, rows, of_queries, found.limits)
+
+
+def _limits(found: Sequence[_One]) -> dict[str, str]:
+    """By measure, what no order of the lists of any run passes; of which run, where they differ."""
+    limits: dict[str, str] = {}
+    for measure in dict.fromkeys(measure for one in found for measure in one.limits):
+        said = {one.facts["run"]: one.limits[measure] for one in found if measure in one.limits}
+        alike = len(set(said.values())) == 1
+        limits[measure] = next(iter(said.values())) if alike else "; ".join(map(": ".join, said.items()))
+    return limits
 
 
 def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from llmfair.results import (
     Undefined,
     Version,
     Words,
+    joined,
 )
 
 
@@ -93,4 +94,10 @@ class ScoreResults:
     command: str = ""
     runs: Sequence[ScoredRun]
     requirements: Sequence[Requirement] = ()
+    limits: Mapping[str, str] = field(default_factory=dict, metadata={"needs": "limits"})
     rows: Sequence[Row]
+
+    @property
+    def of_measures(self) -> dict[str, str]:
+        """What has to be known to read figures, by measure."""
+        return joined(self.measure_notes, self.limits)

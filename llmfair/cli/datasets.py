@@ -195,6 +195,21 @@ def show(
     _print_facts(found)
 
 
+@datasets.command(
+    "attributes",
+    epilog="llmfair datasets attributes\n\nllmfair datasets attributes > my-folder/attributes.toml",
+)
+def attributes(as_json: Json = False) -> None:
+    """The built-in attributes, as the attributes.toml of a folder declares its own."""
+    from llmfair.datasets.attributes import shipped_attributes
+
+    text = shipped_attributes().read_text("utf-8")
+    if as_json:
+        terminal.print_json({"schema": 1, "text": text})
+        return
+    print(text, end="")
+
+
 def _page_notes(found: dict[str, Any]) -> list[str]:
     """All pages of a fetched collection: by side, and without one."""
     pages = found["pages"]

@@ -67,7 +67,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
 
 AUDITED = (
     "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "experts", "min_experts", "allow_missing",
-    "input", "words", "prompt", "system", "backend_arg", "template_arg",
+    "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
 )  # fmt: skip
 """Settings that an audit of the adapter must share with its training."""
 

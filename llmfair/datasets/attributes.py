@@ -12,7 +12,7 @@ from llmfair.errors import UsageError
 from llmfair.records import Attribute, Side
 from llmfair.trec import declared_groups, nearest
 
-HINT = "data/attributes.toml shows the form"
+HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
 # Names of prompt variants name files and rows; these are taken.
 RESERVED = {"neutral", "control", "input"}
 VARIANT = re.compile(r"\w[\w-]*")
@@ -22,6 +22,11 @@ def data_folder() -> Path:
     """The data shipped with the package: inside the wheel, or beside the package in a checkout."""
     inside = Path(__file__).parent.parent / "data"
     return inside if inside.is_dir() else inside.parent.parent / "data"
+
+
+def shipped_attributes() -> Path:
+    """The file of the attributes that are built in."""
+    return data_folder() / "attributes.toml"
 
 
 def read_attributes(path: Path) -> dict[str, Attribute]:
@@ -37,10 +42,10 @@ def read_attributes(path: Path) -> dict[str, Attribute]:
 
 def _attribute(path: Path, name: str, row: Any) -> Attribute:
     def fail(key: str, what: str) -> UsageError:
-        return UsageError(f"{path}: {name}.{key}: {what}", "see data/attributes.toml for the form")
+        return UsageError(f"{path}: {name}.{key}: {what}", HINT)
 
     if not isinstance(row, dict):
-        raise UsageError(f"{path}: {name}: is not a table", "see data/attributes.toml for the form")
+        raise UsageError(f"{path}: {name}: is not a table", HINT)
     lists: dict[str, tuple[str, ...]] = {}
     for key in ("protected", "unprotected", "other"):
         value = row.get(key, [] if key == "other" else None)

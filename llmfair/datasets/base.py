@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
-from llmfair.datasets.attributes import data_folder, read_attributes
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
@@ -259,7 +259,7 @@ def empty_groups(attribute: Attribute, documents: Iterable[Document]) -> list[st
 
     None for an attribute that is shipped, which names groups of all collections.
     """
-    shipped = read_attributes(data_folder() / "attributes.toml").get(attribute.name)
+    shipped = read_attributes(shipped_attributes()).get(attribute.name)
     if shipped is not None and attribute == replace(shipped, mixed=attribute.mixed):
         return None
     named = {*attribute.protected, *attribute.unprotected} - {ANY_GROUP}

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llmfair.datasets.attributes import data_folder, read_attributes
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Query, Side
 from llmfair.trec import (
@@ -142,7 +142,7 @@ def _read(path: Path, allow_missing: bool) -> _Content:
     problems = Problems()
     content = _Content()
     own = path / ATTRIBUTES
-    known = read_attributes(own if own.is_file() else data_folder() / ATTRIBUTES)
+    known = read_attributes(own if own.is_file() else shipped_attributes())
     groups = _read_groups(path / "groups.tsv", known, problems)
     content.documents = _read_documents(path / "docs.jsonl", groups, problems)
     content.queries = _read_queries(path / "queries.tsv", problems)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.datasets.attributes import data_folder, read_attributes
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Document, Query, Side
@@ -173,7 +173,7 @@ class TrecFair:
 
     @cached_property
     def attributes(self) -> Sequence[Attribute]:
-        return [read_attributes(data_folder() / "attributes.toml")[self._attribute]]
+        return [read_attributes(shipped_attributes())[self._attribute]]
 
     @cached_property
     def topics(self) -> Sequence[Query]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from llmfair.metrics.base import Free, Judged, Measure, measure
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
-from llmfair.metrics.values import Product, Undefined, Value
+from llmfair.metrics.values import Limit, Product, Undefined, Value
 
 Floats = NDArray[np.float64]
 
@@ -52,12 +52,47 @@ def _aimed(
     judged: Judged, target: str, unknown: str, over: str | None, membership: str, unlisted: str
 ) -> tuple[list[Floats], Floats] | Undefined:
     """The membership rows of every run, best first, each of shape (n, groups); and the target, shape (groups,)."""
+    listed = _listed(judged, target, unknown, over, membership, unlisted)
+    if isinstance(listed, Undefined):
+        return listed
+    rows, aim = listed
+    return [rows[order] for order in judged.orders], aim
+
+
+def _listed(
+    judged: Judged, target: str, unknown: str, over: str | None, membership: str, unlisted: str
+) -> tuple[Floats, Floats] | Undefined:
+    """The membership rows of the candidates, shape (n, groups), and the target."""
     spread = cells(judged.groups, over, unknown)
     aim = target_shares(judged, spread, target, membership)
     if isinstance(aim, Undefined):
         return aim
-    rows = spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept]
-    return [rows[order] for order in judged.orders], aim
+    return spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept], aim
+
+
+LIMITED = "targets hold groups that the lists do not have"
+
+
+def _held(judged: Judged, **spread: Any) -> tuple[NDArray[np.bool_], Floats] | None:
+    """Which groups a list has at all, and the target; None where either has none."""
+    listed = _listed(judged, **spread)
+    if isinstance(listed, Undefined) or not listed[0].any():
+        return None
+    held: NDArray[np.bool_] = np.any(listed[0], axis=0)
+    return held, listed[1]
+
+
+def _awrf_limit(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Limit | None:
+    """1 − JSD((1, 0), (T, 1 − T)) for a mass T of the target on groups of the list.
+
+    Attention lies on these alone, and joining groups to two lowers no divergence (data processing inequality).
+    """
+    held = _held(judged, **spread)
+    if held is None:
+        return None
+    within = min(float(held[1][held[0]].sum()), 1.0)
+    divergence = jensen_shannon(np.array([1.0, 0.0]), np.array([within, 1 - within]))
+    return Limit(1 - divergence / (math.log(2) if log == "2" else 1.0), 1.0)
 
 
 def _mean(values: list[float | None], judged: Judged) -> Value:
@@ -74,6 +109,8 @@ def _mean(values: list[float | None], judged: Judged) -> Value:
     implies=IMPLIES,
     bounds=(0.0, 1.0),
     better="higher",
+    limit=_awrf_limit,
+    limited_by=LIMITED,
     label="attention-weighted rank fairness",
     note="target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
     cite="TREC Fair Ranking 2021, 2022, metric code",
@@ -128,6 +165,20 @@ def _smoothing(text: str) -> float:
     return float(text)
 
 
+def _kl_limit(judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any) -> Limit | None:
+    """KL of both distributions with the list's groups as one: what they have together is fixed (log sum inequality)."""
+    held = _held(judged, **spread)
+    if held is None:
+        return None
+    here, target = held
+    absent = np.full(int((~here).sum()), eps / (1 + target.size * eps))
+    smooth = (target + eps) / (1 + target.size * eps)
+    current = np.array([1 - absent.sum(), *absent])
+    aim = np.array([smooth[here].sum(), *smooth[~here]])
+    pair = (current, aim) if direction == "current-target" else (aim, current)
+    return Limit(max(kullback_leibler(*pair), 0.0), 0.0)
+
+
 @measure(
     "KL",
     params={
@@ -138,6 +189,8 @@ def _smoothing(text: str) -> float:
     implies=IMPLIES,
     bounds=(0.0, math.inf),
     better="lower",
+    limit=_kl_limit,
+    limited_by=LIMITED,
     label="divergence from the target",
     note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
     cite="Chen & Fang 2025, FAIR-QR",
@@ -173,6 +226,13 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
     return parse_measure(f"nDCG({written})" + ("" if cutoff is None else f"@{cutoff}"))
 
 
+def _ndcg_awrf_limit(
+    judged: Judged, cutoff: int | None, agg: str, discount: str, ideal: int | None, **spread: Any
+) -> Limit | None:
+    """That of AWRF, beside an nDCG of 1; none where `ideal` lets nDCG be more."""
+    return None if ideal is not None else _awrf_limit(judged, cutoff, discount=discount, **spread)
+
+
 @measure(
     "nDCGxAWRF",
     params={
@@ -185,6 +245,8 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
     implies=IMPLIES,
     bounds=(0.0, math.inf),  # above 1 where `ideal` is less than the cutoff
     better="higher",
+    limit=_ndcg_awrf_limit,
+    limited_by=LIMITED,
     aggregate="product-of-means",
     label="nDCG × AWRF",
     note="{agg}, target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",

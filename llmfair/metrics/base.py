@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.values import Value
+from llmfair.metrics.values import Limit, Value
 from llmfair.records import Attribute, Candidates, Document, Encounter, Ranking, Side
 
 CONTROLLED = "(control=order)"
@@ -189,7 +189,9 @@ class Definition:
     value lies beyond them, nor does any interval. `headline`: conclusions and comparisons of runs speak of this one
     before others of its direction. `assessed_by` names the measure whose conclusion says whether this one can be
     assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds this
-    one, without a cutoff and with no parameters but those named after it. `shows` says what a report makes of this
+    one, without a cutoff and with no parameters but those named after it. `limit(observation, cutoff, **params)` is
+    what no order of a query's items passes, where something else than the order may keep them from a perfect value:
+    what that is, `limited_by` says. `shows` says what a report makes of this
     figure alone: `order dependence`, `position bias`. `undefined` has words for its reasons of having no value, and
     for those of its conclusion.
     """
@@ -213,6 +215,8 @@ class Definition:
     headline: bool = False
     assessed_by: str = ""
     reach: tuple[str, ...] = ()
+    limit: Callable[..., Limit | None] | None = None
+    limited_by: str = ""
     worded: bool = False
     shows: str = ""
     undefined: Mapping[str, str] = field(default_factory=dict)
@@ -281,6 +285,11 @@ class Measure:
         bounding, *free = self.definition.reach or ("",)
         bounded = self.cutoff is None and all(name in free for name, _ in self.params)
         return bounding if bounded else ""
+
+    def limit(self, observation: Observation) -> Limit | None:
+        """What no order of a query's items passes; None where nothing but their order limits the measure."""
+        declared = self.definition.limit
+        return None if declared is None else declared(observation, self.cutoff, **self.arguments)
 
     def values(self, observation: Observation) -> Mapping[str, Value]:
         """The measure of one query, by group; no group where the query lacks what it needs."""

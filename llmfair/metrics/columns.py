@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Measure, Observation
-from llmfair.metrics.values import Compared, Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import Compared, Limit, Product, Quotient, Ratio, Tally, Undefined, Value
+
+SHOWN = 0.0005
+"""Less than this does not show in three digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,30 @@ def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Obs
         for variant, queries in observed.items()
         for column in _columns(measure, variant, queries)
     ]
+
+
+def limit_notes(measures: Sequence[Measure], observed: Sequence[Observation]) -> dict[str, str]:
+    """By measure, what no order of these lists passes on average, and why; those without such a limit are absent."""
+    found = {
+        str(measure): limit_note(measure, [limit for one in observed if (limit := measure.limit(one))])
+        for measure in measures
+    }
+    return {measure: note for measure, note in found.items() if note}
+
+
+def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
+    """What no order passes of the queries with these limits, on average; nothing where that is perfect."""
+    if not limits:
+        return ""
+    best, perfect = (
+        fmean(values) for values in zip(*((one.best, one.perfect) for one in limits), strict=True)
+    )
+    if abs(best - perfect) < SHOWN:
+        return ""
+    return (
+        f"no order of these lists reads {'above' if best < perfect else 'below'} {best:.3f} on average, since "
+        f"{measure.definition.limited_by}"
+    )
 
 
 def _columns(measure: Measure, variant: str, queries: Sequence[Observation]) -> list[Column]:

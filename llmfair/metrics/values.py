@@ -20,6 +20,14 @@ FEWEST_PAIRS = 10
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What no order of a query's items passes (`best`), and what is perfect."""
+
+    best: float
+    perfect: float
+
+
+@dataclass(frozen=True, slots=True)
 class Undefined:
     """No value for this query, and why; counted, and left out of every aggregate."""
 

@@ -113,10 +113,13 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     same = [run["name"] for run in compared["runs"] if run["same_answers"]]
     for name in same:
         yield f"{base} and {name} hold the same answers: they differ in how these were measured, and nothing is tested"
+    yield from _unbounded(compared)
     for row in (row for row in compared["rows"] if row["run"] not in same):
         about = f"{_label(row)}, {row['variant']}" + f", {row['run']}" * several
+        if row["reason"] == OTHER_REACH:
+            continue
         if row["headline"] and row["base"] is not None and row["other"] is not None:
-            unassessed, floor = _unassessed(row, base) or _unbounded(row, compared), _floor(compared, row)
+            unassessed, floor = _unassessed(row, base), _floor(compared, row)
             if not unassessed and row["p_adjusted"] is not None and floor >= alpha:
                 untold.append(floor)
                 continue
@@ -140,20 +143,21 @@ def _unassessed(row: Row, base: str) -> str:
     return f"cannot be assessed: {_reason(row)} ({' and '.join(barred)})"
 
 
-def _unbounded(row: Row, compared: Mapping[str, Any]) -> str:
-    """That a headline hangs on what the runs' settings let it reach, which differs; nothing where it does not."""
-    says = _declared(row)
-    if says is None or row["reason"] != OTHER_REACH:
-        return ""
-    ranges = [
-        f"{one['name']} {_range(one['reach'].get(says.reach, {}))}"
-        for one in compared["runs"]
-        if one is compared["runs"][0] or one["name"] == row["run"]
-    ]
-    return (
-        f"{row['base']:.3f} → {row['other']:.3f}, which cannot be compared: the attainable ranges differ "
-        f"({', '.join(ranges)})"
-    )
+def _unbounded(compared: Mapping[str, Any]) -> Iterator[str]:
+    """Which measures hang on what the settings let a run reach, where that differs from the base."""
+    base, *others = compared["runs"]
+    for run in others:
+        bounded: dict[str, list[str]] = {}
+        for row in compared["rows"]:
+            says = _declared(row)
+            if says is not None and row["run"] == run["name"] and row["reason"] == OTHER_REACH:
+                bounded.setdefault(says.reach, []).append(_label(row))
+        for bounding, labels in bounded.items():
+            ranges = (f"{one['name']} {_range(one['reach'].get(bounding, {}))}" for one in (base, run))
+            yield (
+                f"{', '.join(dict.fromkeys(labels))}: closer to parity or not cannot be told, since the attainable "
+                f"ranges of {bounding} differ ({', '.join(ranges)})"
+            )
 
 
 def _range(reach: Mapping[str, float]) -> str:

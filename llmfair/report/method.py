@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llmfair import registry
 from llmfair.audits.kind import kind_of
 from llmfair.manifest import Manifest
 from llmfair.report.exhibits import Declared, Exhibits
@@ -53,9 +54,11 @@ def method_of(
     """The method of a run: `words` and `facts` of its own among those of every run."""
     settings, design = {} if manifest is None else manifest.used(), results.get("design", {})
     limits = [*LIMITS]
-    if settings.get("input") == "title":
+    model = str(results.get("model", ""))
+    # a ranker that asks nothing reads titles and texts, whatever a model would be shown
+    if settings.get("input") == "title" and model.partition(":")[0] not in registry.names("ranker"):
         limits.append(TITLES_ONLY)
-    if str(results.get("model", "")).startswith("fake:"):
+    if model.startswith("fake:"):
         limits.append(SIMULATED)
     return Method(
         words=[*words, *lopsided([results])],

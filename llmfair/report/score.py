@@ -47,7 +47,7 @@ def score_table(results: ScoreResults) -> Table:
         notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
     if sum(len(run.variants) for run in results.runs) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
-    notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
+    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     longest = max(run.variants[variant].longest for run, variant, _ in named)
     notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
     few = [

@@ -138,7 +138,7 @@ def conditions_table(
         f"{calls_of(results)} {plural(results.design.calls, 'call')}",
     ]
     header = (condition, *headings(columns, results, with_interval(results.rows)), "conclusion")
-    notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
+    notes = [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     for arm, ended in results.chains.items():
         if ended.ranked < ended.asked:
             notes.append(

@@ -24,13 +24,16 @@ def setting(
     flags: tuple[str, ...] = (),
     result: bool = True,
     advanced: bool = False,
+    before: Any = None,
 ) -> Any:
     """A field of a settings class.
 
     `result` says that it can change a result: such settings name the run. `advanced`: no flag of a first week, which
-    `--help-all` shows and `--help` does not.
+    `--help-all` shows and `--help` does not. `before`: its value in runs whose manifest does not know it, where
+    that is not the default.
     """
     metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result, "advanced": advanced}
+    metadata["before"] = before
     if isinstance(default, tuple):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -95,6 +98,8 @@ class Settings:
             raise UsageError(
                 f"{where}: no flag `{min(unknown)}` is known here - at `$.flags`.", OTHER_VERSION
             )
+        before = {item.name: item.metadata["before"] for item in fields(cls)}
+        flags = {name: value for name, value in before.items() if value is not None} | {**flags}
         read = typed(flags, cls, f"{where}: flags", OTHER_VERSION)
         try:
             return cls.make(**{name: getattr(read, name) for name in flags})

@@ -21,6 +21,14 @@ class FinetuneSettings(PromptSettings, ListSettings):
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
     split_seed: int = setting(0, "Seed of the split of queries.", "Data", advanced=True)
     pairs: int = setting(50, "Pairs per query and kind.", "Data")
+    grades: Literal["match", "any"] = setting(
+        "match",
+        "Pairs of two items of the same relevance grade (match), or of any two of a kind.",
+        "Data",
+        result=False,
+        advanced=True,
+        before="any",
+    )
     pairs_per_query: int = setting(4000, "Most training pairs of a query.", "Data", advanced=True)
     pairs_per_item: int | None = setting(
         200, "Most training pairs of a query that an item is in.", "Data", advanced=True

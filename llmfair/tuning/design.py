@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from llmfair.audits.lists import (
     earlier_lists_identity,
@@ -22,9 +22,10 @@ from llmfair.backends.hf import read_arguments
 from llmfair.checkpoints import Checkpoint, Place, device_of, dtype_of, find_checkpoint
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
+from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, Query, Side
+from llmfair.records import Attribute, PairKind, Query, Side
 from llmfair.results import Words, plain
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
@@ -82,7 +83,14 @@ class TuningDesign:
             "band": self.settings.band,
             **lists_identity(self.dataset, self.attribute, self.queries),
             "prompt_sha256": self.prompt.sha256,
+            **({"grades": "match"} if self.settings.grades == "match" and self._graded() else {}),
         }
+
+    def _graded(self) -> bool:
+        """Whether the items of some query that pairs are made of have several grades."""
+        lists = [self.dataset.candidates(query) for query in self.queries]
+        kinds = get_args(PairKind)
+        return any(len(pair_grades(one, self.attribute, kind)) > 1 for one in lists for kind in kinds)
 
     def folder(self) -> AdapterDir:
         """The folder that --output says, or one derived from the settings."""
@@ -150,6 +158,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
         per_query=settings.pairs_per_query,
         per_item=settings.pairs_per_item,
         measured=settings.pairs,
+        grades=settings.grades,
     )
     drawn = draw(
         lists,

@@ -12,6 +12,7 @@ from itertools import chain, cycle, islice
 from math import ceil
 
 from llmfair.errors import UsageError
+from llmfair.probes import Grading
 from llmfair.records import Attribute, Candidates
 from llmfair.tuning.pairs import (
     COMBINATIONS,
@@ -32,13 +33,14 @@ PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 
 @dataclass(frozen=True)
 class PairLimits:
-    """How many pairs there may be: `group` of them together, `total` trained on, so many of a query and an item."""
+    """Which pairs there may be: `group` of them together, `total` trained on, so many of a query and an item."""
 
     group: int
     total: int
     per_query: int
     per_item: int | None
     measured: int
+    grades: Grading = "match"
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,9 @@ def draw(
         groups = list[PairGroup]()
         for query_id in query_ids:
             strata = {
-                stratum: stratum_pairs(by_query[query_id], attribute, stratum, limits.measured, seed, shown)
+                stratum: stratum_pairs(
+                    by_query[query_id], attribute, stratum, limits.measured, seed, shown, limits.grades
+                )
                 for stratum in STRATA
             }
             groups += in_pieces([*chain(*strata.values())], limits.group)
@@ -131,6 +135,7 @@ def draw(
                     _part(stratum, limits.per_query, anchored),
                     seed,
                     shown,
+                    limits.grades,
                 )
                 for stratum in STRATA[: 3 if anchored else 2]
             },

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, product
 from typing import Any, Literal, get_args
 
-from llmfair.probes import pair_pools, pair_schedule, pairwise_probes
+from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
 from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Side
 
 Stratum = Literal["relevant", "irrelevant", "mixed"]
@@ -44,7 +44,13 @@ ByStratum = Mapping[Stratum, Sequence[TrainingPair]]
 
 
 def stratum_pairs(
-    candidates: Candidates, attribute: Attribute, stratum: Stratum, most: int, seed: int, shown: Shown
+    candidates: Candidates,
+    attribute: Attribute,
+    stratum: Stratum,
+    most: int,
+    seed: int,
+    shown: Shown,
+    grades: Grading = "match",
 ) -> list[TrainingPair]:
     """Up to `most` different pairs of one query, its items as equally often as possible.
 
@@ -55,7 +61,8 @@ def stratum_pairs(
     if stratum == "mixed":
         return _mixed(candidates, attribute, most // len(COMBINATIONS), seed, shown)
     made = []
-    for probe in pairwise_probes(candidates, attribute, stratum, most, seed, shown).probes:
+    found = pairwise_probes(candidates, attribute, stratum, most, seed, shown, grades=grades)
+    for probe in found.probes:
         protected, unprotected = probe.candidates.documents
         name = f"{candidates.query.query_id}/{stratum}/{probe.order}"
         made.append(TrainingPair(name, candidates.query, stratum, protected, unprotected))

@@ -22,7 +22,7 @@ from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usef
 from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranked, ScoringRanker
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
@@ -60,6 +60,7 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
     ended = {arm.name: Ended(asked, ranked[arm.name]) for arm in design.arms}
     results = ListwiseResults(
         **design.told(run, ended, failures, columns),
+        limits=limit_notes(design.measures, judged[INPUT]),
         intervals=_intervals(columns, inference),
         controlled=any(_runs(column) >= FEWEST_RUNS for column in columns),
         reach=known_reach(design),

@@ -14,7 +14,7 @@ from llmfair.audits.listwise.lists import Listed
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.remeasured import Announce, incomplete, named
-from llmfair.datasets.attributes import data_folder, read_attributes
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
 from llmfair.errors import UsageError
@@ -100,7 +100,7 @@ def judgements_of(settings: ScoreSettings) -> Against:
 
 def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
     """The attributes that are known by name: the user's, or those shipped."""
-    return read_attributes(settings.attributes or data_folder() / "attributes.toml")
+    return read_attributes(settings.attributes or shipped_attributes())
 
 
 def of_file(path: Path, against: Against, announce: Announce) -> Rankings:

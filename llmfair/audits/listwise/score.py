@@ -19,9 +19,9 @@ from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, Measure
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.columns import Column, limit_note, measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.metrics.values import Quotient, Value
+from llmfair.metrics.values import Limit, Quotient, Value
 from llmfair.probes import CONTROL
 from llmfair.records import Measurement
 from llmfair.results import plain
@@ -36,24 +36,26 @@ def score_files(paths: Sequence[Path], settings: ScoreSettings, announce: Announ
     """TREC run files, one after the other, so that of many large ones one is in memory. Raises UsageError."""
     against = judgements_of(settings)
     for path in paths:
-        facts, rows = _measured(of_file(path, against, announce), settings)
-        yield Remeasured(facts, rows, list(facts["variants"]))
+        facts, rows, limits = _measured(of_file(path, against, announce), settings)
+        yield Remeasured(facts, rows, list(facts["variants"]), limits=limits)
 
 
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
-    facts, rows = _measured(rankings, settings)
+    facts, rows, limits = _measured(rankings, settings)
     arms = [variant for variant in facts["variants"] if not ONE_OF_SEVERAL.search(variant)]
-    measured = Remeasured(facts, rows, arms)
+    measured = Remeasured(facts, rows, arms, limits=limits)
     found = rankings.found
     if found is None or found.attribute != facts["attribute"]:
         return measured
     return replace(measured, reach=found.reach, windows=windows_of(found.design))
 
 
-def _measured(target: Rankings, settings: ScoreSettings) -> tuple[dict[str, Any], list[Measurement]]:
-    """What results.json says of a run file or a folder of rankings, and its rows."""
+def _measured(
+    target: Rankings, settings: ScoreSettings
+) -> tuple[dict[str, Any], list[Measurement], dict[str, str]]:
+    """What results.json says of a run file or a folder of rankings, its rows, and what no order of its lists passes."""
     gates = [parse_gate(text, Judged) for text in settings.require]
     shown = parse_measures(",".join((settings.measures or SCORED, *(gate.measure for gate in gates))), Judged)
     measures = tuple(dict.fromkeys((*shown, parse_measure(OF_RANKINGS))))
@@ -64,9 +66,11 @@ def _measured(target: Rankings, settings: ScoreSettings) -> tuple[dict[str, Any]
     findings: dict[str, ListwiseFinding] = {}
     relevance: dict[str, float | None] = {}
     variants: dict[str, dict[str, Any]] = {}
+    limits: dict[str, str] = {}
     for variant, files in target.variants.items():
         held = _columns(measures, variant, files, target)
         found, exposures = held.columns, held.exposures
+        limits |= {str(m): note for m, of_it in held.limits.items() if (note := limit_note(m, of_it))}
         variants[variant] = _facts(files, target.against) | {"longest": max(held.lengths, default=0)}
         inference = Inference(
             level=settings.level,
@@ -96,7 +100,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> tuple[dict[str, Any]
         "family": {"size": family, "contrasted": None},
         **target.incomplete,
     }
-    return facts, rows
+    return facts, rows, limits
 
 
 def _relevance(exposures: Column, inference: Inference) -> float | None:
@@ -108,12 +112,16 @@ def _relevance(exposures: Column, inference: Inference) -> float | None:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What is kept of a variant's rankings: its columns, its exposures beside relevance, gains in utility by query."""
+    """What is kept of a variant's rankings: its columns, its exposures beside relevance, gains in utility by query.
+
+    `limits`: what no order of the lists passes.
+    """
 
     columns: Sequence[Column]
     exposures: Column
     gains: Mapping[str, float]
     lengths: Sequence[int]
+    limits: Mapping[Measure, Sequence[Limit]]
 
 
 def _columns(
@@ -127,7 +135,7 @@ def _columns(
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
     exposures: dict[str, Value] = {}
     gains: dict[str, float] = {}
-    lengths = []
+    lengths, limits = [], dict[Measure, list[Limit]]()
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
@@ -137,13 +145,16 @@ def _columns(
         if (gain := gain_on_chance(judged)) is not None:
             gains[query_id] = gain
         lengths.append(len(judged.doc_ids))
+        for measure in measures:
+            if (limit := measure.limit(judged)) is not None:
+                limits.setdefault(measure, []).append(limit)
     columns = [Column(measure, variant, group, of_it) for (measure, group), of_it in values.items()]
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
             f"{unheld[0]} needs {_missing(unheld[0])}, which a run does not hold.",
             f"llmfair listwise measures it; {_instead(unheld[0])}",
         )
-    return _Measured(columns, Column(excess, variant, "", exposures), gains, lengths)
+    return _Measured(columns, Column(excess, variant, "", exposures), gains, lengths, limits)
 
 
 def _missing(measure: Measure) -> str:

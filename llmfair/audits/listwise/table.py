@@ -123,7 +123,7 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     notes += relevance_note(
         {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
     )
-    notes += [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
+    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*test_notes(results, cells), *gap_note(results, cells)]
     notes += [*power_note(results), *noise_notes(results, cells)]
@@ -183,7 +183,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
 
 def note_of(measure: str, results: ListwiseResults) -> str:
     """What the table says first of what a measure can show here, or of how it counts; or nothing."""
-    notes = (*_precision_notes(results), *results.measure_notes.items())
+    notes = (*_precision_notes(results), *results.of_measures.items())
     return next((note for of, note in notes if of == measure), "")
 
 

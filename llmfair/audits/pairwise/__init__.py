@@ -177,6 +177,7 @@ class Pairwise(Kind):
     agree: ClassVar = {
         "form": ("asked in different forms", "run both with the same --form"),
         "answers": ("were read in different ways", "run both with the same --answers"),
+        "grades": ("pair items of other relevance grades", "run both with the same --grades"),
         "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
     }
     how_changed = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from statistics import fmean
 from typing import Any, get_args
 
 import numpy as np
@@ -13,10 +15,10 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design
 from llmfair.audits.lists import drawn_of
-from llmfair.audits.pairwise.results import PairwiseFacts
+from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.pairwise.stopping import Stopping
-from llmfair.probes import PAIR_STREAM, PairProbes
+from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import PairKind, Probe, Verdict
@@ -103,6 +105,7 @@ class PairwiseDesign(Design[Verdict]):
             **super().identity(),
             "kinds": list(self.kinds),
             "pairs": self.settings.max_pairs if self.settings.sequential else self.settings.pairs,
+            **({"grades": "match"} if self.settings.grades == "match" and self._graded else {}),
         }
 
     def facts(self) -> PairwiseFacts:
@@ -136,6 +139,7 @@ class PairwiseDesign(Design[Verdict]):
                 kind: sum(p.passed_over for p in of_it.values()) for kind, of_it in self.pairs.items()
             },
             left_out=self.dataset.describe().get("left_out", {}),
+            grades={kind: self._grades(kind) for kind in self._graded} or None,
             drawn=drawn_of(self.dataset, settings),
             calls=self.calls,
             seed=settings.seed,
@@ -146,6 +150,24 @@ class PairwiseDesign(Design[Verdict]):
         if self.settings.sequential:
             return self.in_rounds(kind)
         return [probe for one in self.pairs[kind].values() for probe in one.probes]
+
+    @cached_property
+    def _graded(self) -> list[PairKind]:
+        """The kinds of pairs of which the items of some query have several grades."""
+        return [kind for kind in self.kinds if any(len(grades) > 1 for grades in self._grades_of(kind))]
+
+    def _grades_of(self, kind: PairKind) -> Iterator[list[int]]:
+        for query in self.queries:
+            yield pair_grades(self.dataset.candidates(query), self.attribute, kind)
+
+    def _grades(self, kind: PairKind) -> PairGrades:
+        grades = {*chain(*self._grades_of(kind))}
+        by_query: dict[str, dict[int, int]] = {}
+        for probe in self._asked(kind):
+            ours, theirs = (probe.candidates.relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids)
+            by_query.setdefault(probe.candidates.query.query_id, {})[probe.order] = ours - theirs
+        difference = fmean(fmean(of_it.values()) for of_it in by_query.values()) if by_query else None
+        return PairGrades(min(grades), max(grades), self.settings.grades == "match", difference)
 
     def _fewer(self, by_query: Mapping[str, PairProbes]) -> int:
         """How many queries have some pairs, but fewer than asked."""

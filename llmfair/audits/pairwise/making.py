@@ -116,6 +116,7 @@ def _pairs(
             ranker.shown,
             0.0 if settings.sequential else settings.noise_share,
             1 if settings.sequential else settings.repeats,
+            settings.grades,
         )
         for query in queries
     }

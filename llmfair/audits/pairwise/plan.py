@@ -14,7 +14,7 @@ from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
-from llmfair.probes import PairProbes, pair_pools
+from llmfair.probes import PairProbes, by_grade, pair_pools
 from llmfair.rankers.choices import Form
 from llmfair.records import PairKind, Probe, Query
 from llmfair.results import Count, Share, plain
@@ -179,9 +179,12 @@ def _available(design: PairwiseDesign, kind: PairKind, query: Query) -> int:
     candidates = design.dataset.candidates(query)
     texts = {document.doc_id: design.ranker.shown(document) for document in candidates.documents}
     pools = pair_pools(candidates, design.attribute, kind, design.settings.seed)
-    protected, unprotected = (Counter(texts[doc_id] for doc_id in pool) for pool in pools)
-    equal = sum(number * unprotected[text] for text, number in protected.items())
-    return protected.total() * unprotected.total() - equal
+    available = 0
+    for sides in by_grade(candidates, *pools).values() if design.settings.grades == "match" else [pools]:
+        protected, unprotected = (Counter(texts[doc_id] for doc_id in side) for side in sides)
+        equal = sum(number * unprotected[text] for text, number in protected.items())
+        available += protected.total() * unprotected.total() - equal
+    return available
 
 
 def _asked_for(needed: int | None, available: Sequence[int]) -> int | None:

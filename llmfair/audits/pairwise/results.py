@@ -24,6 +24,19 @@ from llmfair.results import (
 )
 
 
+@dataclass(frozen=True)
+class PairGrades:
+    """Relevance grades of a kind of pairs that has several.
+
+    `difference`: how much higher the protected item of a pair is graded, on average over queries.
+    """
+
+    lowest: int
+    highest: int
+    matched: bool
+    difference: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class PairwiseFacts(DesignFacts):
     """What was asked; `pairs` of a query and kind, at most `max_pairs` of a kind where it stops when settled."""
@@ -44,7 +57,10 @@ class PairwiseFacts(DesignFacts):
     fewer_pairs: Counts = after("without_pairs", default_factory=dict)
     passed_over: Counts = after("fewer_pairs", default_factory=dict)
     left_out: Mapping[str, str] = after("passed_over", default_factory=dict)
-    drawn: HowDrawn | None = field(default=None, metadata={"needs": "drawn", "after": "left_out"})
+    grades: Mapping[str, PairGrades] | None = field(
+        default=None, metadata={"needs": "grades", "after": "left_out"}
+    )
+    drawn: HowDrawn | None = field(default=None, metadata={"needs": "drawn", "after": "grades"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,14 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "Data",
         result=False,
     )
+    grades: Literal["match", "any"] = setting(
+        "match",
+        "Pairs of two items of the same relevance grade (match), or of any two of a kind.",
+        "Data",
+        result=False,
+        advanced=True,
+        before="any",
+    )
     noise_share: float = setting(
         0.1,
         "Share of pairs asked a second time: how much the same question differs.",

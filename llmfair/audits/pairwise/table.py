@@ -161,6 +161,7 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         notes += _mass_note(kind, results)
         notes += _unreadable_note(kind, results)
         notes += _dropped_note(kind, design)
+        notes += _grades_note(kind, design)
     notes += [*drawn_note(design.drawn), *own_figures_note(results.undefined)]
     return [*notes, *results.doubts, *few_queries(design.queries)]
 
@@ -288,7 +289,9 @@ def _dropped_note(kind: str, design: PairwiseFacts) -> list[str]:
     notes, without = [], design.without_pairs.get(kind, ())
     if without:
         named = ", ".join(without[:SHOWN_QUERIES]) + ", …" * (len(without) > SHOWN_QUERIES)
-        notes.append(f"{kind}: {count(len(without), 'query', 'queries')} without such pairs ({named})")
+        matched = kind in (design.grades or {}) and (design.grades or {})[kind].matched
+        said = f"{kind}: {count(len(without), 'query', 'queries')} without such pairs ({named})"
+        notes.append(said + "; --grades any asks pairs of unequal grade, too" * matched)
     if design.fewer_pairs.get(kind, 0) and not design.sequential:
         notes.append(
             f"{kind}: {count(design.fewer_pairs.get(kind, 0), 'query', 'queries')} with fewer pairs than asked"
@@ -296,6 +299,23 @@ def _dropped_note(kind: str, design: PairwiseFacts) -> list[str]:
     if design.passed_over.get(kind, 0):
         notes.append(f"{kind}: {count(design.passed_over.get(kind, 0), 'pair')} of equal texts passed over")
     return notes
+
+
+def _grades_note(kind: str, design: PairwiseFacts) -> list[str]:
+    """Whether the items of a pair are equally relevant, where a kind has several grades."""
+    grades = (design.grades or {}).get(kind)
+    if grades is None:
+        return []
+    among = f"grades {grades.lowest} to {grades.highest}"
+    if grades.matched:
+        return [f"{kind}: both items of a pair have the same relevance grade ({among})"]
+    if not grades.difference:
+        return [f"{kind}: pairs are of any {among}, on average the same for both groups"]
+    higher = "higher" if grades.difference > 0 else "lower"
+    return [
+        f"{kind}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those they are "
+        f"asked against ({among}), which the odds do not take out; --grades match does"
+    ]
 
 
 def before_text(planned: Mapping[str, Any]) -> str:

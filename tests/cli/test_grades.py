@@ -1,0 +1,122 @@
+"""Pairs of data with several relevance grades: both items of one grade, unless any are asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import kept, ran, refuses
+from tests.folders import write_folder
+
+MODEL = ("-m", "fake:oracle,noise=0.5")
+PAIRS = ("pairwise", "-d", "graded", "--pairs", "20", "--kind", "relevant", "--noise-share", "0")
+
+
+@pytest.fixture(autouse=True)
+def graded() -> Path:
+    """Twelve queries; of 10 relevant women 8 are of grade 1 and 2 of grade 2, of 10 relevant men the other way round."""
+    lists: dict[str, list[tuple[str, str | None, int]]] = {
+        f"q{q}": [
+            *((f"q{q}f{i}", "female", 1 + (i < 2)) for i in range(10)),
+            *((f"q{q}m{i}", "male", 1 + (i < 8)) for i in range(10)),
+            *((f"q{q}{sex[0]}0{i}", sex, 0) for sex in ("female", "male") for i in range(4)),
+        ]
+        for q in range(12)
+    }
+    return write_folder(Path("graded"), lists)
+
+
+def odds(results: dict[str, object]) -> float:
+    rows = results["rows"]
+    assert isinstance(rows, list)
+    (found,) = [r["value"] for r in rows if (r["measure"], r["query_id"]) == ("AdjustedOdds", "all")]
+    return float(found)
+
+
+@pytest.mark.whole
+def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
+    """Which it had been: women were asked against men of a higher grade."""
+    unmatched = ran(*PAIRS, *MODEL, "--grades", "any", "--json").json
+    assert odds(unmatched) < 0.5 and unmatched["findings"]["relevant"]["conclusion"] == "outside"
+    of_any = unmatched["design"]["grades"]["relevant"]
+    assert (of_any["lowest"], of_any["highest"], of_any["matched"]) == (1, 2, False)
+    assert of_any["difference"] == pytest.approx(-0.6, abs=0.1)
+    matched = ran(*PAIRS, *MODEL, "--json").json
+    assert 0.7 < odds(matched) < 1.4 and matched["findings"]["relevant"]["conclusion"] != "outside"
+    assert matched["design"]["grades"]["relevant"] == {
+        "lowest": 1,
+        "highest": 2,
+        "matched": True,
+        "difference": 0,
+    }
+    assert matched["run"] != unmatched["run"]
+
+
+def test_the_table_says_which_pairs_are_asked() -> None:
+    assert "relevant: both items of a pair have the same relevance grade (grades 1 to 2)" in ran(*PAIRS).out
+    of_any = ran(*PAIRS, "--grades", "any").out
+    assert "protected items are graded 0.6" in of_any and "lower on average than those" in of_any
+    sample = ran("pairwise", "-n", "5", "--pairs", "2").out
+    assert "grade" not in sample, "where each kind has one grade there is nothing to say"
+
+
+def test_queries_without_two_items_of_a_grade_are_named() -> None:
+    lists: dict[str, list[tuple[str, str | None, int]]] = {
+        f"q{q}": [(f"q{q}f", "female", 1), (f"q{q}m", "male", 2 if q else 1)] for q in range(3)
+    }
+    write_folder(Path("apart"), lists)
+    pairs = ("pairwise", "-d", "apart", "--kind", "relevant")
+    told = ran(*pairs).out
+    assert "2 queries without such pairs (q1, q2); --grades any asks pairs of unequal grade, too" in " ".join(
+        told.split()
+    )
+    planned = ran("plan", *pairs, "--json").json
+    assert planned["pairs_asked"] == {"relevant": 1}
+    assert ran("plan", *pairs, "--grades", "any", "--json").json["pairs_asked"] == {"relevant": 3}
+
+
+@pytest.mark.whole
+def test_a_run_from_before_grades_were_matched_goes_on_as_it_began() -> None:
+    ran(*PAIRS, "--grades", "any", "-o", "run")
+    manifest = kept("manifest", "run")
+    assert "grades" not in manifest["settings"] and manifest["flags"].pop("grades") == "any"
+    Path("run/manifest.json").write_text(json.dumps(manifest))
+    ran("runs", "check", "run")
+    refuses("(grades: None there, 'match' now)", *PAIRS, "-o", "run", code=1)
+    ran(*PAIRS, "--grades", "any", "-o", "run")
+    assert kept("manifest", "run")["calls"] == 0
+    ran(*PAIRS, "-o", "other")
+    found = refuses("pair items of other relevance grades", "compare", "run", "other")
+    assert found.err.endswith("run both with the same --grades\n")
+
+
+@pytest.mark.whole
+def test_an_adapter_is_trained_and_measured_on_pairs_of_one_grade(tmp_path: Path) -> None:
+    """What the dry run says of them, without any model's weights."""
+    from llmfair.settings import FinetuneSettings
+    from llmfair.tuning.design import make_tuning_design
+    from tests import models
+
+    models.needs_local()
+    from tests.tuning import tiny
+
+    base = tiny.saved(tmp_path / "model")
+
+    def design_of(*flags: str) -> dict[str, object]:
+        grades = dict(zip(("grades",), flags, strict=False))
+        settings = FinetuneSettings.make(dataset="graded", base_model=str(base), pairs=6, **grades)
+        design = make_tuning_design(settings)
+        relevance = {q.query_id: design.dataset.candidates(q).relevance for q in design.queries}
+        pairs = [pair for group in (*design.drawn.groups, *design.drawn.test) for pair in group]
+        unequal = [
+            pair
+            for pair in pairs
+            if pair.stratum != "mixed"
+            and len({relevance[pair.query.query_id][one.doc_id] for one in (pair.a, pair.b)}) > 1
+        ]
+        return {"unequal": bool(unequal), "grades": design.identity().get("grades")}
+
+    assert design_of() == {"unequal": False, "grades": "match"}
+    assert design_of("any") == {"unequal": True, "grades": None}
