@@ -15,6 +15,7 @@ from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
+from llmfair.records import Conclusion
 from llmfair.results import Figure
 from llmfair.rundir import RunDir, read_csv
 from llmfair.stats.paired import Change, change_by_query
@@ -147,17 +148,21 @@ def changed(row: Row, change: Change) -> Row:
 
 
 def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despite: str = "") -> Row:
-    """The row with both runs' conclusions; nothing is concluded from a run whose figure has a reason not to stand.
+    """The row with both runs' conclusions; nothing is concluded from a run of which nothing can be said.
 
-    A figure stands `despite` this one.
+    Nor from a headline that is but a bound; what is assessed by it stands. A figure stands `despite` this reason.
     """
     if not measure.definition.assessed_by:
         return row
     found = [run.results.findings.get(row.variant) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in found)
     row = replace(row, base_conclusion=before, other_conclusion=after)
-    reasons = [finding.reason for finding in found if finding is not None and finding.reason]
-    barred = [reason for reason in reasons if reason != despite]
+    barred = [
+        finding.reason
+        for finding in found
+        if finding is not None and finding.reason not in (None, despite)
+        if finding.conclusion == Conclusion.NOT_ASSESSABLE or finding.measure == str(measure)
+    ]
     return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
 
 
