@@ -1,18 +1,26 @@
-"""The files beside the code: licence, citation, container."""
+"""The files beside the code do what they say: licence, citation, container, action, and the scripts of docs/ci.md."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pytest
 import yaml
 
 import llmfair
 from tests.building import built
+from tests.folders import balanced, write_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -70,3 +78,67 @@ def test_the_image_is_made_of_what_it_copies(tmp_path: Path) -> None:
     assert {"prompts/listwise.toml", "data/sample/docs.jsonl", "licenses/LICENSE"} <= {*names}
     (command,) = json.loads(dict(said)["ENTRYPOINT"])
     assert command in PROJECT["scripts"]
+
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+
+
+def stepped(**inputs: str) -> subprocess.CompletedProcess[str]:
+    """What the step of the action that audits does with these inputs, as GitHub runs it."""
+    (step,) = (step for step in ACTION["runs"]["steps"] if "llmfair" in step.get("run", ""))
+    given = {name: declared.get("default", "") for name, declared in ACTION["inputs"].items()}
+    given |= {name.replace("_", "-"): value for name, value in inputs.items()}
+    variables = {
+        name: re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda found: given[found[1]], value)
+        for name, value in step["env"].items()
+    }
+    assert step["shell"] == "python"
+    return finished([sys.executable, "-c", step["run"]], variables)
+
+
+def finished(command: Sequence[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A process that finds this `llmfair`, and these variables."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    environment = {**os.environ, "PATH": path, "LLMFAIR_REPORT": "0", **variables}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+SMALL = "listwise -d 'my folder' --variants neutral --no-control --orders 1 --passes 1"
+PREFERS = "fake:biased,listwise=-4,malformed=0"
+
+
+@pytest.mark.parametrize(("model", "code"), [("fake:oracle", 0), (PREFERS, 4)])
+def test_the_action_s_exit_code_is_the_gate_s(model: str, code: int) -> None:
+    write_folder(Path("my folder"), balanced(12, 10, 10))
+    found = stepped(arguments=f"{SMALL} -m {model}")
+    assert found.returncode == code, found.stderr
+    assert ("disparity" in found.stderr) == (code == 4)
+    suite = ElementTree.parse("fairness.xml").getroot()
+    assert bool(suite.findall(".//failure")) == (code == 4)
+
+
+def test_the_action_takes_what_the_page_gives_it() -> None:
+    page = (ROOT / "docs" / "ci.md").read_text("utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (used,) = (step for step in yaml.safe_load(block) if "llmfair" in step["uses"])
+    required = {name for name, declared in ACTION["inputs"].items() if declared.get("required")}
+    assert required <= {*used["with"]} <= {*ACTION["inputs"]}
+    setup, install, _ = ACTION["runs"]["steps"]
+    assert setup["uses"].startswith("actions/setup-python@")
+    assert install == {"shell": "bash", "run": 'pip install "$GITHUB_ACTION_PATH"'}
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "said"),
+    [
+        ("fake:oracle", 0, ""),
+        (PREFERS, 4, "The verdict fails the build"),
+        ("fake:nobody", 2, "There is no verdict: exit code 2."),
+    ],
+)
+def test_the_script_of_the_page_ends_as_it_says(model: str, code: int, said: str) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text("utf-8")
+    script = re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    write_folder(Path("mine"), balanced(12, 10, 10))
+    found = finished(["bash", "-c", script], {"RANKER": model})
+    assert (found.returncode, said in found.stdout) == (code, True), found.stderr
