@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.report.browser import View, chromium, visit
 
-WIDTH, HEIGHT = 1280, 800
+WIDTH, HEIGHT = 1280, 690
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
         command = [sys.executable, "-m", "llmfair", "listwise", "-o", "run", "-q"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         (seen,) = visit(Path(folder, "run", "report.html"), [View(WIDTH)])
-    Image.open(io.BytesIO(seen.png)).crop((0, 0, WIDTH, HEIGHT)).save(sys.argv[1], optimize=True)
+    Image.open(io.BytesIO(seen.png)).crop((0, 0, WIDTH, HEIGHT)).quantize(64).save(sys.argv[1], optimize=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ TERMINAL = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COL
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite-snapshots", action="store_true", help="run what holds tests/snapshots, and write them anew"
+        "--rewrite-snapshots",
+        action="store_true",
+        help="run what holds tests/snapshots and the transcripts of the pages, and write them anew",
     )
 
 
@@ -47,7 +49,7 @@ def unasked(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of local models come first, so that one worker of two has them: torch takes seconds to import."""
     if config.option.rewrite_snapshots:
-        items[:] = [item for item in items if "snapshot" in getattr(item, "fixturenames", ())]
+        items[:] = [item for item in items if "rewriting" in getattr(item, "fixturenames", ())]
     items.sort(key=lambda item: not hasattr(getattr(item, "module", None), "models"))
 
 
@@ -55,15 +57,19 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
 @pytest.fixture
-def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Holds a text, whole, against `tests/snapshots/NAME.txt`; `pytest --rewrite-snapshots` writes it there."""
+def rewriting(pytestconfig: pytest.Config) -> bool:
+    """Whether what is held is written anew instead."""
+    return bool(pytestconfig.getoption("rewrite_snapshots"))
 
-    config = request.config
+
+@pytest.fixture
+def snapshot(rewriting: bool) -> Callable[[str, str], None]:
+    """Holds a text, whole, against `tests/snapshots/NAME.txt`; `pytest --rewrite-snapshots` writes it there."""
 
     def hold(name: str, text: str) -> None:
         path = SNAPSHOTS / f"{name}.txt"
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-        if config.getoption("rewrite_snapshots"):
+        if rewriting:
             path.write_text(text, encoding="utf-8")
             return
         kept = path.read_text("utf-8") if path.is_file() else ""

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from math import exp
 from pathlib import Path
 from shutil import copytree
 from types import ModuleType
@@ -15,6 +16,7 @@ import pytest
 import llmfair as package
 from llmfair import registry
 from llmfair.backends.fake import MODELS, answerers, defaults
+from llmfair.backends.simulated.lists import BIASED
 from llmfair.cli.app import command
 from llmfair.prompts import load_prompt
 from tests import models
@@ -24,11 +26,15 @@ from tests.folders import balanced, write, write_folder
 pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {
-    page.name: page.read_text("utf-8")
+PATHS = {
+    page.name: page
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 }
+PAGES = {name: path.read_text("utf-8") for name, path in PATHS.items()}
 CODE = re.compile(r"`([a-z_]+)`")
+QUOTED = re.compile(r"`([^`]+)`")
+LINES = 24
+"""Of a terminal nobody has made larger."""
 ASKING = {"listwise", "pairwise", "finetune-lora"}
 
 
@@ -61,15 +67,53 @@ SHELL = [
 
 
 @pytest.mark.parametrize(
-    "block", [block for _, block in CONSOLE], ids=[f"{page}: {transcript(b)[-1][0]}" for page, b in CONSOLE]
+    ("page", "block"), CONSOLE, ids=[f"{page}: {transcript(b)[-1][0]}" for page, b in CONSOLE]
 )
-def test_transcripts(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcripts(page: str, block: str, rewriting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of a block run one after the other in one folder, empty at first."""
     monkeypatch.delenv("LLMFAIR_REPORT", raising=False)
+    anew = ""
     for line, printed in transcript(block):
         program, *arguments = shlex.split(line)
         assert program == "llmfair"
-        assert tidy(llmfair(*arguments).out) == tidy(printed), line
+        found = llmfair(*arguments).out
+        assert rewriting or tidy(found) == tidy(printed), line
+        anew += "\n".join([f"$ {line}", *map(str.rstrip, found.rstrip().splitlines()), ""])
+    if rewriting:
+        PATHS[page].write_text(PATHS[page].read_text("utf-8").replace(block, anew), encoding="utf-8")
+
+
+def test_the_table_of_injected_preferences_is_what_the_transcript_finds() -> None:
+    """README: in the default simulated model one log odds is of the protected item, one of the group named."""
+    preferred, named = BIASED["listwise"], BIASED["prompt"]
+    injected = {"neutral": preferred, "male": preferred - named, "female": preferred + named}
+    (shown,) = [block for page, block in CONSOLE if page == "README.md"]
+    for prompt, log_odds in injected.items():
+        (row,) = re.findall(
+            rf"^\| {prompt} \| ([0-9.]+) .*\| (\S+) \[(\S+), (\S+)\] \|", PAGES["README.md"], re.M
+        )
+        odds, _, low, high = map(float, row)
+        assert odds == round(exp(log_odds), 3) and low <= odds <= high
+        assert re.search(rf"^ {prompt} .* {row[1]} \[{row[2]}, {row[3]}\]", shown, re.M), prompt
+
+
+def test_ten_questions_are_answered_on_the_first_screen() -> None:
+    """docs/reading.md: the words of each column stand in the first lines of what its command prints."""
+    section = PAGES["reading.md"].partition("## Ten questions")[2].partition("\n## ")[0]
+    before, head, _, *rows = re.split(r"^(?=\|)", section, flags=re.MULTILINE)
+    for line in QUOTED.findall(before):
+        ran(*shlex.split(line)[1:])
+    screens = []
+    for (line,) in map(QUOTED.findall, head.split("|")[2:-1]):
+        lines = ran(*shlex.split(line)[1:]).out.splitlines()[:LINES]
+        screens.append(" ".join(" ".join(lines).split()))
+    assert len(rows) == 10
+    for row in rows:
+        question, *answers = row.split("|")[1:-1]
+        assert len(answers) == len(screens)
+        for answer, screen in zip(answers, screens, strict=True):
+            words = QUOTED.findall(answer)
+            assert words and all(word in screen for word in words), (question, answer, screen)
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
     )
     attributes = dict.fromkeys(name for source in sources for name in _attributes(source))
     simulated = any(str(one.results.get("model", "")).startswith("fake:") for one in sources if one.results)
+    outcome = list(_outcome(sources, general))
     return Page(
         kind="Report",
         title=", ".join([count(len(sources), "run"), *([" and ".join(attributes)] if attributes else [])]),
@@ -77,8 +78,16 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             limits=[*LIMITS, *[SIMULATED] * simulated],
         ),
         rows=[row for group in groups for audited in group.audits() for row in _shown_rows(audited.results)],
-        outcome=list(_outcome(sources, general)),
+        outcome=outcome,
+        following=_following([verdict for _, verdict in outcome]),
     )
+
+
+def _following(verdicts: Sequence[RunVerdict]) -> str:
+    """The next step of the gravest verdict, the first of several."""
+    gravity = [*dict.fromkeys(status for kind in kinds() for status in kind.statuses)]
+    known = [verdict for verdict in verdicts if verdict.status in gravity]
+    return min(known, key=lambda verdict: gravity.index(verdict.status)).next if known else ""
 
 
 def _outcome(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[tuple[str, RunVerdict]]:
