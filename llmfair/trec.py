@@ -6,7 +6,7 @@ import difflib
 import gzip
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,9 @@ SHOWN_PROBLEMS = 5
 LONGEST_LINE = 16 << 20
 RESERVED_QUERY = "all"
 GZIP = b"\x1f\x8b"
+QRELS = ("query_id", "0", "doc_id", "relevance")
+RUN = ("query_id", "Q0", "doc_id", "rank", "score", "tag")
+GROUPS = ("doc_id", "attribute", "group")
 UNKNOWN = "@UNKNOWN"
 """A document's group when nobody knows it."""
 DECLARATION = 'protected = ["…"], unprotected = ["…"], words = { protected = "…", unprotected = "…" }'
@@ -83,19 +86,18 @@ def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
 
 
 def columns(
-    path: Path, problems: Problems, count: int, separator: str | None
+    path: Path, problems: Problems, names: Sequence[str], separator: str | None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Lines split into exactly `count` columns, by `separator` or by white space (None)."""
+    """Lines split into exactly the columns of these names, by `separator` or by white space (None)."""
     for number, line in text_lines(path, problems):
         fields = line.split(separator)
-        if len(fields) == count:
+        if len(fields) == len(names):
             yield number, list(map(str.strip, fields)) if separator else fields
             continue
         by = "a tab" if separator else "white space"
         note = " (spaces are not tabs)" if separator and len(fields) == 1 else ""
-        problems.add(
-            path, number, "", f"expected {count} columns separated by {by}, found {len(fields)}{note}"
-        )
+        expected = f"expected {len(names)} columns separated by {by} ({', '.join(names)})"
+        problems.add(path, number, "", f"{expected}, found {len(fields)}{note}")
 
 
 def integer(text: str) -> int | None:
@@ -116,7 +118,7 @@ def finite_number(text: str) -> float | None:
 def read_qrels(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int, int]]]:
     """Judgements as `{query_id: {doc_id: (relevance, line)}}`; the same pair judged differently is a problem."""
     judged: dict[str, dict[str, tuple[int, int]]] = {}
-    for number, (query_id, _, doc_id, text) in columns(path, problems, 4, None):
+    for number, (query_id, _, doc_id, text) in columns(path, problems, QRELS, None):
         relevance = integer(text)
         if relevance is None:
             problems.add(path, number, "relevance", f"'{text}' is not an integer")
@@ -136,7 +138,7 @@ def read_ranks(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int,
     """Candidate lists of a six-column run as `{query_id: {doc_id: (rank, line)}}`, ranks distinct in a query."""
     ranked: dict[str, dict[str, tuple[int, int]]] = {}
     places: dict[tuple[str, int], int] = {}
-    for number, (query_id, _, doc_id, text, _, _) in columns(path, problems, 6, None):
+    for number, (query_id, _, doc_id, text, _, _) in columns(path, problems, RUN, None):
         rank = integer(text)
         if rank is None:
             problems.add(path, number, "rank", f"'{text}' is not an integer")
@@ -174,7 +176,7 @@ def read_run(path: Path, problems: Problems) -> RunFile:
     scored: dict[str, dict[str, float]] = {}
     last: dict[str, tuple[float, float]] = {}
     tag, rising, compared = "", True, False
-    for number, fields in columns(path, problems, 6, None):
+    for number, fields in columns(path, problems, RUN, None):
         query_id, _, doc_id, rank, text, tag = fields
         place, score = finite_number(rank), finite_number(text)
         scores = scored.setdefault(query_id, {})
@@ -224,12 +226,12 @@ def read_groups(
 ) -> Iterator[tuple[int, str, str, str]]:
     """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
 
-    An attribute or group that `known` does not declare is a problem, an attribute at its first line only, with how
-    to declare it in `declared_in`; without `known` (None) any name goes.
+    An attribute or group that `known` does not declare is a problem at its first line only, with how to declare it
+    in `declared_in`; without `known` (None) any name goes.
     """
     declared = {name: declared_groups(attribute) for name, attribute in (known or {}).items()}
-    undeclared = set[str]()
-    for number, (doc_id, attribute, group) in columns(path, problems, 3, "\t"):
+    undeclared, strange = set[str](), set[tuple[str, str]]()
+    for number, (doc_id, attribute, group) in columns(path, problems, GROUPS, "\t"):
         if known is None:
             yield number, doc_id, attribute, group
             continue
@@ -247,8 +249,9 @@ def read_groups(
         groups = declared[attribute]
         if group and (groups is None or group in groups or group == UNKNOWN):
             yield number, doc_id, attribute, group
-        else:
-            declare = f'; one on neither side is declared by other = ["{group}"] in {declared_in}'
+        elif (attribute, group) not in strange:
+            strange.add((attribute, group))
+            declare = f'; declare it protected, unprotected or, of neither side, other = ["{group}"] in {declared_in}'
             hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}{declare}"
             problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
 

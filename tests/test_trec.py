@@ -86,8 +86,14 @@ def test_packing_changes_nothing(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"q1 Q0 d9 4 1.0", "my.run:3: expected 6 columns separated by white space, found 5"),
-        (b"q1 Q0 d9 4 1.0 my tag", "my.run:3: expected 6 columns separated by white space, found 7"),
+        (
+            b"q1 Q0 d9 4 1.0",
+            "my.run:3: expected 6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag), found 5",
+        ),
+        (
+            b"q1 Q0 d9 4 1.0 my tag",
+            "my.run:3: expected 6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag), found 7",
+        ),
         (b"q1 Q0 d9 four 1.0 mine", "my.run:3: rank: 'four' is not a finite number"),
         (b"q1 Q0 d9 4 high mine", "my.run:3: score: 'high' is not a finite number"),
         (b"q1 Q0 d9 4 nan mine", "my.run:3: score: 'nan' is not a finite number"),
@@ -145,7 +151,7 @@ def test_qrels_may_be_packed_too() -> None:
 
 def test_groups_lines() -> None:
     Path("groups.tsv").write_text(
-        "d1\tgender\tfemale\n d2 \tgender\t@UNKNOWN\nd3\tgendr\tfemale\nd3\tgender\tfemal\nd3\tgender\twoman\n"
+        "d1\tgender\tfemale\n d2 \tgender\t@UNKNOWN\nd3\tgendr\tfemale\nd3\tgender\tfemal\nd3\tgender\twoman\nd4\tgender\twoman\n"
     )
     problems = Problems()
     found = list(read_groups(Path("groups.tsv"), problems, GENDER))
@@ -154,8 +160,8 @@ def test_groups_lines() -> None:
         f"groups.tsv:3: attribute: 'gendr' is not declared; did you mean 'gender'?; "
         f"declare [gendr] in attributes.toml: {DECLARATION}",
         "groups.tsv:4: group: 'femal' is not a group of gender; did you mean 'female'?",
-        "groups.tsv:5: group: 'woman' is not a group of gender; it has female, male, nonbinary; one on "
-        'neither side is declared by other = ["woman"] in attributes.toml',
+        "groups.tsv:5: group: 'woman' is not a group of gender; it has female, male, nonbinary; declare it "
+        'protected, unprotected or, of neither side, other = ["woman"] in attributes.toml',
     ]
     Path("groups.tsv").write_text("doc_id\tattribute\tgroup\nd1\tgender\tfemale\n")
     problems = Problems()

@@ -211,7 +211,9 @@ def _read_documents(
             continue
         doc_id = _identifier(row.get("doc_id"))
         title, text = row.get("title"), row.get("text", "")
-        if doc_id is None:
+        if gone := next((field for field in ("doc_id", "title") if field not in row), None):
+            problems.add(path, number, gone, "is missing")
+        elif doc_id is None:
             problems.add(path, number, "doc_id", "is not a string without white space, or an integer")
         elif doc_id in documents:
             problems.add(path, number, "doc_id", f"'{doc_id}' was already given on line {lines[doc_id]}")
@@ -237,7 +239,7 @@ def _identifier(value: object) -> str | None:
 def _read_queries(path: Path, problems: Problems) -> dict[str, Query]:
     queries: dict[str, Query] = {}
     lines: dict[str, int] = {}
-    for number, (query_id, text) in columns(path, problems, 2, "\t"):
+    for number, (query_id, text) in columns(path, problems, ("query_id", "text"), "\t"):
         if _identifier(query_id) is None:
             problems.add(path, number, "query_id", "is empty or holds white space")
         elif query_id == RESERVED_QUERY:
