@@ -284,7 +284,7 @@ class VerdictWords:
 
     def look(self, case: Case) -> str:
         """Where the evidence of a disparity is."""
-        return f"llmfair report {case.found.run}    shows every figure and answer"
+        return f"llmfair report {case.found.run}    shows every figure and answer{case.mitigation}"
 
     def settle(self, case: Case) -> str:
         """How many queries would settle it, and the command that plans them."""

@@ -214,7 +214,7 @@ def _audit(
     for line in written.skipped:
         terminal.warn(line)
     report = write_report(run, settings.open) if settings.report and ranked(results) else None
-    _show(kind, results, report or seen["folder"], style)
+    _show(kind, results, seen["folder"], report, style)
     if error is not None:
         results |= terminal.failure(error)
         if isinstance(error, Incomplete):
@@ -258,7 +258,7 @@ def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str
     return f"{spender}: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
 
 
-def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> None:
+def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None, style: str) -> None:
     """The table, and under it where the report is, or the run folder where there is none."""
     from llmfair.audits.kind import found_of
     from llmfair.report.tables import markdown, tidy_tsv
@@ -271,20 +271,20 @@ def _show(kind: Kind, results: dict[str, Any], written: Path, style: str) -> Non
         asked = sum(arm["asked"] for arm in results["chains"].values())
         print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
-        print(markdown(_table(kind, results)), end="")
+        print(markdown(_table(kind, results, folder)), end="")
     else:
-        terminal.print_table(_table(kind, results))
+        terminal.print_table(_table(kind, results, folder))
         print()
-        print(written)
+        print(report or folder)
 
 
-def _table(kind: Kind, results: Mapping[str, Any]) -> Table:
+def _table(kind: Kind, results: Mapping[str, Any], folder: Path) -> Table:
     """The table of a run below its verdict."""
     from llmfair.audits.kind import found_of
     from llmfair.report.lead import headed
 
     found = found_of(results)
-    return headed(kind.table(found), found.verdict)
+    return headed(kind.table(found), found.verdict, folder)
 
 
 def ranked(results: Mapping[str, Any]) -> int:

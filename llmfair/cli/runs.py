@@ -86,7 +86,7 @@ def show(
             terminal.print_json({**results, "calls": calls, "cost": manifest.cost})
         else:
             found = found_of(results, run.results)
-            table = headed(kind_of(found.task).table(found), found.verdict)
+            table = headed(kind_of(found.task).table(found), found.verdict, run.path)
             cost = cost_text(manifest)
             terminal.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
         return
@@ -124,10 +124,12 @@ def _show_furthest(run: RunDir, as_json: bool) -> None:
     if as_json:
         terminal.print_json({"schema": 1, "run": run.path.name, "queries": rows})
         return
-    title = "no query has a figure of its own" if found is None else f"{found.title}, over all {found.over}"
-    notes = ("llmfair report has their rankings, or pairs, item by item",) * bool(rows)
+    if found is None:
+        print("no query has a figure of its own; the report has every answer")
+        return
     cells = tuple(tuple(row.values()) for row in rows)
-    terminal.print_table(Table(title, ("query", "figures") if rows else (), cells, notes))
+    notes = ("llmfair report has their rankings, or pairs, item by item",)
+    terminal.print_table(Table(f"{found.title}, over all {found.over}", ("query", "figures"), cells, notes))
 
 
 @runs.command(epilog="llmfair runs check listwise-sample\n\nllmfair runs check runs/my-run --json")

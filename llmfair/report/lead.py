@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from shlex import quote
 
 from llmfair.metrics.base import plain_name
 from llmfair.report.tables import Table
@@ -13,6 +16,8 @@ from llmfair.results import RunVerdict
 VERDICT, NEXT = "VERDICT", "NEXT"
 WIDTH = 120
 """Where lines are wrapped that nothing else bounds."""
+RUNS = Path("runs")
+"""Where a run is found by its name alone."""
 WHOLE_SENTENCES = 4
 """Of more runs than this, verdicts are told in short."""
 Lead = tuple[tuple[str, str], ...]
@@ -46,9 +51,13 @@ def markdown_lead(lead: Lead) -> list[str]:
     return [f"**{name}** {text}\n" for name, text in lead]
 
 
-def headed(table: Table, verdict: RunVerdict | None) -> Table:
-    """The table below its verdict."""
-    return replace(table, lead=lead_of([("", verdict)], "" if verdict is None else verdict.next))
+def headed(table: Table, verdict: RunVerdict | None, folder: Path | None = None) -> Table:
+    """The table below its verdict; the next step names the run's `folder` where its name alone would not find it."""
+    following = "" if verdict is None else verdict.next
+    if folder is not None and folder.parent != RUNS:
+        named = rf"(llmfair (?:runs show|report)) {re.escape(folder.name)}(?=\s|$)"
+        following = re.sub(named, lambda found: f"{found[1]} {quote(str(folder))}", following)
+    return replace(table, lead=lead_of([("", verdict)], following))
 
 
 def lead_lines(lead: Sequence[tuple[str, str]], width: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -68,6 +69,24 @@ def test_the_queries_that_the_next_step_names() -> None:
     assert {"query", "figures"} == {
         *well(command("runs", "show", "run", "--furthest", "--json")).json["queries"][0]
     }
+
+
+PARTITION = ("listwise", "-q", "--no-report", "--design", "partition", "-m", "fake:biased,listwise=-2")
+
+
+@pytest.mark.parametrize("asked", [(*PAIRS, *MODELS["disparity"]), PARTITION])
+@pytest.mark.parametrize("where", [(), ("--runs-dir", "a place/of runs"), ("-o", "elsewhere/run")])
+def test_the_next_step_finds_the_run_wherever_it_is_and_has_something_to_show(
+    asked: tuple[str, ...], where: tuple[str, ...]
+) -> None:
+    shown = ran(*asked, *where).out
+    assert shown.startswith("VERDICT  disparity")
+    steps = " ".join(shown.partition("\nNEXT ")[2].partition("\n\n")[0].split())
+    steps = steps.partition(" shows every")[0]
+    assert " figure of its own" not in ran(*shlex.split(steps)[1:]).out
+    folder = shlex.split(steps)[3 if "runs show" in steps else 2]
+    again = ran("runs", "show", folder)
+    assert steps in " ".join(again.out.split())
 
 
 def suites(path: str) -> list[ElementTree.Element]:

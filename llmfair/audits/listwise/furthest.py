@@ -30,7 +30,7 @@ DRAWN_AGAIN: tuple[Literal["random", "given", "mirrored", "deltr"], ...] = (
     "deltr",
 )
 """Initial orders that follow from the list and the seed."""
-OVER = "prompts and initial orders; of each prompt one list is shown, under its name"
+OVER = "prompts and initial orders"
 
 
 def furthest_lists(

@@ -6,7 +6,7 @@ from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
 from llmfair.audits.verdict import Case, Conclusions, VerdictWords, number
 from llmfair.metrics.base import plain_name
-from llmfair.report.figures import utility_of
+from llmfair.report.figures import ratio_of, utility_of
 
 INPUT = "input"
 
@@ -24,6 +24,11 @@ class ListwiseWords(VerdictWords):
         return super().parity(case) + (_use(case.found, case.condition) or _tells_relevance(case))
 
     def look(self, case: Case) -> str:
+        measures = case.found.measures
+        if (
+            ratio_of(measures, declared(measures), of_queries=True) is None
+        ):  # nothing to tell queries apart by
+            return super().look(case)
         return f"llmfair runs show {case.found.run} --furthest{case.mitigation}"
 
 
