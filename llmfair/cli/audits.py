@@ -156,6 +156,7 @@ def _audit(
     from llmfair.audits.junit import suite_of
     from llmfair.audits.run import perform
     from llmfair.cli.report import write_report
+    from llmfair.manifest import named_model
 
     name = subject.label
     seen: dict[str, Any] = {}
@@ -203,7 +204,9 @@ def _audit(
     except LlmfairError as failure:
         suites.append(suite_of(name, {"task": kind.name}, failure))
         raise
-    suites.append(suite_of(name, written.results, written.error))
+    told = written.results
+    shown_as = named_model(name, told.get("server", ""), told.get("label", ""))
+    suites.append(suite_of(shown_as, told, written.error))
     if cached := seen["progress"].cached:
         terminal.say(
             f"{cached:,} of {seen['calls']:,} answers came from other runs; --fresh --no-cache asks them, too"

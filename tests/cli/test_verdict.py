@@ -109,9 +109,10 @@ def problems(suite: ElementTree.Element) -> dict[str, str]:
 
 
 def test_junit_has_the_verdict_and_every_gate() -> None:
-    asked = (*PAIRS, *MODELS["disparity"], "-o", "run", "--junit", "ci/junit.xml")
+    asked = (*PAIRS, *MODELS["disparity"], "-o", "run", "--junit", "ci/junit.xml", "--label", "nightly")
     ran(*asked, "--require", "FlipRate<=1")
     (suite,) = suites("ci/junit.xml")
+    assert suite.get("name") == "nightly: fake:biased,pairwise=-2"
     assert [case.get("name") for case in suite] == ["verdict", "FlipRate<=1 (relevant)"] and not problems(
         suite
     )
