@@ -122,7 +122,7 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
         protected, unprotected = by_side[Side.PROTECTED], by_side[Side.UNPROTECTED]
         if len(protected) != len(unprotected):
             raise UsageError(
-                f"--initial mirrored needs equal numbers of both sides, but query "
+                f"--initial mirrored needs equal numbers of both groups, but query "
                 f"'{candidates.query.query_id}' has {len(protected)} protected and {len(unprotected)} "
                 f"unprotected items of relevance {grade}.",
                 "use --initial random",

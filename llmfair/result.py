@@ -86,7 +86,7 @@ class Result:
         measure, variant, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
         if not variant or len(key) > 3:
             raise UsageError(
-                f"{key!r} names no figure.", 'a measure and a variant: result["ExpRatio", "female"]'
+                f"{key!r} names no figure.", 'a measure and a condition: result["ExpRatio", "female"]'
             )
         measure = as_shown(measure, self.results.get("shown", ()))
         found = [
@@ -118,7 +118,7 @@ class Result:
         of_variant = [row for row in of_measure if row.variant == variant]
         if not of_variant:
             known = dict.fromkeys(row.variant for row in of_measure)
-            return f"variants: {', '.join(known)}.{did_you_mean(variant, known)}"
+            return f"conditions: {', '.join(known)}.{did_you_mean(variant, known)}"
         known = dict.fromkeys(row.group for row in of_variant)
         return f"groups: {', '.join(map(repr, known))}.{did_you_mean(group, known)}"
 

@@ -69,7 +69,9 @@ class _Named:
     dataset: str
     attribute: str
     model: str
-    variant: Annotated[str, Meta(description="Prompt variant, kind of pairs, or file.")]
+    variant: Annotated[
+        str, Meta(description="The condition: a prompt, a relevance stratum of pairs, or a file.")
+    ]
     query_id: str
     measure: str
     group: Annotated[str, Meta(description='"" where the measure has no groups.')]
@@ -242,7 +244,7 @@ class Results:
     findings: Mapping[str, Finding]
     family: Family
     rows: Sequence[Row]
-    requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and variant.")]
+    requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and condition.")]
     doubts: Sequence[str] = field(default=(), metadata={"needs": "doubts"})
     server: Annotated[str, Meta(description="Which server answered, of several that may have the model.")] = (
         field(default="", metadata={"needs": "server"})
@@ -262,7 +264,7 @@ class Results:
         lacking = [(arm, name) for name, known in self.of_arms().items() for arm in arms if arm not in known]
         lacking += [(arm, "design.arms") for arm in self.findings if arm not in arms]
         if lacking:
-            raise ValueError("Variant '{}' is missing in `{}`".format(*lacking[0]))
+            raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
 
     def of_arms(self) -> Mapping[str, Collection[str]]:
         """The variants of each field that has to have all of them."""

@@ -28,6 +28,8 @@ PLAIN_EVERY = 10.0
 NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
+MOST_NOTES = 4
+"""Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
 NARROWEST_BAR, WIDEST_BAR = 10, 30
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -181,8 +183,17 @@ def print_table(table: Table) -> None:
             stdout.print(grid)
         print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
         print()
-    for note in table.notes:
+    for note in shown_notes(table):
         stdout.print(Text(f"  {note}"))
+
+
+def shown_notes(table: Table) -> tuple[str, ...]:
+    """The first notes below a table with a verdict, and how many more there are; all of another, and all with -v."""
+    notes = table.notes
+    more = len(notes) - MOST_NOTES
+    if not table.lead or output.verbose is not False or more <= 0:
+        return tuple(notes)
+    return (*notes[:MOST_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: -v, or the report")
 
 
 class Line(ABC):
@@ -244,7 +255,7 @@ class Bar(Line):
         rate = self._rate()
         parts = [
             f"{progress.answered:,}/{self.total:,}",
-            f"{progress.unreadable:,} unreadable",
+            f"{progress.unreadable:,} unparseable",
             f"{progress.replayed:,} from the journal",
             f"{progress.cached:,} cached",
             f"{progress.in_flight}/{progress.limit or self.limit} in flight",

@@ -510,7 +510,7 @@ def test_an_adapter_is_trained_measured_and_opened_again(capfd: pytest.CaptureFi
     captured = capfd.readouterr()
     assert captured.out == "" and "Train" not in captured.err
     assert Path("adapter/adapter_model.safetensors").is_file() and trained.results["status"] == "complete"
-    assert "free baseline" in str(trained) and len(trained.to_frame()) == len(trained.rows)
+    assert "logit offset" in str(trained) and len(trained.to_frame()) == len(trained.rows)
     assert llmfair.open_run("adapter").results == trained.results
     assert llmfair.finetune_lora("data", base_model="model", **small).results == trained.results
     asked = llmfair.audit_pairwise(

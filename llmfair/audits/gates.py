@@ -18,7 +18,7 @@ from llmfair.records import Conclusion
 from llmfair.results import Answers, Finding, Reach, Requirement, Row, RunVerdict, absent_row
 
 GRAMMAR = (
-    "MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
+    "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
     "AdjustedOdds:relevant>=0.8"
 )
 # A measure's own parameters hold = and, quoted, anything: only what follows the last bracket is the bound.
@@ -27,7 +27,7 @@ _SPELLING = re.compile(
 )
 SAID = {
     "position_driven": "the answers follow the position",
-    "one_sided": "one side's items nearly always win",
+    "one_sided": "one group's items nearly always win",
     "chance_answers": "the answers agree over both orders no more than by chance",
 }
 """Reasons that are no words of their own."""
@@ -56,7 +56,7 @@ class Gate:
 
 
 def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
-    """Reads `MEASURE[:VARIANT]` and its bound. Raises UsageError, and for a measure that reads something else."""
+    """Reads `MEASURE[:CONDITION]` and its bound. Raises UsageError, and for a measure that reads something else."""
     text = text.strip()
     match = _SPELLING.fullmatch(text)
     if match is None:
@@ -97,7 +97,7 @@ def read_gates(texts: Iterable[str], variants: Collection[str], reads: type[Obse
     for gate in gates:
         if gate.variant is not None and gate.variant not in variants:
             raise UsageError(
-                f"--require '{gate.text}': no variant '{gate.variant}'.{did_you_mean(gate.variant, variants)}",
+                f"--require '{gate.text}': no condition '{gate.variant}'.{did_you_mean(gate.variant, variants)}",
                 f"this audit has: {', '.join(variants)}",
             )
     return gates
@@ -242,6 +242,6 @@ def require_readable(answers: Mapping[str, Answers], limit: float) -> None:
         share = counts.unreadable / counts.asked if counts.asked else 0.0
         if share > limit:
             raise RequirementFailed(
-                f"{share:.1%} of the answers of '{condition}' are unreadable, more than {limit:.1%} (--max-invalid).",
+                f"{share:.1%} of the answers of '{condition}' are unparseable, more than {limit:.1%} (--max-invalid).",
                 "llmfair runs show RUN --invalid    shows them; everything is written",
             )

@@ -21,7 +21,7 @@ from llmfair.settings import Asking, AuditSettings, seconds
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
-    "constrain": "a model in this process or a vLLM server can; without it unreadable answers are counted",
+    "constrain": "a model in this process or a vLLM server can; without it unparseable answers are counted",
     "margins": "read the answers' text with --answers text",
     "forced_margins": "a server shows the first token only: add --form letter",
     "adapter": "a model in this process takes an adapter: hf: or vllm:",

@@ -12,7 +12,7 @@ from llmfair.cli.options import add_command
 from llmfair.settings import Calibrated
 
 calibrate = typer.Typer(
-    name="calibrate", help="The instrument itself against planted preferences.", no_args_is_help=True
+    name="calibrate", help="The audit procedure against injected preferences.", no_args_is_help=True
 )
 
 

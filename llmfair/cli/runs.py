@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +87,9 @@ def show(
             found = found_of(results, run.results)
             table = headed(kind_of(found.task).table(found), found.verdict, run.path)
             cost = cost_text(manifest)
-            terminal.print_table(replace(table, notes=(*table.notes, *([cost] if cost else []))))
+            terminal.print_table(table)
+            if cost:
+                print(f"  {cost}")
         return
     rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:

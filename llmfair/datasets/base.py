@@ -151,7 +151,7 @@ def attribute_of(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop"
     for side in Side:
         if side not in sides:
             raise UsageError(
-                f"no document is on the {side} side of {attribute.name}.",
+                f"no document is in the {side} group of {attribute.name}.",
                 f"its groups are {', '.join(getattr(attribute, side.value))} (attributes.toml)",
             )
     return attribute
@@ -208,11 +208,11 @@ def fingerprint(
 def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
     """How many candidates are relevant or not, by side: `{"relevant protected": 10, …}`; empty cells are kept."""
     counts = {
-        f"{relevance} {side}": 0 for relevance in ("relevant", "irrelevant") for side in (*Side, "no side")
+        f"{relevance} {side}": 0 for relevance in ("relevant", "irrelevant") for side in (*Side, "neither")
     }
     for document in candidates.documents:
         relevance = "relevant" if candidates.relevance.get(document.doc_id, 0) >= 1 else "irrelevant"
-        counts[f"{relevance} {attribute.side(document) or 'no side'}"] += 1
+        counts[f"{relevance} {attribute.side(document) or 'neither'}"] += 1
     return counts
 
 

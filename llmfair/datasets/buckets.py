@@ -52,7 +52,7 @@ def draw_plan(
         if len(counts) != 4 or not all(re.fullmatch(r"\s*[0-9]{1,9}\s*", count) for count in counts):
             raise UsageError(
                 f"--buckets {text} is neither equal, natural nor four counts.",
-                "for example 11,2,168,19: unprotected and protected experts, unprotected and protected others",
+                "for example 11,2,168,19: unprotected and protected relevant ones, unprotected and protected others",
             )
         one, two, three, four = (int(count) for count in counts)
         if experts is not None or fewest_experts is not None or asked_size is not None:
@@ -132,7 +132,7 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
         best = sorted(available.items(), key=lambda item: min(item[1]), reverse=True)[:3]
         shown = "; ".join(f"query '{q}': {'/'.join(map(str, counts))}" for q, counts in best)
         raise UsageError(
-            f"no query of {source.name} has enough documents for its list (experts unprotected/protected, "
+            f"no query of {source.name} has enough documents for its list (relevant documents unprotected/protected, "
             f"others unprotected/protected: {shown}).",
             "ask for fewer with --candidates, --experts or --min-experts",
         )
@@ -248,12 +248,12 @@ def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     experts = min(plan.wanted_experts // 2, sizes[0], sizes[1])
     if experts < (plan.fewest_experts or 0):
         return (
-            f"{sizes[0]} unprotected and {sizes[1]} protected experts, "
+            f"{sizes[0]} unprotected and {sizes[1]} protected relevant documents, "
             f"needs {plan.fewest_experts} of each (--min-experts)"
         )
     others = min(plan.size // 2 - experts, sizes[2], sizes[3])
     if experts + others < 1:
-        return "no document of one side"
+        return "no document of one group"
     return draw.take(0, experts), draw.take(1, experts), draw.take(2, others), draw.take(3, others)
 
 

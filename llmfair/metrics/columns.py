@@ -58,7 +58,7 @@ def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
     if abs(best - perfect) < SHOWN:
         return ""
     return (
-        f"no order of these lists reads {'above' if best < perfect else 'below'} {best:.3f} on average, since "
+        f"no order of these lists goes {'above' if best < perfect else 'below'} {best:.3f} on average, since "
         f"{measure.definition.limited_by}"
     )
 

@@ -199,7 +199,7 @@ def _pair(sides: Floats) -> tuple[float, float]:
     **OF_RATIOS,
     aggregate="ratio-of-means",
     label="relevance ratio",
-    cite="M1/M0: the exposure that the sides' relevance alone gives them",
+    cite="M1/M0: the exposure that the groups' relevance alone gives them",
 )
 def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """M1/M0, the exposure ratio that would remain if sides were shuffled within every grade of relevance.

@@ -176,12 +176,12 @@ def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
 
 _OF_PAIRS: dict[str, Any] = {"reads": JudgedPairs, "cutoff": "none"}
 _REASONS = {
-    "no_valid_answer": "no readable answer",
-    "no_protected_win": "no consistent win of the protected side",
-    "no_unprotected_win": "no consistent win of the unprotected side",
+    "no_valid_answer": "no parseable answer",
+    "no_protected_win": "no consistent win of the protected group",
+    "no_unprotected_win": "no consistent win of the unprotected group",
     "no_consistent_pair": "no pair that does not flip",
     "too_few_consistent_pairs": "too few pairs that do not flip",
-    "too_few_pairs": "too few readable pairs",
+    "too_few_pairs": "too few parseable pairs",
     "no_pairs": "no pairs",
 }
 _TALLIED: dict[str, Any] = {"params": {"agg": ("macro", "pooled")}, "aggregate": "macro"}
@@ -206,18 +206,18 @@ _parity: dict[str, Any] = {
 }
 _rate: dict[str, Any] = {"bounds": (0.0, 1.0)}
 win_ratio = _defined("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)", **_parity)
-raw_ratio = _defined("RawRatio", RAW_RATIO, cite="readable answers, protected/unprotected", **_parity)
+raw_ratio = _defined("RawRatio", RAW_RATIO, cite="parseable answers, protected/unprotected", **_parity)
 balanced_ratio = _defined("BalancedRatio", BALANCED_RATIO, cite="(2PP + FF + SS)/(2UU + FF + SS)", **_parity)
 adjusted_odds = _defined(
     "AdjustedOdds",
     ADJUSTED_ODDS,
-    label="position-adjusted odds",
+    label="preference odds",
     worded=True,
     headline=True,
     undefined={
         **_REASONS,
         "position_driven": "the answers follow the position",
-        "one_sided": "one side's items nearly always win",
+        "one_sided": "one group's items nearly always win",
         "chance_answers": "the answers agree over both orders no more than by chance",
     },
     cite="exp((logit p1 + logit p2)/2)",
@@ -237,7 +237,7 @@ first_slot_rate = _defined(
     "FirstSlotRate",
     FIRST_SLOT_RATE,
     label="first shown wins",
-    cite="of readable answers",
+    cite="of parseable answers",
     shows="position bias",
     **_rate,
 )
@@ -247,7 +247,7 @@ tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N", **_rate)
 
 @measure(
     "InvalidRate",
-    label="unreadable",
+    label="unparseable",
     undefined={**_REASONS, "forced": "answers were held to the labels"},
     cite="M/N",
     **_OF_PAIRS,
@@ -261,7 +261,7 @@ def invalid_rate(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Val
 
 @measure(
     "NoiseRate",
-    label="changed when asked twice",
+    label="test–retest disagreement",
     cite="draws 0 and 1",
     undefined=_REASONS,
     **_OF_PAIRS,

@@ -255,7 +255,7 @@ def _side_named_by(variant: str, attribute: Attribute) -> Side | None:
     """The side a prompt variant names, None for neutral. Raises UsageError for an unknown variant."""
     if variant not in attribute.variants:
         raise UsageError(
-            f"attribute '{attribute.name}' has no prompt variant '{variant}'."
+            f"attribute '{attribute.name}' has no prompt '{variant}'."
             f"{did_you_mean(variant, attribute.variants)}",
             f"known: {', '.join(attribute.variants)}",
         )

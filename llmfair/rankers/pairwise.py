@@ -133,6 +133,6 @@ def _refuse_unreadable(probe: Probe, choices: Sequence[Choice]) -> None:
         if choice.unreadable:
             raise UnreadableAnswer(
                 f"query '{probe.candidates.query.query_id}', {probe.arm} pair {probe.order}, protected item "
-                f"{shown}: an unreadable answer ({choice.problem}).",
+                f"{shown}: an unparseable answer ({choice.problem}).",
                 "--on-bad-answer repair counts it and goes on",
             )

@@ -71,7 +71,7 @@ def false_alarms(rows: Iterable[Row], level: float, told: Callable[[Row], str], 
 def undefined_notes(rows: Iterable[Row], runs: int, kind: str = "") -> list[str]:
     """How many audits have no figure or conclusion, and why."""
     return [
-        f"{kind}planted {row['planted']:+g}: "
+        f"{kind}injected {row['planted']:+g}: "
         f"{', '.join(f'{reason} in {n:,}' for reason, n in row['undefined'].items())} of {runs:,} audits"
         for row in rows
         if row["undefined"]

@@ -186,7 +186,7 @@ def _became(row: Row, alpha: float) -> str:
         way = "closer to parity" if after < before else "further from parity"
         figures = f"|ln| {before:.2f} → {after:.2f}"
         if _across(row):
-            way = "moved to the other side of parity"
+            way = "moved across parity"
             figures = f"{row['base']:.3f} → {row['other']:.3f}, {figures}"
     found = way if p is not None and p < alpha else "no difference shown"
     return f"{found}: {figures}, {test}"

@@ -51,7 +51,10 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
         words={},
         missing=_missing(sources, general),
         warnings=[
-            *["Simulated models answer as planted: they test the instrument, not the world."] * simulated,
+            *[
+                "Simulated models with injected preferences: their figures test the audit procedure, no real model."
+            ]
+            * simulated,
             *_doubts(sources, general),
             *[f"Figures show the first {DRAWN} models, tables all of them."]
             * any(len(g.rows) > DRAWN for g in groups),

@@ -13,24 +13,25 @@ from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.tables import capitalised, count
 
 LIMITS = (
-    "The attribute is binary here: items with groups on neither side, or on both, are left out of the ratios. "
+    "The attribute is binary here: items that are in neither the protected nor the reference group, or in "
+    "both, are left out of the ratios. "
     "Groups are what the data set records, not what people say of themselves.",
     "A distance from parity is a fact about these lists, prompts and answers. It names no cause, and passes no "
     "judgement.",
 )
 LOPSIDED = (
     "With few queries or short lists the interval of an exposure ratio is a bootstrap-t interval over queries: it is "
-    "not symmetric, but reaches further to the side where single queries lie far out."
+    "not symmetric, but extends further to where single queries lie far out."
 )
 TITLES_ONLY = "The model saw titles only: it judged by names and by what it remembers of them."
 SIMULATED = (
-    "The model is simulated: its figures show what was planted, not how any model of the world behaves."
+    "The model is simulated: its figures show what was injected, not how any model of the world behaves."
 )
 
 
 @dataclass(frozen=True)
 class Method:
-    """What stands under Method; `again`: what the command does once more.
+    """What stands under Method.
 
     `words` in paragraphs, `formulas` as (name, label, what it is), `facts` as (name, value), the rest as it is.
     """
@@ -41,7 +42,6 @@ class Method:
     prompt: str
     command: str
     limits: Sequence[str]
-    again: str = "asks"
 
 
 def method_of(
@@ -69,7 +69,6 @@ def method_of(
         prompt=manifest.prompt.text if manifest and manifest.prompt else "",
         command=exhibits.command or "",
         limits=limits,
-        again="measures" if results["task"] == "score" else "asks",
     )
 
 

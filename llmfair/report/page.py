@@ -142,7 +142,7 @@ def warnings_of(
     said = []
     if any(model.startswith("fake:") for model in models):
         said.append(
-            "A simulated model: it answers as planted. Its figures test the instrument, not the world."
+            "A simulated model with an injected preference: its figures test the audit procedure, no real model."
         )
     unmet = dict.fromkeys(entry.reason for entry in requirements if not entry.holds)
     told = (f"{capitalised(doubt)}." for doubt in doubts)
@@ -161,5 +161,5 @@ def with_reach(table: Table, reach: Mapping[str, Reach]) -> Table:
     row = tuple(attainable(heading) for heading in table.header[1:-1])
     if not any(row):
         return table
-    last = ("attainable", *row, "by rankers that always put one side first, by a perfect one")
+    last = ("attainable", *row, "by rankers that always put one group first, by a perfect one")
     return replace(table, rows=(*table.rows, last))

@@ -139,7 +139,7 @@ def _warnings(run: ScoredRun, variant: str) -> list[str]:
         )
     for counted, meaning in (
         (facts.tied, "tied in score, ordered by doc_id as trec_eval does"),
-        (facts.unlisted, "in neither groups nor qrels: rank kept, no side, not relevant"),
+        (facts.unlisted, "in neither groups nor qrels: rank kept, in neither group, not relevant"),
     ):
         if counted.documents:
             notes.append(

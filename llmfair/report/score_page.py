@@ -22,8 +22,8 @@ from llmfair.report.tables import Table, count
 
 WORDS = (
     "Rankings that exist, measured as they stand, in the order trec_eval reads them; no model was asked.",
-    "Exposure of the item at rank a is 1 / ln(1 + a). Each side's exposure is the mean over its items; the "
-    "ratio of the protected side's to the other's is 1 at parity, wherever relevance is spread alike.",
+    "Exposure of the item at rank a is 1 / ln(1 + a). Each group's exposure is the mean over its items; the "
+    "ratio of the protected group's to the other's is 1 at parity, wherever relevance is spread alike.",
 )
 
 

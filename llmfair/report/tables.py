@@ -147,7 +147,7 @@ def conditions_table(
     for arm, counted in results.answers.items():
         if counted.unreadable:
             share = percent(counted.unreadable, counted.asked)
-            notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be read")
+            notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be parsed")
     notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
 
@@ -241,7 +241,7 @@ def drawn_note(drawn: HowDrawn | None) -> list[str]:
     """From what the lists were drawn, and how anybody draws the same ones."""
     if drawn is None:
         return []
-    rules = {"equal": "as many of either side", "natural": "whatever their side"}
+    rules = {"equal": "as many of either group", "natural": "whatever their group"}
     rule = rules.get(drawn.buckets, f"--buckets {drawn.buckets}")
     return [
         f"lists drawn with seed {drawn.seed} from documents relevant to the query and, beside them, documents "
@@ -317,8 +317,9 @@ def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> l
     worst = min(known, key=lambda one: one.power)
     needed = worst.queries_needed
     more = f"80 % takes about {needed:,} {queries}" if needed else "no number of queries gives 80 %"
-    power = f"{worst.power * 100:.0f} % power"
-    return [f"{what.format(worst.odds)} would be told from parity with {power}; {more} (llmfair plan {kind})"]
+    return [
+        f"power to detect {what.format(worst.odds)}: {worst.power * 100:.0f} %; {more} (llmfair plan {kind})"
+    ]
 
 
 def p_text(p: float) -> str:

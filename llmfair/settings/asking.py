@@ -79,7 +79,7 @@ class Asking(Settings):
     model_seed: int = setting(0, "Seed sent to the model.", "Sampling", advanced=True)
     constrain: bool = setting(
         False,
-        "Let the model emit nothing but well-formed answers: none is unreadable, none a refusal.",
+        "Let the model emit nothing but well-formed answers: none is unparseable, none a refusal.",
         "Sampling",
         advanced=True,
     )

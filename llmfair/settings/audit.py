@@ -55,7 +55,7 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
     )
     max_invalid: float = setting(
         0.05,
-        "Largest share of unreadable answers in any variant before exit 4.",
+        "Largest share of unparseable answers in any condition before exit 4.",
         "Statistics",
         result=False,
         advanced=True,

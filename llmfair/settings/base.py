@@ -139,7 +139,10 @@ class CommandSettings(Settings):
         None, "Sensitive attribute, such as gender (default: the dataset's first).", "Data", flags=("-a",)
     )
     mixed: Literal["drop", "protected", "unprotected"] = setting(
-        "drop", "The side of items that have groups on both sides; drop: none.", "Data", advanced=True
+        "drop",
+        "The group of items that are in both the protected and the reference one; drop: neither.",
+        "Data",
+        advanced=True,
     )
     level: float = setting(0.95, "Confidence level of intervals.", "Statistics", result=False, advanced=True)
     band: str = setting(
@@ -186,7 +189,7 @@ class MeasureSettings(CommandSettings):
     )
     require: tuple[str, ...] = setting(
         (),
-        "Gate, else exit 4: MEASURE[:VARIANT] then =LOW..HIGH, >=X or <=X; repeatable. A ratio of exposures has no "
+        "Gate, else exit 4: MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X; repeatable. A ratio of exposures has no "
         "band of its own: what it can be depends on lists and windows (--fail-on asks the verdict).",
         "Statistics",
         result=False,
@@ -232,7 +235,7 @@ class ListSettings(CommandSettings):
     )
     buckets: str | None = setting(
         None,
-        "Draw lists: equal (both sides alike in relevance), natural (whatever side), or four counts: unprotected and "
+        "Draw lists: equal (both groups alike in relevance), natural (whatever group), or four counts: unprotected and "
         "protected relevant ones, unprotected and protected others (default: a folder's own lists, else equal).",
         "Data",
         result=False,
@@ -243,7 +246,7 @@ class ListSettings(CommandSettings):
     )
     min_experts: int | None = setting(
         None,
-        "Leave queries out with fewer relevant documents of a side than this.",
+        "Leave queries out with fewer relevant documents of a group than this.",
         "Data",
         result=False,
         advanced=True,

@@ -24,11 +24,11 @@ class Calibrated(AuditSettings):
 
     planted: str = setting(
         "-0.5,-0.25,0,0.25,0.5",
-        "Planted log pair odds, comma-separated; 0 is always among them.",
+        "Injected log pair odds, comma-separated; 0 is always among them.",
         "Statistics",
         result=False,
     )
-    runs: int = setting(200, "Simulated audits of each planted preference.", "Statistics", result=False)
+    runs: int = setting(200, "Simulated audits of each injected preference.", "Statistics", result=False)
     power: float = setting(
         0.8, "Power with which the smallest effect is to be found.", "Statistics", result=False
     )

@@ -20,7 +20,9 @@ class ScoreSettings(MeasureSettings):
         None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels.", "Data"
     )
     attributes: Path | None = setting(
-        None, "Which groups are on which side, in a file as llmfair datasets attributes prints it.", "Data"
+        None,
+        "Which groups are protected, which the reference, in a file as llmfair datasets attributes prints it.",
+        "Data",
     )
     report: bool = setting(True, "Write report.html into the --output folder.", "Output", result=False)
     open: bool = setting(False, "Open the report in the browser.", "Output", result=False)

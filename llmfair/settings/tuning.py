@@ -20,7 +20,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
 
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
     split_seed: int = setting(0, "Seed of the split of queries.", "Data", advanced=True)
-    pairs: int = setting(50, "Pairs per query and kind.", "Data")
+    pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data")
     grades: Literal["match", "any"] = setting(
         "match",
         "Pairs of two items of the same relevance grade (match), or of any two of a kind.",
@@ -79,7 +79,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
     labels: Literal["shifted", "random", "soft", "equal-answers"] = setting(
         "shifted",
         "What pairs are trained towards: the model's own preferences less their median (shifted), halves at random "
-        "(random), none (soft), or as many of its own answers for either side (equal-answers).",
+        "(random), none (soft), or as many of its own answers for either group (equal-answers).",
         "Training",
     )
     soft_labels: bool = setting(

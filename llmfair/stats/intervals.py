@@ -153,7 +153,7 @@ def _factors(values: ArrayLike) -> Floats:
     if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
         raise ValueError("a ratio of means needs one finite number per query")
     if (factors < 0).any() or not factors.any(axis=1).all():
-        raise ValueError("a ratio of means needs two sides that are not negative and not all 0")
+        raise ValueError("a ratio of means needs two groups that are not negative and not all 0")
     return factors
 
 

@@ -58,7 +58,7 @@ def attainable_ratio(
     """
     shapes = Counter(shape for shape in lists if shape[1] and shape[2])
     if not shapes:
-        raise ValueError("no list has documents of both sides")
+        raise ValueError("no list has documents of both groups")
     first, last = np.zeros(2), np.zeros(2)  # Σ E1 and Σ E0 over the lists
     for (n, protected, unprotected), count in shapes.items():
         tastes = np.repeat(

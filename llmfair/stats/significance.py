@@ -42,7 +42,7 @@ class Labelled:
 
     def __post_init__(self) -> None:
         if not self.exposures.shape == self.protected.shape == self.strata.shape == (self.exposures.size,):
-            raise ValueError("a query needs one exposure, one side and one stratum per document")
+            raise ValueError("a query needs one exposure, one group and one stratum per document")
         if self.protected.dtype != bool or not self.protected.any() or self.protected.all():
             raise ValueError("a query needs protected and unprotected documents")
         if not np.isfinite(self.exposures).all():

@@ -263,7 +263,7 @@ def _require_all_strata(drawn: DrawnPairs, train: Sequence[ByStratum], anchored:
         for stratum in STRATA:
             if strata[stratum].pairs or (stratum == "mixed" and not anchored):
                 continue
-            hint = "choose lists that hold relevant and irrelevant items of both sides"
+            hint = "choose lists that hold relevant and irrelevant items of both groups"
             if part == "train" and any(there.get(stratum) for there in train):
                 hint = "raise --max-prompts or --group-size: a query's share has no room for all combinations"
             elif drawn.strict and part == "train":

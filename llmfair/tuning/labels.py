@@ -93,7 +93,7 @@ def require_some(labelled: Mapping[str, TrainingPair]) -> None:
         if not counts[stratum]:
             there = sum(pair.stratum == stratum for pair in labelled.values())
             raise UsageError(
-                f"none of {there:,} {stratum} pairs to train on counts: their labels come in halves, for either side.",
+                f"none of {there:,} {stratum} pairs to train on counts: their labels come in halves, for either group.",
                 "choose --labels soft, or shifted with more than one pair of a query",
             )
 

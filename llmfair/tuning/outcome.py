@@ -23,7 +23,7 @@ from llmfair.tuning.results import (
 )
 from llmfair.tuning.safeguards import with_text
 
-BASE, ADAPTER, BASELINE = "base", "adapter", "free baseline"
+BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
 

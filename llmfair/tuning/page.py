@@ -30,8 +30,8 @@ WORDS = (
     "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "
     "of both answers in both orders; base and adapter answer the very same questions in one process.",
     "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, "
-    "position-adjusted odds are exp((logit p₁ + logit p₂) / 2); the ratio counts pairs won in both orders, ½ added "
-    "to both counts. The free baseline takes one number off every margin instead of training.",
+    "preference odds (adjusted for position) are exp((logit p₁ + logit p₂) / 2); the ratio counts pairs won in both "
+    "orders, ½ added to both counts. The logit offset takes one number off every margin instead of training.",
     "Each query is one unit; base and adapter are compared query by query.",
 )
 

@@ -230,7 +230,7 @@ class Finetuned(OfTraining):
         Meta(description="rejected (failed on stdout): no checkpoint kept the gates."),
     ]
     rows: Annotated[
-        Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, free baseline.")
+        Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, logit offset.")
     ]
     findings: Mapping[str, Mapping[str, PairFinding]]
     cells: Mapping[str, Mapping[str, CellCounts]]

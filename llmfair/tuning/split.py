@@ -37,7 +37,7 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     usable = [query_id for query_id, share in balance.items() if share is not None]
     if len(usable) < FEWEST_QUERIES:
         raise UsageError(
-            f"training and testing need {FEWEST_QUERIES} queries with items of both sides, but there "
+            f"training and testing need {FEWEST_QUERIES} queries with items of both groups, but there "
             f"{'is' if len(usable) == 1 else 'are'} {len(usable)}.",
             "choose a larger dataset: llmfair datasets    lists them",
         )

@@ -18,7 +18,7 @@ from llmfair.tuning.safeguards import missed
 
 Rows = Mapping[tuple[str, str, str, str], Row]
 MODELS = (BASE, ADAPTER, BASELINE)
-ODDS = "position-adjusted odds"
+ODDS = "preference odds"
 NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
 
@@ -42,7 +42,7 @@ def finetune_table(results: Finetuned) -> Table:
         f"{ODDS} [{results.level * 100:g} %]",
         "ratio",
         "first shown wins",
-        "order kept",
+        "Spearman's rho with the base model",
         f"conclusion ({low:g}–{high:g})",
     )
     table = [_row(kind, model, results, rows) for kind in KINDS_OF_PAIRS for model in MODELS]
@@ -56,7 +56,10 @@ def finetune_tsv(results: Finetuned) -> str:
 
 def rows_of_all(results: Finetuned) -> dict[tuple[str, str, str, str], Row]:
     """Rows by model, measure, kind of pairs, and group."""
-    return {(row.model, row.measure, row.variant, row.group): row for row in results.rows}
+    return {
+        (BASELINE if row.model == "logit offset" else row.model, row.measure, row.variant, row.group): row
+        for row in results.rows
+    }
 
 
 def _row(kind: str, model: str, results: Finetuned, rows: Rows) -> tuple[str, ...]:
@@ -108,7 +111,7 @@ def _notes(results: Finetuned, rows: Rows) -> list[str]:
     notes += [_relevance_note(results, rows), _gate_note(results)]
     training, design = results.training, results.design
     notes.append(
-        f"free baseline: no training, {training.offset:+.2f} taken off the protected item's margin; it needs every "
+        f"logit offset: no training, {training.offset:+.2f} taken off the protected item's margin; it needs every "
         "item's group when a model is asked, the adapter does not"
     )
     stopped = ", stopped early" if training.stopped_early else ""
@@ -127,11 +130,11 @@ def _notes(results: Finetuned, rows: Rows) -> list[str]:
             f"{count(overlap.pairs, 'pair')} as well (--strict-items leaves them out)"
         )
     if unused := design.split["unused"]:
-        notes.append(f"{count(unused, 'query', 'queries')} without items of both sides left out")
+        notes.append(f"{count(unused, 'query', 'queries')} without items of both groups left out")
     notes.append(
-        "ratio: pairs that either side's item wins in both orders, ½ added to both counts (in brackets); "
-        "position-adjusted odds take the position out of all answers; order kept: rank correlation of preferences "
-        "with the base's"
+        "ratio: pairs that either group's item wins in both orders, ½ added to both counts (in brackets); "
+        "preference odds (adjusted for position) take the position out of all answers; Spearman's rho is of the "
+        "preferences"
     )
     return [*notes, *few_queries(design.split["test"])]
 
@@ -158,7 +161,7 @@ def _other_ratios(kind: str, rows: Rows) -> str:
     for measure in ("BalancedRatio", "SoftRatio"):
         values = [rows.get((model, measure, kind, ""), NOTHING).value for model in MODELS]
         shown = ["undefined" if value is None else f"{value:.3f}" for value in values]
-        told.append(f"{measure} {shown[0]} → {shown[1]} (free baseline {shown[2]})")
+        told.append(f"{measure} {shown[0]} → {shown[1]} (logit offset {shown[2]})")
     return f"{kind}: {', '.join(told)}"
 
 
@@ -169,7 +172,7 @@ def _relevance_note(results: Finetuned, rows: Rows) -> str:
     if len(known) < len(values):
         return "no mixed pairs: nothing is known of what relevance weighs"
     before, after, free = (f"{100 * value:.1f} %" for value in known)
-    text = f"relevant item preferred to an irrelevant one: {before} → {after} (free baseline {free}) of {pairs:,} pairs"
+    text = f"relevant item preferred to an irrelevant one: {before} → {after} (logit offset {free}) of {pairs:,} pairs"
     gaps = [gap for model in MODELS[:2] if (gap := results.relevance_gap[model]) is not None]
     if len(gaps) == 2:
         text += (
@@ -251,7 +254,7 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 - The figures speak of pairs, of this prompt, of this dataset and of the attribute as two sides. Lists, other prompts,
   other data and other groups were not measured.
 - A distance from parity is no judgement on a single ranking, and parity on {queries} leaves the intervals above.
-- The adapter knows nothing of why items of one side were preferred; whatever else goes with the side moved with it.
+- The adapter knows nothing of why items of one group were preferred; whatever else goes with the group moved with it.
 """
 
 

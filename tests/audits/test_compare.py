@@ -274,11 +274,9 @@ def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
         flips = rows(compared)["FlipRate", "relevant"]
         assert flips["p"] < 0.001 and flips["base_conclusion"] is None  # how many flip can be told
         assert compared["family"] == 0
-        (note,) = [
-            n for n in compare_table(compared).notes if n.startswith("position-adjusted odds, relevant")
-        ]
+        (note,) = [n for n in compare_table(compared).notes if n.startswith("preference odds, relevant")]
         assert note == (
-            "position-adjusted odds, relevant: cannot be assessed: the answers follow the position "
+            "preference odds, relevant: cannot be assessed: the answers follow the position "
             f"({other_name(compared)})"
         )
 
@@ -317,7 +315,7 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
         assert row[key] == pytest.approx(own, rel=1e-12)
     assert row["headline"] and row["change"] == pytest.approx(row["other"] / row["base"])
     table = compare_table(compared)
-    assert any(note.startswith("position-adjusted odds, relevant: ") for note in table.notes)
+    assert any(note.startswith("preference odds, relevant: ") for note in table.notes)
     assert "every pair weighs the same, not every query (--weights pooled)" in table.notes
     macro = made(PAIRWISE, f"{BIASED},pairwise=0,query_sd=1", "c")
     with pytest.raises(UsageError, match=r"weigh pairs differently \(pooled; macro\)"):

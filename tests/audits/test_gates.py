@@ -27,7 +27,7 @@ def results(
     *rows: Row, arms: tuple[str, ...] = ("neutral", "female", "control"), asked: str = " prompt"
 ) -> Gated:
     reach = {"ExpRatio": Reach(low=0.889, high=1.125)}
-    aside, titles = ("control",), {"control": "neutral again", "input": "input order"}
+    aside, titles = ("control",), {"control": "repeat", "input": "initial ranking"}
     return Gated(arms, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
 
 
@@ -90,9 +90,9 @@ def test_what_is_malformed_is_named(text: str, message: str) -> None:
 def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no measure 'ExpRato'. Did you mean 'ExpRatio'"):
         parse_gate("ExpRato=0.8..1.25", Judged)
-    with pytest.raises(UsageError, match=r"no variant 'femal'. Did you mean 'female'"):
+    with pytest.raises(UsageError, match=r"no condition 'femal'. Did you mean 'female'"):
         read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], Judged)
-    with pytest.raises(UsageError, match="no variant ''"):
+    with pytest.raises(UsageError, match="no condition ''"):
         read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], Judged)
     gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], Judged)
     assert [gate.variant for gate in gates] == [None, "input"]
@@ -132,8 +132,8 @@ def test_every_prompt_must_hold_unless_one_is_named() -> None:
     outside = "ExpRatio (female prompt) 1.258 is outside 0.9..1.1"
     assert reasons("ExpRatio=0.9..1.1", *rows) == [None, outside]
     assert reasons("ExpRatio:neutral=0.9..1.1", *rows) == [None]
-    assert reasons("ExpRatio:control<=1", *rows) == ["ExpRatio (neutral again) 9.000 is above 1"]
-    assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (input order) 9.000 is below 10"]
+    assert reasons("ExpRatio:control<=1", *rows) == ["ExpRatio (repeat) 9.000 is above 1"]
+    assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (initial ranking) 9.000 is below 10"]
 
 
 NOT_RANDOM: dict[str, Any] = {"findings": {"female": unassessable("PreferenceOdds", "order_not_random")}}

@@ -219,4 +219,4 @@ def test_a_size_that_is_but_a_bound_is_told_as_one() -> None:
         said = (
             SPOKEN["pairs"].verdict(conclusions(of, figures=figures, findings={"relevant": outside})).sentence
         )
-        assert says in said and "position-adjusted odds at " in said
+        assert says in said and "preference odds at " in said

@@ -32,7 +32,7 @@ def test_json_tsv_and_markdown() -> None:
     assert header.split("\t")[:4] == ["run", "variant", "measure", "scale"]
     assert len(lines) == len(compared["rows"]) == 10
     shown = llmfair("compare", base, other, "--format", "md", "--measures", "AdjustedOdds").out
-    assert "| position-adjusted odds | relevant |" in shown and "BalancedRatio" not in shown
+    assert "| preference odds | relevant |" in shown and "BalancedRatio" not in shown
 
 
 def test_several_runs_below_a_folder_by_their_names() -> None:
@@ -77,7 +77,7 @@ def test_that_odds_changed_is_not_that_they_came_closer(
         elif row["measure"] == "FlipRate":
             row |= {"low": 0.1}
     notes = "\n".join(compare_table(compared).notes)
-    assert f"position-adjusted odds, relevant: {said} (" in notes
+    assert f"preference odds, relevant: {said} (" in notes
     assert ("FlipRate, relevant: more answers now depend on the order" in notes) is True
     assert ("bought with indecision" in notes) == bought
 
@@ -98,7 +98,7 @@ def test_what_starts_at_parity_was_on_no_side_of_it(base: float, other: float, w
         if row["measure"] == "AdjustedOdds":
             row |= {"base": base, "other": other, "p_adjusted": 1e-4, "low": 0.1, "high": 9.0}
     notes = "\n".join(compare_table(compared).notes)
-    assert f"position-adjusted odds, relevant: {way}, p < 0.001 (" in notes
+    assert f"preference odds, relevant: {way}, p < 0.001 (" in notes
 
 
 def test_other_attainable_ranges_are_no_way_to_parity() -> None:

@@ -62,7 +62,7 @@ def test_a_model_that_says_nothing_is_not_given_the_input_s_number_in_words() ->
     with Server(lambda body, attempt: Reply(None)) as server:
         found = llmfair(*SMALL, *server.flags)
     assert found.code == 4
-    assert "no readable answer: the input order" in found.out and "% less exposure" not in found.out
+    assert "no parseable answer: the initial ranking" in found.out and "% less exposure" not in found.out
 
 
 @pytest.mark.parametrize(

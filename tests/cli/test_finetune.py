@@ -127,7 +127,7 @@ def test_the_same_command_again_prints_the_same_and_loads_no_model(
     assert (again.code, again.out) == (0, (root / "printed.json").read_text())
     assert "Already complete" in again.err
     table = finetune(root, "-o", adapter).out
-    assert "free baseline" in table and "only 2 queries" in table and "position-adjusted odds" in table
+    assert "logit offset" in table and "only 2 queries" in table and "preference odds" in table
     tsv = finetune(root, "-o", adapter, "--format", "tsv").out.splitlines()
     assert tsv[0].split("\t")[:4] == ["run", "model", "variant", "measure"]
     assert "| --- |" in finetune(root, "-o", adapter, "--format", "md").out
@@ -384,7 +384,7 @@ def test_answers_that_share_their_first_token(root: Path) -> None:
 
 def test_too_few_queries(root: Path) -> None:
     found = refuses(
-        "need 10 queries with items of both sides, but there are 8",
+        "need 10 queries with items of both groups, but there are 8",
         "finetune-lora",
         "-m",
         root / "model",
@@ -490,7 +490,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
 
 def print_rows(name: str, results: Any) -> None:
     rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in results["rows"]}
-    for model in ("base", "adapter", "free baseline"):
+    for model in ("base", "adapter", "logit offset"):
         told = [
             f"{kind} odds {rows[model, 'AdjustedOdds', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
         ]
@@ -498,7 +498,8 @@ def print_rows(name: str, results: Any) -> None:
             f"consistent {rows[model, 'Consistency', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
         ]
         told += [
-            f"order kept {rows[model, 'OrderKept', kind, '']:.2f}" for kind in ("relevant", "irrelevant")
+            f"Spearman's rho with the base model {rows[model, 'OrderKept', kind, '']:.2f}"
+            for kind in ("relevant", "irrelevant")
         ]
         told.append(f"relevant first {rows[model, 'RelevantFirst', 'mixed', '']:.3f}")
         print(f"{name}, {model}: {', '.join(told)}")

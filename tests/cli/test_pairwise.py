@@ -173,7 +173,7 @@ def test_ties_are_shown() -> None:
         found = llmfair("pairwise", "-d", lists(6), *server.flags, "--pairs", "5")
     header, relevant = (line for line in found.out.splitlines() if line.startswith((" pairs ", " relevant ")))
     assert "tied" in header and "100.0 %" in relevant
-    assert "unreadable answers 0.0 %, tied ones 100.0 %" in found.out
+    assert "unparseable answers 0.0 %, tied ones 100.0 %" in found.out
 
 
 def test_a_sequential_audit_claims_what_it_settled_and_no_p() -> None:

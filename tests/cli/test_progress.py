@@ -24,12 +24,12 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
     monkeypatch.setattr("llmfair.terminal.time", clock)
     progress = Progress()
     state = terminal.Bar("Asking a model", 1000, progress, 64)
-    assert state.line() == "0/1,000  0 unreadable  0 from the journal  0 cached  0/64 in flight"
+    assert state.line() == "0/1,000  0 unparseable  0 from the journal  0 cached  0/64 in flight"
     clock.now += 10
     progress.answered, progress.replayed, progress.cached, progress.unreadable = 200, 90, 10, 3
     progress.in_flight, progress.limit, progress.retries, progress.cost = 31, 32, 7, 0.01234
     assert state.line() == (
-        "200/1,000  3 unreadable  90 from the journal  10 cached  31/32 in flight  10.0/s  7 tried again  "
+        "200/1,000  3 unparseable  90 from the journal  10 cached  31/32 in flight  10.0/s  7 tried again  "
         "cost 0.0123  1:20 left"
     )
     progress.waiting_until = clock.now + 12
@@ -65,7 +65,7 @@ def test_what_gives_way_first_on_a_narrow_terminal() -> None:
     assert all(
         part in wide for part in (" 0 from the journal", " 0 cached", " 31/32 in flight", "/s", " left")
     )
-    for kept in ("Asking a model", "━", " 18,204/30,096", " 62 unreadable", " left"):
+    for kept in ("Asking a model", "━", " 18,204/30,096", " 62 unparseable", " left"):
         assert kept in usual
     assert "0 cached" not in usual and "0 from the journal" not in usual
 
@@ -95,7 +95,7 @@ def test_without_a_terminal_lines_come_now_and_then(
         while not lines and time.monotonic() < deadline:
             time.sleep(0.01)
             lines = capsys.readouterr().err.splitlines()
-    assert lines and all(line.startswith("Asking a model  4/10  0 unreadable") for line in lines)
+    assert lines and all(line.startswith("Asking a model  4/10  0 unparseable") for line in lines)
 
 
 def test_a_count_says_how_far_and_how_long_still_without_what_an_earlier_command_did(

@@ -191,7 +191,7 @@ BROKEN: list[tuple[str, str, bytes, str]] = [
     ("groups", "groups.tsv", b"f1 gender female\n", "groups.tsv:1: expected 3 columns separated by a tab (doc_id, attribute, group), found 1 (spaces are not tabs)"),
     ("group", "groups.tsv", b"f1\tgender\tfemal\n", "groups.tsv:1: group: 'femal' is not a group of gender; did you mean 'female'?"),
     ("attribute", "groups.tsv", b"f1\tgendre\tfemale\n", "groups.tsv:1: attribute: 'gendre' is not declared; did you mean 'gender'?"),
-    ("one side", "groups.tsv", b"f1\tgender\tfemale\n", "no document is on the unprotected side of gender."),
+    ("one side", "groups.tsv", b"f1\tgender\tfemale\n", "no document is on the unprotected group of gender."),
     ("nobody known", "groups.tsv", b"f1\tgender\t@UNKNOWN\n", "has no attribute: no document has a group."),
 ]  # fmt: skip
 

@@ -74,7 +74,7 @@ def test_fifty_of_each_by_default(tmp_path: Path) -> None:
         listed = dataset.candidates(query).doc_ids
         assert len(set(listed)) == 200
         relevant = [dataset.qrels[query.query_id][doc_id] for doc_id in listed]
-        assert relevant == [1] * 100 + [0] * 100, "experts first: the DELTR order"
+        assert relevant == [1] * 100 + [0] * 100, "relevant documents first: the DELTR order"
 
 
 def test_the_documented_stream_over_numerically_sorted_pools(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_nine_experts_of_a_side_drop_the_query_and_name_it(tmp_path: Path) -> No
     dataset = drawn(pools(tmp_path / "f", {**RICH, "few": (9, 30)}))
     assert "few" not in dataset.lists
     assert dataset.left_out == {
-        "few": "Topic few: 9 unprotected and 30 protected experts, needs 10 of each (--min-experts)"
+        "few": "Topic few: 9 unprotected and 30 protected relevant documents, needs 10 of each (--min-experts)"
     }
 
 

@@ -111,7 +111,7 @@ def test_a_query_without_a_judged_irrelevant_document_has_no_list(folder: Path) 
 
 def test_an_empty_side_is_named(folder: Path) -> None:
     write(folder / "groups.tsv", ["q0m0\tgender\tmale"])
-    with pytest.raises(UsageError, match="no document is on the protected side of gender"):
+    with pytest.raises(UsageError, match="no document is in the protected group of gender"):
         attribute_of(Folder(folder), "gender")
 
 

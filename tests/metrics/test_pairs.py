@@ -365,7 +365,7 @@ def test_measures_declare_themselves() -> None:
     for name in RATIOS:
         definition = parse_measure(name).definition
         assert (definition.parity, definition.scale, definition.better) == (1.0, "log", "parity")
-    assert parse_measure("adjustedodds").definition.label == "position-adjusted odds"
+    assert parse_measure("adjustedodds").definition.label == "preference odds"
     assert str(parse_measure("WinRatio(agg=macro)")) == "WinRatio"
     assert parse_measure("winratio(agg=pooled)").aggregate == "pooled"
     (column,) = measure_all([parse_measure("WinShare")], {"relevant": [of(PP=1)]})[:1]

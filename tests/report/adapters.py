@@ -37,7 +37,7 @@ def results(passed: bool) -> Finetuned:
         validation=replace(found, gates=with_text(found.gates)), why="no checkpoint kept the gates.", offset=-1.5,
         processes=1,
     )  # fmt: skip
-    of = {"base": base, "adapter": adapter, "free baseline": figures(before.shifted_by(-1.5), before)}
+    of = {"base": base, "adapter": adapter, "logit offset": figures(before.shifted_by(-1.5), before)}
     return results_of(TOLD, of, changes(before, after, 0.95), found, training)
 
 

@@ -21,10 +21,10 @@ def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     page = read(Path("small/report.html"))
     text = "".join(page.text)
     rows = {(r["model"], r["measure"], r["variant"], r["group"]): r for r in found["rows"]}
-    for model in ("base", "adapter", "free baseline"):
+    for model in ("base", "adapter", "logit offset"):
         for kind in ("relevant", "irrelevant"):
             assert f"{rows[model, 'AdjustedOdds', kind, '']['value']:.3f}" in text
-    for title in ("Answers on pairs", "Position-adjusted odds, before and after", "Position bias"):
+    for title in ("Answers on pairs", "Preference odds, before and after", "Position bias"):
         assert title in text
     assert ("No checkpoint kept the gates" in text) is not passed
     gates = [*found["gates_on_test"].values(), *found["training"]["validation"]["gates"].values()]

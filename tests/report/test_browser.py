@@ -70,10 +70,10 @@ PAIRS = """[...document.querySelectorAll('.pairs')].map(box => [
     const text = document.createRange();
     text.selectNodeContents(one.querySelector('button') ?? one);
     return new Set([...text.getClientRects()].map(line => Math.round(line.top))).size })])"""
-TITLES = """[...document.querySelectorAll('#figures-in-numbers h3, #figures-in-numbers caption')].filter(one => {
+TITLES = """[...document.querySelectorAll('#results h3, #results caption')].filter(one => {
   const box = one.getBoundingClientRect();
   return box.width > 1 && (one.closest('.box') || box.right > innerWidth) }).length"""
-WIDE = """[...document.querySelectorAll('#figures-in-numbers .box')].filter(box => box.scrollWidth > box.clientWidth)
+WIDE = """[...document.querySelectorAll('#results .box')].filter(box => box.scrollWidth > box.clientWidth)
   .map(box => box.getAttribute('aria-label'))"""
 SCROLLED = "document.querySelector('.box').scrollLeft = 1e6, new Promise(done => setTimeout(done, 100))"
 EDGES = """(() => {

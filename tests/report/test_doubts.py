@@ -32,7 +32,7 @@ def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Pat
     assert any(UNKNOWN in doubt for doubt in llmfair(*asked, "--json").json["doubts"])
     ran("report", "run")
     text = "".join(read(Path("run/report.html")).text)
-    assert text.index(f"N{UNKNOWN}") < text.index("In numbers") < text.index(f"n{UNKNOWN}")
+    assert text.index(f"N{UNKNOWN}") < text.index("Results") < text.index(f"n{UNKNOWN}")
     ran("runs", "check", "./run")
     plain = llmfair(*asked[:5], "--answers", "margin", "--pairs", "2", "-o", "plain")
     assert plain.code == 0 and UNKNOWN not in plain.err + plain.out

@@ -24,7 +24,7 @@ from llmfair.report.plots.ranks import exposure_curve, rank_boxes
 from llmfair.report.plots.ratios import Value, Window, ratios, utility_and_ratio, windows
 
 WORDS = {"protected": "female", "unprotected": "male"}
-ARMS = ["neutral", "male", "female", "neutral again"]
+ARMS = ["neutral", "male", "female", "repeat"]
 LOOKS = palette(ARMS)
 SHARES = {"PP": 0.2, "UU": 0.3, "FF": 0.3, "SS": 0.1, "T": 0.05, "M1": 0.04, "M2": 0.01}
 RANKS = (np.arange(1, 41, 2), np.arange(2, 41, 2))

@@ -32,7 +32,7 @@ def test_a_measure_has_words_of_its_own_and_lends_them() -> None:
         == "the answers do not vary"
     )
     assert in_words("too_dull") == "nothing happened"  # a conclusion bars other figures, too
-    assert in_words("order_not_random", "ExpRatio") == "the input order is not random"
+    assert in_words("order_not_random", "ExpRatio") == "the initial ranking is not random"
     assert in_words("unheard_of", "Own") == "unheard_of" and in_words(None) == "None"
 
 
@@ -76,7 +76,7 @@ def test_interval_and_test_have_to_agree(
 def test_words_about_pairs_are_those_of_their_measures() -> None:
     told = {
         "no_pairs": "no pairs",
-        "too_few_pairs": "too few readable pairs",
+        "too_few_pairs": "too few parseable pairs",
         "too_few_consistent_pairs": "too few pairs that do not flip",
     }
     for reason, words in told.items():

@@ -89,7 +89,7 @@ def test_where_no_answer_is_readable_none_flips(data: Path) -> None:
     silent = page(
         data, "pairwise", "--pairs", "4", "-q", "-m", "fake:biased,malformed=1", "--max-invalid", "1"
     )
-    assert [verdict.measure for verdict in silent.verdicts] == ["position-adjusted odds"] * 2
+    assert [verdict.measure for verdict in silent.verdicts] == ["preference odds"] * 2
 
 
 def test_what_one_means_stands_below_the_numbers(data: Path) -> None:
@@ -97,7 +97,7 @@ def test_what_one_means_stands_below_the_numbers(data: Path) -> None:
     ran("report", "run")
     text = " ".join("".join(read(Path("run/report.html")).text).split())
     sentence = "1 is parity: above it female (protected) items rank ahead, below it male items."
-    assert text.index(sentence) < text.index("In numbers")
+    assert text.index(sentence) < text.index("Results")
 
 
 def test_an_adapter_s_numbers_say_what_is_concluded() -> None:

@@ -26,12 +26,12 @@ def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
     assert header[1:-1] == [f"{measure}, {group} [95 %]" for measure, group in groups]
     results = kept("results", "run")
     values = {(r["measure"], r["group"], r["variant"]): r["value"] for r in results["rows"]}
-    assert {row[0] for row in rows} == {"neutral", "male", "female", "input order"}
+    assert {row[0] for row in rows} == {"neutral", "male", "female", "initial ranking"}
     for name, *cells in rows:
-        variant = name.removesuffix(" order")
+        variant = "input" if name == "initial ranking" else name
         for place, (measure, group) in enumerate(groups):
             assert cells[place].startswith(f"{values[measure, group, variant]:.3f} [")
-    told = llmfair(*LISTS, "--measures", "Share@20,Exposure").out
+    told = llmfair(*LISTS, "-v", "--measures", "Share@20,Exposure").out
     ran("report", "run")
     page = "".join(read(Path("run/report.html")).text)
     assert all(heading in told and heading in page for heading in header)
@@ -46,7 +46,7 @@ def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
 def test_what_was_not_measured_has_no_column(asked: tuple[str, ...]) -> None:
     measures = "FlipRate" if asked is PAIRS else "Share@20"
     header, *rows = grid(ran(*asked, "--measures", measures, "--format", "md").out)
-    assert not {"WinRatio", "position-adjusted odds [95 %]", "conclusion (0.8–1.25)"} & {*header}
+    assert not {"WinRatio", "preference odds [95 %]", "conclusion (0.8–1.25)"} & {*header}
     assert all(any(column) for column in zip(*rows, strict=True))
 
 

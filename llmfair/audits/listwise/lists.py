@@ -96,7 +96,7 @@ def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
     relevance: dict[str, dict[str, int]] = {}
     for row in read_lines(path, Listed):
         if not len(row.doc_ids) == len(row.side) == len(row.relevance):
-            raise UsageError(f"{path}: the list of {row.query_id} lacks a side or relevance.", HINT)
+            raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
         sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
         relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
     ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {arm: {} for arm in arms}

@@ -213,7 +213,7 @@ def _variants(attribute: Attribute, text: str | None) -> list[str]:
     for variant in wanted:
         if variant not in known:
             raise UsageError(
-                f"{attribute.name} has no prompt variant '{variant}'.{did_you_mean(variant, known)}",
+                f"{attribute.name} has no prompt '{variant}'.{did_you_mean(variant, known)}",
                 f"known: {', '.join(known)}",
             )
     if not wanted:

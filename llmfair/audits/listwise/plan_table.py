@@ -13,7 +13,7 @@ from llmfair.stats.power import FEWEST_TESTED
 UNKNOWN = {
     "no_model_asked": "what it can find is planned for models only",
     "order_not_random": "what it can find is known for --initial random only",
-    "no_list_of_both_sides": "no list has items of both sides: nothing can be found",
+    "no_list_of_both_sides": "no list has items of both groups: nothing can be found",
     "no_common_grade": "no list has items of both groups with the same grade of relevance: nothing can be found",
 }
 NO_GAIN = 0.9
@@ -60,9 +60,10 @@ def _expected(ratio: Mapping[str, float] | None) -> tuple[str, ...]:
 
 
 def _design(planned: Mapping[str, Any]) -> str:
-    arms = f"{count(len(planned['arms']), 'arm')} ({', '.join(planned['arms'])})"
+    asked = [TITLES.get(arm, arm) for arm in planned["arms"]]
+    prompts = f"{count(len(asked), 'prompt')} ({', '.join(asked)})"
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
-    return f"{_lists(planned)} × {arms} × {_orders(planned)} · {window_text(planned)} · {chains}"
+    return f"{_lists(planned)} × {prompts} × {_orders(planned)} · {window_text(planned)} · {chains}"
 
 
 def _lists(planned: Mapping[str, Any]) -> str:
@@ -93,25 +94,25 @@ def _reach_lines(planned: Mapping[str, Any]) -> list[str]:
     if "low" in reach:
         protected = f"{span(*planned['protected'])} of {span(*planned['candidates'])} protected"
         lines.append(
-            f"{window_text(planned)}, random orders: a ranker that always puts one side first reads ExpRatio "
-            f"{_range(reach)} on these lists ({protected}; {_simulated(planned)})"
+            f"{window_text(planned)}, random orders: attainable range of ExpRatio on these lists "
+            f"{_range(reach)} ({protected}; {_simulated(planned)})"
         )
     if "indifferent" in reach:
         lines.append(
-            f"from {planned['initial']} orders a ranker without any preference reads ExpRatio "
+            f"from {planned['initial']} orders ExpRatio of a ranker without any preference is "
             f"{reach['indifferent']:.2f} ({_simulated(planned)}); {NOTHING_CONCLUDED}"
         )
     if other := planned["other_windows"]:
         calls = "fewer calls" if other["fewer_calls"] else "as many calls"
         if other["calls"] > planned["calls"]:
             calls = "more calls"
-        further = "further reach" if other["further_reach"] else "no further reach"
+        further = "a wider range" if other["further_reach"] else "no wider range"
         lines.append(
             f"{window_text(other)}: {count(other['calls'], 'call')}, {_range(other['reach'])}: {calls}, {further}"
         )
     if "P@20" in planned["reach"]:
         lines.append(
-            f"a perfect ranker reads P@20 {planned['reach']['P@20']['high']:.2f} on average ({_simulated(planned)})"
+            f"P@20 of a perfect ranker {planned['reach']['P@20']['high']:.2f} on average ({_simulated(planned)})"
         )
     return lines + window_notes(planned["never_ranked"], planned["window"], planned["step"])
 

@@ -139,7 +139,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     asked = manifest.settings
     if settings.mixed not in ("drop", asked["mixed"]):
         raise UsageError(
-            f"{path} was audited with --mixed {asked['mixed']}, which its lists and sides follow.",
+            f"{path} was audited with --mixed {asked['mixed']}, which its lists and groups follow.",
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)

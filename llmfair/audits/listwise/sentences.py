@@ -71,12 +71,12 @@ def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     notes = []
     if flips:
         notes.append(
-            f"p of no mean preference over queries, sign flip, adjusted (Holm) over {results.family.size}: "
+            f"sign-flip test (mean over queries, Holm over {results.family.size}), p: "
             f"{', '.join(flips)}{_floor(prompts, results)}"
         )
     if shuffles:
         how = f"{drawn:,} shuffles of equally relevant items" if drawn else "normal approximation"
-        notes.append(f"p of no preference in any query, {how}: {', '.join(shuffles)}")
+        notes.append(f"within-query permutation test ({how}), p: {', '.join(shuffles)}")
     return notes
 
 
@@ -148,8 +148,8 @@ def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     noises = {arm: found.run_noise for arm, found in results.findings.items() if found.run_noise}
     for arm, noise in list(noises.items())[:1]:
         notes.append(
-            f"other draws of {results.design.orders} initial orders would move ExpRatio by about "
-            f"± {100 * 1.96 * noise.error:.1f} % on these queries ({arm})"
+            f"Monte Carlo error of ExpRatio from {count(results.design.orders, 'random order')}: "
+            f"± {100 * 1.96 * noise.error:.1f} % ({arm})"
         )
     for measure in results.measures:
         floor = cells.get((measure, "control vs neutral"))
@@ -162,21 +162,21 @@ def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
         ]
         if pairs:
             notes.append(
-                f"rank agreement with neutral ({measure}): neutral again {floor.value:.2f}, {', '.join(pairs)}"
+                f"rank agreement with neutral ({measure}): repeat {floor.value:.2f}, {', '.join(pairs)}"
             )
     return notes
 
 
 def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
-    """Of an initial order that is not random: what it read itself, and what it hands on to any ranker."""
+    """Of an initial order that is not random: its own ratio, and what it hands on to any ranker."""
     design, reach = results.design, results.reach.get("ExpRatio", Reach())
     initial = cells.get(("ExpRatio", "input"))
     if design.initial == "random" or not initial or initial.value is None:
         return []
-    start = f"initial order {design.initial} reads ExpRatio {initial.value:.3f} itself"
+    start = f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
     if reach.indifferent is None:
         return [start]
-    notes = [f"{start}; a ranker without any preference would read {reach.indifferent:.3f}"]
+    notes = [f"{start}; of a ranker without any preference it would be {reach.indifferent:.3f}"]
     mirrored = [
         f"{arm} {row.value:.3f}{_like_input(arm, results, cells)}"
         for arm in design.arms
@@ -186,7 +186,9 @@ def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
         and _mirrors(row.value, initial.value, reach.indifferent)
     ]
     if mirrored:
-        notes.append(f"the numbers mirror the input order: {', '.join(mirrored)}; --initial random does not")
+        notes.append(
+            f"the numbers mirror the initial ranking: {', '.join(mirrored)}; --initial random does not"
+        )
     return notes
 
 
@@ -202,7 +204,7 @@ def _mirrors(ratio: float, initial: float, indifferent: float) -> bool:
 
 def _like_input(arm: str, results: ListwiseResults, cells: Cells) -> str:
     tau = cells.get(("Tau", arm))
-    return f" (Kendall tau with the input {tau.value:.2f})" if tau and tau.value is not None else ""
+    return f" (Kendall tau with the initial ranking {tau.value:.2f})" if tau and tau.value is not None else ""
 
 
 def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:

@@ -30,7 +30,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 
     variants: str | None = setting(
         None,
-        "Prompt variants, comma-separated (default: neutral and one for each side).",
+        "Prompts, comma-separated (default: neutral and one for each group).",
         "Prompt",
         result=False,
     )
@@ -73,10 +73,10 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         "Prompt",
         advanced=True,
     )
-    orders: int = setting(3, "Initial orders per query, shared by all variants.", "Prompt")
+    orders: int = setting(3, "Initial orders per query, shared by all prompts.", "Prompt")
     repeats: int = setting(1, "Times each order is asked.", "Prompt", advanced=True)
     control: bool = setting(
-        True, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
+        True, "Repeat the neutral prompt: its test–retest baseline.", "Prompt", advanced=True
     )
     control_variate: bool = setting(
         True,

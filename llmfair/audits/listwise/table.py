@@ -66,7 +66,7 @@ def listwise_table(results: ListwiseResults) -> Table:
         cell(figures.get((m, group, "input")) or cells.get((plain_name(m), "input"))) for m, group in columns
     ]
     if any(inputs):
-        rows.append((_row_name("input"), *inputs, "the orders the items came in"))
+        rows.append((_row_name("input"), *inputs, "before the model"))
     notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
     return filled(Table(_title(results), header, tuple(rows), notes, concluded, sees=results.sees))
 
@@ -85,7 +85,7 @@ def _title(results: ListwiseResults) -> str:
 
 
 def _row_name(variant: str) -> str:
-    return {"control": "neutral again", "input": "input order"}.get(variant, variant)
+    return {"control": "repeat", "input": "initial ranking"}.get(variant, variant)
 
 
 def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
@@ -98,14 +98,16 @@ def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
     if arm == "control":
         said = "the same prompt, the same orders"
     if answers and answers.windows and answers.unreadable == answers.windows:
-        said = "no readable answer: the input order"
+        said = "no parseable answer: the initial ranking"
     elif (
         answers
         and answers.windows
         and answers.unreadable > (most := results.max_invalid or 0) * answers.windows
     ):
         share, limit = percent(answers.unreadable, answers.windows), 100 * most
-        said = f"not assessable: {share} of the answers are unreadable, more than {limit:g} % (--max-invalid)"
+        said = (
+            f"not assessable: {share} of the answers are unparseable, more than {limit:g} % (--max-invalid)"
+        )
     if chains.ranked < chains.asked:
         said = f"{chains.ranked} of {chains.asked} chains" + (f"; {said}" if said else "")
     return said
@@ -114,40 +116,55 @@ def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
 def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -> list[str]:
     design = results.design
     precision = [f"{measure}: {note}" for measure, note in _precision_notes(results)]
-    notes = [*_ratio_note(results), *order_notes(results, cells), *precision]
+    notes = []
+    if failed := sum(chains.asked - chains.ranked for chains in results.chains.values()):
+        why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
+        notes.append(f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others")
     if design.design == "partition":
         notes.append(
             f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
             "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
         )
-    notes += relevance_note(
-        {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
-    )
-    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
-    notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
-    notes += [*test_notes(results, cells), *gap_note(results, cells)]
-    notes += [*power_note(results), *noise_notes(results, cells)]
-    notes += window_notes(design.never_ranked, design.window, design.step)
     if design.constrained:
         notes.append(
             "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
             "without it they are counted"
         )
+    notes += [*_hardly_ranks(results.answers), *_unparseable_note(results.answers)]
+    notes += [*results.doubts, *few_queries(design.queries), *_lists_notes(design)]
+    notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
+    notes += [*_ratio_note(results), *precision]
+    notes += relevance_note(
+        {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
+    )
+    notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
+    notes += [*power_note(results), *test_notes(results, cells), *noise_notes(results, cells)]
+    notes += window_notes(design.never_ranked, design.window, design.step)
     notes += _answers_notes(results.answers)
-    notes += _lists_notes(design)
-    if failed := sum(chains.asked - chains.ranked for chains in results.chains.values()):
-        why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
-        notes.append(f"{count(failed, 'chain')} without a ranking ({why}); measures speak of the others")
-    notes += _undefined_notes(results)
-    return [*notes, *results.doubts, *few_queries(design.queries)]
+    return [*notes, *drawn_note(design.drawn), *_undefined_notes(results)]
+
+
+def _attainable_note(results: ListwiseResults) -> list[str]:
+    """What the exposure ratio can be in this setting."""
+    shown = any(measure.startswith("ExpRatio") for measure in results.shown)
+    return [attainable] if shown and (attainable := _attainable(results.reach)) else []
+
+
+def _attainable(reach: Mapping[str, Reach], digits: int = 3) -> str:
+    """The exposure ratios between rankers that always put one group first; nothing where none is known."""
+    ratio = reach.get("ExpRatio", Reach())
+    if ratio.low is None or ratio.high is None:
+        return ""
+    return f"attainable range of ExpRatio on these lists: {ratio.low:.{digits}f} … {ratio.high:.{digits}f}"
 
 
 def _ratio_note(results: ListwiseResults) -> list[str]:
-    """How the exposure ratio is aggregated, its interval made, and what it can be in this setting."""
+    """How the exposure ratio is aggregated and its interval made."""
     ratios = [measure for measure in results.shown if measure.startswith("ExpRatio")]
     if not ratios:
         return []
-    design, reach = results.design, results.reach.get("ExpRatio", Reach())
+    design = results.design
     named = {"linear-t": "t interval over queries", "boot-t": f"bootstrap-t interval (seed {design.seed})"}
     interval = results.intervals.get(ratios[0])
     how = ["ratio of means"] * ("agg=" not in ratios[0])
@@ -155,11 +172,6 @@ def _ratio_note(results: ListwiseResults) -> list[str]:
     orders = f"{count(design.orders, design.initial + ' initial order')}"
     setting = f"{window_text(design)}, {orders}" if design.prompt_sha256 is not None else "whole lists"
     note = f"{ratios[0]}{': ' if how else ''}{', '.join(how)}; {setting}"
-    if reach.low is not None and reach.high is not None:
-        note += (
-            f": a ranker that always puts one side first reads {reach.low:.3f} … {reach.high:.3f} "
-            "on these lists"
-        )
     few = CONTROLLED in ratios[0] and not results.controlled
     return [note, *["too few runs to take out what the initial orders explain: the plain ratio"] * few]
 
@@ -168,15 +180,12 @@ def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and what the answers can show at all."""
     design, reach = planned["design"], planned["reach"].get("ExpRatio", Reach())
     text = f"{count(planned['calls'], 'call')}; {window_text(design)}"
-    if reach.low is not None and reach.high is not None:
-        text += (
-            f": a ranker that always puts one side first reads ExpRatio {reach.low:.2f} … "
-            f"{reach.high:.2f} on these lists"
-        )
+    if attainable := _attainable(planned["reach"], 2):
+        text += f"; {attainable}"
     if reach.indifferent is not None:
         text += (
-            f", initial order {design.initial}: a ranker without any preference reads ExpRatio "
-            f"{reach.indifferent:.2f} on these lists; {NOTHING_CONCLUDED}"
+            f"; ExpRatio of a ranker without any preference on these lists, from initial order {design.initial}: "
+            f"{reach.indifferent:.2f}"
         )
     return text + on_disk(planned)
 
@@ -193,7 +202,7 @@ def _precision_notes(results: ListwiseResults) -> list[tuple[str, str]]:
     uncut = uncut_notes(declared(results.shown), longest)
     if reach is None or reach.high is None or "P@20" not in results.shown or longest <= 20:
         return uncut
-    perfect = f"a perfect ranker reads {reach.high:.2f} in this setting, on average over random orders"
+    perfect = f"at most {reach.high:.2f} in this setting, on average over random orders (a perfect ranker)"
     return [*uncut, ("P@20", perfect)]
 
 
@@ -226,55 +235,67 @@ def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
 
 
 def _lists_notes(design: ListwiseFacts) -> list[str]:
-    """How lists were drawn, queries without one, and lists that could not be filled."""
-    notes = drawn_note(design.drawn)
+    """Queries without a list, and lists that could not be filled."""
+    notes = []
     if design.left_out:
         reasons = list(design.left_out.values())
         more = f"; and {len(reasons) - SHOWN_LEFT_OUT} more" if len(reasons) > SHOWN_LEFT_OUT else ""
         notes.append(
-            f"{design.queries} of {design.queries + len(reasons)} queries kept; left out: "
+            f"{design.queries} of {design.queries + len(reasons)} queries kept; without a list: "
             f"{'; '.join(reasons[:SHOWN_LEFT_OUT])}{more}"
         )
     if design.shrunk:
         notes.append(
-            f"{count(len(design.shrunk), 'list')} shorter of experts than asked, or shorter (results.json)"
+            f"{count(len(design.shrunk), 'list')} shorter of relevant documents than asked, or shorter (results.json)"
         )
     return notes
 
 
-def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
+def _hardly_ranks(answers: Mapping[str, WindowAnswers]) -> list[str]:
+    """A model that leaves most windows as they were, or whose answers mostly had to be repaired."""
+    asked, repaired = (sum(getattr(arm, key) for arm in answers.values()) for key in ("windows", "repaired"))
+    first = sum(arm.first_pass.windows for arm in answers.values())
+    identity = sum(arm.first_pass.identity for arm in answers.values())
+    if identity <= first / 2 and repaired <= asked / 2:
+        return []
+    left, mended = percent(identity, first), percent(repaired, asked)
+    return [
+        f"{left} of the first pass's answers left the window as it was, {mended} of all were repaired: the model "
+        "hardly ranks"
+    ]
+
+
+def _unparseable_note(answers: Mapping[str, WindowAnswers]) -> list[str]:
+    """The share of answers that cannot be parsed, and of those repaired, with their kinds."""
     asked = sum(arm.windows for arm in answers.values())
     if not asked:
         return []
     unreadable = sum(arm.unreadable for arm in answers.values())
     repaired = sum(arm.repaired for arm in answers.values())
-    first = sum(arm.first_pass.windows for arm in answers.values())
-    identity = sum(arm.first_pass.identity for arm in answers.values())
     classes: dict[str, int] = {}
     for arm in answers.values():
         for name, n in arm.classes.items():
             if name != "ok":
                 classes[name] = classes.get(name, 0) + n
     told = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()))
-    notes = [
-        f"unreadable answers: {percent(unreadable, asked)} ({unreadable:,} of {asked:,}); "
+    return [
+        f"unparseable answers: {percent(unreadable, asked)} ({unreadable:,} of {asked:,}); "
         f"repaired: {percent(repaired, asked)}" + (f" · {told}" if told else "")
     ]
+
+
+def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
+    """Bad answers that were asked again, and items that answers left out."""
+    notes = []
     again = sum(n for arm in answers.values() for n in arm.asked_again.values())
     if again:
         notes.append(f"bad answers asked again: {again:,}, beside those above")
-    if identity > first / 2 or repaired > asked / 2:
-        left, mended = percent(identity, first), percent(repaired, asked)
-        notes.append(
-            f"{left} of the first pass's answers left the window as it was, {mended} of all were repaired: the "
-            "model hardly ranks"
-        )
     omitted = sum(arm.omitted.items for arm in answers.values())
     if omitted:
         protected = sum(arm.omitted.protected for arm in answers.values())
         expected = sum(arm.omitted.protected_expected for arm in answers.values())
         notes.append(
-            f"left out of answers: {count(omitted, 'item')}, {protected} of them protected "
-            f"({expected:.0f} if sides were left out alike)"
+            f"items missing from answers: {omitted:,}, {protected:,} of them protected ({expected:.0f} expected by "
+            "chance)"
         )
     return notes

@@ -39,7 +39,7 @@ class WindowsSettings(Studied, ListwiseSettings):
         result=False,
     )
     # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
-    variants: str | None = setting("neutral", "Prompt variants, comma-separated.", "Prompt", result=False)
+    variants: str | None = setting("neutral", "Prompts, comma-separated.", "Prompt", result=False)
     passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
     control: bool = setting(
         False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
@@ -63,8 +63,8 @@ class WindowsStudy(Study):
     settings = WindowsSettings
     words = (
         "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
-        "What a ratio can be at all depends on the windows: the grey bars show what rankers that always put one "
-        "side first would read. A ratio near 1 in a setting that can read little else says little.",
+        "What a ratio can be at all depends on the windows: the grey bars show the attainable range, between "
+        "rankers that always put one group first. A ratio near 1 in a setting with a narrow range says little.",
     )
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:

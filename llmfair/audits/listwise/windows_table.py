@@ -50,7 +50,7 @@ def windows_table(study: WindowsResults) -> Table:
         )
     for cells, settings in _inputs(shown, study.rows).items():
         whose = "" if len(settings) * len(study.arms) == len(asked) else f" of {', '.join(settings)}"
-        rows.append((f"input order{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
+        rows.append((f"initial ranking{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
     return filled(Table(_title(study, asked), header, tuple(rows), tuple(_notes(study, asked))))
 
 
@@ -108,7 +108,7 @@ def _words(row: WindowsRow, study: WindowsResults) -> str:
     if row.variant == "control":
         said.append("the same prompt, the same orders")
     elif row.answers.unreadable and row.answers.unreadable == row.answers.windows:
-        said.append("no readable answer: the input order")
+        said.append("no parseable answer: the initial ranking")
     elif finding:
         said.append(conclusion(finding, row.figures.get(finding.measure), study.band, study.level))
     return "; ".join(said)
@@ -128,7 +128,7 @@ def _notes(study: WindowsResults, asked: list[WindowsRow]) -> list[str]:
         how = "".join(f"; {INTERVALS[m]}" + f" (seed {study.seed})" * (m == "boot-t") for m in methods[:1])
         notes.append(f"{RATIO}: ratio of means{control}{how}")
     if any(row.reach.get(RATIO, Reach()).low is not None for row in asked):
-        notes.append(f"{ATTAINABLE}: of rankers that always put one side first, from random orders")
+        notes.append(f"{ATTAINABLE}: of rankers that always put one group first, from random orders")
     if any(row.finding for row in asked):
         notes.append("each setting is concluded by itself: p is not adjusted over settings")
     notes += [
@@ -137,7 +137,7 @@ def _notes(study: WindowsResults, asked: list[WindowsRow]) -> list[str]:
         if row.variant == study.arms[0] and row.never_ranked
     ]
     if unreadable := _unreadable(asked):
-        notes.append(f"unreadable answers: {', '.join(unreadable)}")
+        notes.append(f"unparseable answers: {', '.join(unreadable)}")
     notes += drawn_note(study.drawn)
     return [*notes, *few_queries(study.queries)]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.report.tables import count
 
-TITLES = {"control": "neutral again", "input": "input order"}
+TITLES = {"control": "repeat", "input": "initial ranking"}
 """Conditions that are not called by their names."""
 WORDS = (
-    "The model orders every candidate list under a neutral prompt and under prompts that name each side. A "
+    "The model orders every candidate list under a neutral prompt and under prompts that name each group. A "
     "window slides from the end of the list to its head; what the model puts first in one window is carried "
     "into the next.",
-    "Exposure of the item at rank a is 1 / ln(1 + a): the head weighs most. Each side's exposure is the mean "
-    "over its items; the ratio of the protected side's to the other's is 1 at parity, wherever relevance is "
+    "Exposure of the item at rank a is 1 / ln(1 + a): the head weighs most. Each group's exposure is the mean "
+    "over its items; the ratio of the protected group's to the other's is 1 at parity, wherever relevance is "
     "spread alike.",
     "Conclusions speak of preference odds: those with which the model puts a protected item ahead of an equally "
     "relevant other one where it sees both for the first time at once, whatever slots they stand in. They are "

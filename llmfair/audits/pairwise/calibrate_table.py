@@ -26,7 +26,7 @@ def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
     pairs = ", ".join(f"{one['pairs']:,} {kind}" for kind, one in kinds.items())
     columns = {
         "pairs": lambda row: str(row["kind"]),
-        "planted odds": planted,
+        "injected odds": planted,
         "over queries": lambda row: f"{row['marginal_odds']:.3f}",
         "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
         held(results): lambda row: share(row, "covered"),
@@ -38,10 +38,10 @@ def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
 def _notes(results: Mapping[str, Any]) -> list[str]:
     asked, design = results["settings"], results["design"]
     notes = [
-        f"planted: log odds of the protected item in the typical query, beside {asked['position']:+g} for the item "
+        f"injected: log odds of the protected item in the typical query, beside {asked['position']:+g} for the item "
         f"shown first; standard deviation {asked['query_sd']:g} over queries, {asked['pair_sd']:g} over the pairs of "
-        f"one; {100 * asked['malformed']:g} % of answers unreadable",
-        "over queries: the position-adjusted odds of all pairs together, which intervals are held against; "
+        f"one; {100 * asked['malformed']:g} % of answers unparseable",
+        "over queries: the preference odds of all pairs together, which intervals are held against; "
         "recovered: their median; ± Monte Carlo error",
     ]
     for kind in design["kinds"]:
@@ -65,7 +65,7 @@ def _smallest(smallest: Row) -> str:
     if not smallest["tested"]:
         return f"{told}: {NO_TEST}"
     sides = zip(("below", "above"), smallest["odds"], strict=True)
-    odds = [f"none of those planted {side} parity" if one is None else f"{one:.3f}" for side, one in sides]
+    odds = [f"none of those injected {side} parity" if one is None else f"{one:.3f}" for side, one in sides]
     if smallest["odds"] == [None, None]:
-        return f"{told}: none of those planted; --planted takes more extreme ones"
-    return f"{told}: {' or '.join(odds)} (between planted ones)"
+        return f"{told}: none of those injected; --planted takes more extreme ones"
+    return f"{told}: {' or '.join(odds)} (between injected ones)"

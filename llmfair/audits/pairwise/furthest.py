@@ -51,4 +51,4 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             left_out=len(rows) - len(pairs),
         )
 
-    return furthest_from_parity(folder, results, kinds, by, "kinds of pairs", show)
+    return furthest_from_parity(folder, results, kinds, by, "relevance strata", show)

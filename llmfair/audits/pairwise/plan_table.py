@@ -20,8 +20,8 @@ HEADER = (
     "queries needed",
 )
 UNKNOWN = {
-    "sequential": "--sequential asks until each kind is settled, so what it finds is not planned; leave it out to see "
-    "what a fixed number of pairs finds",
+    "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
+    "see what a fixed number of pairs finds",
     "no_pairs": "no pairs: nothing can be found",
 }
 
@@ -140,7 +140,7 @@ def _sentences(found: Found) -> list[str]:
     needs += f" of {_number(found['pairs'])} {plural(found['pairs'], 'pair')}"
     if found["reason"] == "too_few_queries":
         few = f"{count(found['queries'], 'query', 'queries')}: no test at all, which needs {FEWEST_TESTED}"
-        return [few, f"with {percent}, position-adjusted {odds} {needs} ({expected})"]
+        return [few, f"with {percent}, preference {odds} {needs} ({expected})"]
     return [
         f"{_smallest(found, percent)} ({expected})",
         f"{odds}: power {share(found['power'])}; with {percent} they {needs}{_or_pairs(found)}",
@@ -150,9 +150,9 @@ def _sentences(found: Found) -> list[str]:
 
 def _smallest(found: Found, percent: str) -> str:
     if found["smallest"] is None:
-        return f"no position-adjusted odds are found with {percent}, however extreme"
+        return f"no preference odds are found with {percent}, however extreme"
     below = found["smallest"]
-    return f"smallest position-adjusted odds found with {percent}: {below:.3f} or {1 / below:.3f}"
+    return f"smallest preference odds found with {percent}: {below:.3f} or {1 / below:.3f}"
 
 
 def _or_pairs(found: Found) -> str:

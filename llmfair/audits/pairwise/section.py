@@ -29,7 +29,7 @@ WORDS = (
     "Of the pairs answered alike in both orders, PP went to the protected item and UU to the other; FF and SS"
     " are flips to the item shown first and second.",
     "Each query is one unit, and items that recur in several pairs are taken into account. p is adjusted "
-    "(Holm) over the kinds of pairs.",
+    "(Holm) over the relevance strata.",
 )
 
 

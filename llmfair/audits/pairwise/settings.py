@@ -34,10 +34,10 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "Read the text, or the log-probabilities of both labels (needs --form letter on servers).",
         "Prompt",
     )
-    pairs: int = setting(50, "Pairs per query and kind.", "Data", result=False)
+    pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data", result=False)
     kind: str = setting(
         "relevant,irrelevant",
-        "Kinds of pairs, comma-separated: both items relevant, both irrelevant.",
+        "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.",
         "Data",
         result=False,
     )
@@ -66,9 +66,9 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False, advanced=True
     )
     sequential: bool = setting(
-        False, "Stop each kind as soon as it is settled where its odds lie.", "Spending"
+        False, "Stop each stratum as soon as it is settled where its odds lie.", "Spending"
     )
-    max_pairs: int = setting(1000, "Most pairs of a kind under --sequential.", "Spending", advanced=True)
+    max_pairs: int = setting(1000, "Most pairs of a stratum under --sequential.", "Spending", advanced=True)
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -107,7 +107,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "for example 0.1; 0 asks none twice",
             )
         if not self.kinds():
-            raise UsageError(f"--kind {self.kind} is no kind of pair.", "relevant, irrelevant or both")
+            raise UsageError(f"--kind {self.kind} is no relevance stratum.", "relevant, irrelevant or both")
         self._check_sequential()
 
     def _check_sequential(self) -> None:
@@ -125,7 +125,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         if self.sequential and self.on_bad_answer == "fail":
             raise UsageError(
                 "--on-bad-answer fail leaves gaps that --sequential cannot pass.",
-                "repair counts unreadable answers and goes on",
+                "repair counts unparseable answers and goes on",
             )
 
     @property
@@ -150,7 +150,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
 class PlanPairwiseSettings(Planned, PairwiseSettings):
     """A pairwise audit that is planned, with what is expected of its answers."""
 
-    ratio: float = setting(0.8, "Position-adjusted odds to be found.", "Statistics", result=False)
+    ratio: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
     icc: float = setting(
         0.05, "Expected intraclass correlation of a query's pairs.", "Statistics", result=False
     )
@@ -178,16 +178,16 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
 
     planted: str = setting(
         "-0.3,-0.1,0,0.1,0.3",
-        "Planted log pair odds, comma-separated; 0 is always among them.",
+        "Injected log pair odds, comma-separated; 0 is always among them.",
         "Statistics",
         result=False,
     )
     position: float = setting(
-        0.5, "Planted log odds of the item shown first, beside the preference.", "Statistics", result=False
+        0.5, "Injected log odds of the item shown first, beside the preference.", "Statistics", result=False
     )
     query_sd: float = setting(
         0.3,
-        "Standard deviation over queries of the planted log pair odds.",
+        "Standard deviation over queries of the injected log pair odds.",
         "Statistics",
         result=False,
         advanced=True,

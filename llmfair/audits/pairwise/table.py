@@ -43,8 +43,8 @@ def pairwise_table(results: PairwiseResults) -> Table:
         "unprotected",
         "flips (first / second)",
         *(["tied"] if _ties(results) else []),
-        "unreadable",
-        f"position-adjusted odds [{results.level * 100:g} %]",
+        "unparseable",
+        f"preference odds [{results.level * 100:g} %]",
         "WinRatio",
         f"conclusion ({low:g}–{high:g})",
     )
@@ -120,7 +120,7 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, word
         said += differs
     worst = finding.worst_case
     if worst and worst[0] < 0.5 < worst[1] and (finding.conclusion == "outside" or differs):
-        said += ", if unreadable answers are like the others"
+        said += ", if unparseable answers are like the others"
     return said
 
 
@@ -128,7 +128,7 @@ def _title(results: PairwiseResults) -> str:
     design = results.design
     asked = f"{count(design.pairs or 0, 'pair')} each"
     if design.sequential:
-        asked = f"up to {count(design.max_pairs or 0, 'pair')} a kind"
+        asked = f"up to {count(design.max_pairs or 0, 'pair')} a stratum"
     parts = [
         "Pairwise",
         *audited(results),
@@ -140,18 +140,6 @@ def _title(results: PairwiseResults) -> str:
 
 def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
     design, notes = results.design, []
-    for kind in design.arms:
-        notes += _stopping_note(kind, results)
-        notes += _position_note(kind, results, rows)
-    if any(measure in ("WinRatio", "AdjustedOdds") for measure, _, _ in rows):
-        notes.append(
-            "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
-            "independent); position-adjusted odds take the position out of all readable ones"
-        )
-    if design.weights == "pooled":
-        notes.append("every pair weighs the same, not every query (--weights pooled)")
-    notes += _test_note(results, rows)
-    notes += found_with("odds of {:g}", results.findings.values(), "queries like these", "pairwise")
     if design.constrained:
         notes.append(
             "answers were held to the labels (--constrain): refusals and careless answers do not show; without it they "
@@ -159,11 +147,25 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         )
     for kind in design.arms:
         notes += _mass_note(kind, results)
+    notes += [*results.doubts, *few_queries(design.queries)]
+    for kind in design.arms:
+        notes += _stopping_note(kind, results)
+    for kind in design.arms:
+        notes += _position_note(kind, results, rows)
+    notes += _test_note(results, rows)
+    notes += found_with("odds of {:g}", results.findings.values(), "queries like these", "pairwise")
+    if any(measure in ("WinRatio", "AdjustedOdds") for measure, _, _ in rows):
+        notes.append(
+            "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
+            "independent); preference odds (adjusted for position) take the position out of all parseable ones"
+        )
+    if design.weights == "pooled":
+        notes.append("every pair weighs the same, not every query (--weights pooled)")
+    for kind in design.arms:
         notes += _unreadable_note(kind, results)
         notes += _dropped_note(kind, design)
         notes += _grades_note(kind, design)
-    notes += [*drawn_note(design.drawn), *own_figures_note(results.undefined)]
-    return [*notes, *results.doubts, *few_queries(design.queries)]
+    return [*notes, *drawn_note(design.drawn), *own_figures_note(results.undefined)]
 
 
 def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
@@ -201,8 +203,7 @@ def _position_note(kind: str, results: PairwiseResults, rows: Rows) -> list[str]
     text = f"{kind}: {flips}"
     noise, balanced = rows.get(("NoiseRate", kind, "")), rows.get(("BalancedRatio", kind, ""))
     if noise and noise.value is not None:
-        changed = f"{noise.value * 100:.0f} % of answers change" if noise.value else "no answer changes"
-        text += f"; asked twice, {changed}"
+        text += f"; test–retest disagreement {noise.value * 100:.0f} %"
     if balanced and balanced.value is not None:
         text += f"; BalancedRatio {balanced.value:.3f}"
     finding = results.findings.get(kind)
@@ -219,7 +220,7 @@ def _test_note(results: PairwiseResults, rows: Rows) -> list[str]:
     ]
     if not told:
         return []
-    return [f"p of no preference, Holm over {results.family.size}: {', '.join(told)}"]
+    return [f"test of no preference (Holm over {results.family.size}), p: {', '.join(told)}"]
 
 
 def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
@@ -260,7 +261,7 @@ def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:
     if not answers.problems:
         return []
     told = ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie")
-    text = f"{kind}: unreadable answers {percent(answers.unreadable, answers.answers)}"
+    text = f"{kind}: unparseable answers {percent(answers.unreadable, answers.answers)}"
     text += f" ({told})" if told else ""
     if ties := answers.problems.get("tie"):
         text += f", tied ones {percent(ties, answers.answers)}"
@@ -269,7 +270,9 @@ def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:
         text += f"; protected item first {by_order.first * 100:.1f} %, second {by_order.second * 100:.1f} %"
     if finding and finding.worst_case:
         low, high = finding.worst_case
-        text += f"; whatever they were, the protected side wins {low * 100:.1f}–{high * 100:.1f} % of answers"
+        text += (
+            f"; whatever they were, the protected group wins {low * 100:.1f}–{high * 100:.1f} % of answers"
+        )
     return [text]
 
 

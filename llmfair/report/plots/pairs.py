@@ -34,7 +34,7 @@ PARTS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("flips", ("FF", "SS"), GREY, "///"),
     ("tied", ("T",), GREY, "..."),
     ("unprotected", ("UU",), UNPROTECTED, ""),
-    ("unreadable", ("M1", "M2"), INK, ""),
+    ("unparseable", ("M1", "M2"), INK, ""),
 )
 SOME = 1e-6
 """A smaller part is the rounding of a sum."""
@@ -111,7 +111,7 @@ def _bar(color: str, hatch: str) -> dict[str, Any]:
 def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
     """`rows` gives the share of answers won by the item shown first, by kind of pairs."""
     told = "; ".join(f"{of} {100 * one.value:.0f} %" for of, one in rows[:8])
-    sentence = "Share of readable answers that the item shown first wins, with intervals; dashed: 50 %."
+    sentence = "Share of parseable answers that the item shown first wins, with intervals; dashed: 50 %."
     draw, height = partial(_position, rows), 74 + ROW * len(rows)
     return Plot("position-bias", "Position bias", sentence, f"{told}.", draw, height)
 

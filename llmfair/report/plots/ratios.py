@@ -71,7 +71,7 @@ def utility_and_ratio(
     shaded = (
         ""
         if reach is None
-        else f"; shaded: between the rankers that always put one side first, {reach[0]:.2f} … {reach[1]:.2f}"
+        else f"; shaded: between the rankers that always put one group first, {reach[0]:.2f} … {reach[1]:.2f}"
     )
     told = "; ".join(f"{of} {utility.value:.2f} and {ratio}" for of, utility, ratio, *_ in points[:12])
     sentence = f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}"
@@ -230,7 +230,7 @@ def windows(settings: Sequence[Window], utility: str, ratio: str) -> tuple[Plot,
         Plot(
             "windows-ratio",
             f"{ratio} by window and step",
-            f"{ratio} with intervals by window and step; grey bars: what rankers that always put one side first read; "
+            f"{ratio} with intervals by window and step; grey bars: what rankers that always put one group first read; "
             "dashed: parity.",
             f"{ratios_told}.",
             partial(_window_ratio, settings, ratio),
