@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmfair.audits.listwise.table import NOTHING_CONCLUDED, window_text
+from llmfair.audits.listwise.words import TITLES
 from llmfair.report.planned import calls_line, folder_lines, queries_lines, share, time_line, told
 from llmfair.report.tables import Table, count, planned_note, span, window_notes
 from llmfair.stats.power import FEWEST_TESTED
