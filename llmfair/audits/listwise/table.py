@@ -130,7 +130,11 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
             "without it they are counted"
         )
-    notes += [*_hardly_ranks(results.answers), *_unparseable_note(results.answers)]
+    some, unparseable = (
+        any(arm.unreadable for arm in results.answers.values()),
+        _unparseable_note(results.answers),
+    )
+    notes += [*_hardly_ranks(results.answers), *unparseable * some]
     notes += [*results.doubts, *few_queries(design.queries), *_lists_notes(design)]
     notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
     notes += [*_ratio_note(results), *precision]
@@ -141,7 +145,7 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*power_note(results), *test_notes(results, cells), *noise_notes(results, cells)]
     notes += window_notes(design.never_ranked, design.window, design.step)
-    notes += _answers_notes(results.answers)
+    notes += [*unparseable * (not some), *_answers_notes(results.answers)]
     return [*notes, *drawn_note(design.drawn), *_undefined_notes(results)]
 
 
