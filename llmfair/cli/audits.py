@@ -14,7 +14,7 @@ import typer
 
 from llmfair import terminal
 from llmfair.audits.kind import Kind
-from llmfair.errors import Incomplete, LlmfairError, UsageError
+from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.settings import AuditSettings, default_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _audit_all(
         name = subject.label
         try:
             results, error, run = _audit(kind, settings, subject, style, spending, suites, name)
-            if results["status"] == "complete":
+            if error is None or isinstance(error, RequirementFailed):
                 complete.append(run)
         except LlmfairError as failure:
             results, error = {"model": name, **terminal.failure(failure)}, failure

@@ -173,7 +173,8 @@ def _floor(compared: Mapping[str, Any], row: Row) -> float:
 def _became(row: Row, alpha: float) -> str:
     """The change of a headline in words, with its test.
 
-    The test says that a ratio changed. On one side of parity that is its distance from it; across parity it is not.
+    The test says that a ratio changed. On one side of parity that is its distance from it; across parity it is only
+    where the interval of the change excludes one as large as would mirror the base.
     """
     tested = f"({count(row['n'], 'query', 'queries')}, paired)"
     p = row["p_adjusted"]
@@ -186,7 +187,7 @@ def _became(row: Row, alpha: float) -> str:
         way = "closer to parity" if after < before else "further from parity"
         figures = f"|ln| {before:.2f} → {after:.2f}"
         if _across(row):
-            way = "moved across parity"
+            way = "closer to parity" if _within_mirror(row) else "moved across parity"
             figures = f"{row['base']:.3f} → {row['other']:.3f}, {figures}"
     found = way if p is not None and p < alpha else "no difference shown"
     return f"{found}: {figures}, {test}"
@@ -205,6 +206,12 @@ def _bought(odds: Row | None, alpha: float, band: tuple[float, float]) -> str:
 def _across(row: Row) -> bool:
     """Whether the runs lie on opposite sides of parity, as their figures are shown: 1.000 is on neither."""
     return bool((round(row["base"], 3) - 1) * (round(row["other"], 3) - 1) < 0)
+
+
+def _within_mirror(row: Row) -> bool:
+    """Whether the change, with its whole interval, ends nearer parity than the base is, on whichever side."""
+    low, high = sorted((1.0, row["base"] ** -2))
+    return row["low"] is not None and low < row["low"] and row["high"] < high
 
 
 def _distances(row: Row) -> tuple[float, float]:

@@ -59,8 +59,8 @@ def test_flips_that_rise_while_odds_come_closer() -> None:
 @pytest.mark.parametrize(
     ("base", "other", "said", "bought"),
     [
-        (-0.5, 0.47, "moved to the other side of parity: 0.607 → 1.600, |ln| 0.50 → 0.47, p < 0.001", False),
-        (-0.5, 0.05, "moved to the other side of parity: 0.607 → 1.051, |ln| 0.50 → 0.05, p < 0.001", True),
+        (-0.5, 0.47, "moved across parity: 0.607 → 1.600, |ln| 0.50 → 0.47, p < 0.001", False),
+        (-0.5, 0.05, "moved across parity: 0.607 → 1.051, |ln| 0.50 → 0.05, p < 0.001", True),
         (-0.5, -0.05, "closer to parity: |ln| 0.50 → 0.05, p < 0.001", True),
         (-0.05, -0.5, "further from parity: |ln| 0.05 → 0.50, p < 0.001", False),
     ],
@@ -83,12 +83,33 @@ def test_that_odds_changed_is_not_that_they_came_closer(
 
 
 @pytest.mark.parametrize(
+    ("other", "low", "high", "way"),
+    [
+        (1.001, 1.5, 1.9, "closer to parity: 0.600 → 1.001, |ln| 0.51 → 0.00"),
+        (1.2, 1.5, 2.7, "closer to parity: 0.600 → 1.200, |ln| 0.51 → 0.18"),
+        (1.2, 1.5, 2.8, "moved across parity: 0.600 → 1.200, |ln| 0.51 → 0.18"),
+        (1.8, 2.8, 3.2, "moved across parity: 0.600 → 1.800, |ln| 0.51 → 0.59"),
+    ],
+)
+def test_a_repaired_model_a_little_beyond_parity_came_closer(
+    other: float, low: float, high: float, way: str
+) -> None:
+    """0.6 has its mirror at a change of 2.78: what lies surely below came closer, wherever it ends."""
+    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
+    compared = llmfair("compare", *folders, "--json").json
+    for row in compared["rows"]:
+        if row["measure"] == "AdjustedOdds":
+            row |= {"base": 0.6, "other": other, "p_adjusted": 1e-4, "low": low, "high": high}
+    assert f"preference odds, relevant: {way}, p < 0.001 (" in "\n".join(compare_table(compared).notes)
+
+
+@pytest.mark.parametrize(
     ("base", "other", "way"),
     [
         (1.0, 0.83, "further from parity: |ln| 0.00 → 0.19"),
         (1.0004, 0.83, "further from parity: |ln| 0.00 → 0.19"),
         (0.83, 0.9996, "closer to parity: |ln| 0.19 → 0.00"),
-        (1.01, 0.83, "moved to the other side of parity: 1.010 → 0.830, |ln| 0.01 → 0.19"),
+        (1.01, 0.83, "moved across parity: 1.010 → 0.830, |ln| 0.01 → 0.19"),
     ],
 )
 def test_what_starts_at_parity_was_on_no_side_of_it(base: float, other: float, way: str) -> None:

@@ -82,9 +82,9 @@ def test_the_next_step_finds_the_run_wherever_it_is_and_has_something_to_show(
     shown = ran(*asked, *where).out
     assert shown.startswith("VERDICT  disparity")
     steps = " ".join(shown.partition("\nNEXT ")[2].partition("\n\n")[0].split())
-    steps = steps.partition(" shows every")[0]
+    steps = steps.partition(" shows single")[0]
     assert " figure of its own" not in ran(*shlex.split(steps)[1:]).out
-    folder = shlex.split(steps)[3 if "runs show" in steps else 2]
+    folder = shlex.split(steps)[3]
     again = ran("runs", "show", folder)
     assert steps in " ".join(again.out.split())
 
@@ -125,6 +125,13 @@ def test_junit_has_the_verdict_and_every_gate() -> None:
         problems(suite)["verdict"] == verdict["sentence"]
         and "is below 1" in problems(suite)["FlipRate>=1 (relevant)"]
     )
+
+
+def test_models_are_compared_though_one_fails_the_gate() -> None:
+    asked = (*PAIRS, "--pairs", "10", "-m", "fake:biased,pairwise=-2", "-m", "fake:oracle")
+    failed = command(*asked, "--fail-on", "disparity")
+    assert failed.code == 4 and "\nCompare pairwise · " in failed.out
+    assert command(*asked, "--fail-on", "disparity", "--json").json["comparison"] is not None
 
 
 def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ class ListwiseWords(VerdictWords):
         if (
             ratio_of(measures, declared(measures), of_queries=True) is None
         ):  # nothing to tell queries apart by
-            return super().look(case)
+            return f"llmfair runs show {case.found.run} --answers    shows single answers{case.mitigation}"
         return f"llmfair runs show {case.found.run} --furthest{case.mitigation}"
 
 
