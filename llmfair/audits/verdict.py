@@ -269,6 +269,8 @@ class VerdictWords:
     def next(self, gravest: Conclusion, case: Case) -> str:
         """The next step."""
         found = case.found
+        if not found.complete:
+            return "the command that began the run asks what is missing, and then says more"
         if gravest == Conclusion.NOT_ASSESSABLE:
             advice = ADVICE.get(
                 str(case.finding.reason), "llmfair report {run}    shows what stands behind it"

@@ -145,6 +145,7 @@ def test_few_queries_and_half_a_run_are_said() -> None:
     assert "few queries" not in VerdictWords("prompt").verdict(conclusions({"a": LESS}, n=15)).sentence
     half = VerdictWords("prompt").verdict(conclusions({"a": LESS}, complete=False))
     assert half.sentence.endswith("not all questions are answered yet")
+    assert half.next == "the command that began the run asks what is missing, and then says more"
 
 
 def test_what_is_not_at_parity_though_it_is_not_outside() -> None:

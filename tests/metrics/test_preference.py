@@ -187,7 +187,8 @@ def test_where_slots_decide_everything_the_odds_are_a_bound() -> None:
     found = preference([first] * 8)
     assert found and (found.bound, found.estimate.reason) == ("at most", "position_driven")
     assert found.estimate.value == pytest.approx(2 / 3)
-    assert aggregate("slot-odds", [first] * 8) is None
+    told = aggregate("slot-odds", [first] * 8)
+    assert told is not None and (told.value, told.n, told.reason) == (None, 8, "position_driven")
 
 
 def test_without_an_interval_the_reason_is_said() -> None:

@@ -88,10 +88,15 @@ def _preference_odds(values: Sequence[Value], inference: Inference) -> Estimate 
 
 @register("aggregate", "slot-odds")
 def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    """None where slots decide every outcome, so that no finite odds are the likeliest."""
+    """Without a value where outcomes are separated, so that no finite odds are the likeliest; None without slots."""
     compared = _compared(values)
+    if _window(compared) < 2:
+        return None
     fit = preference_fit([_of(one) for one in compared], _window(compared))
-    return None if fit is None or _window(compared) < 2 else fit.slot_odds(inference.level)
+    if fit is not None:
+        return fit.slot_odds(inference.level)
+    found = preference(values, inference.level)
+    return None if found is None else Estimate(None, None, None, len(compared), found.estimate.reason)
 
 
 def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
