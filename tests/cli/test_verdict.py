@@ -139,7 +139,7 @@ def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     asked = (*PAIRS, "--pairs", "4", "--junit", "junit.xml", "-m", "fake:biased,malformed=0.5")
     assert command(*asked, "-m", "fake:oracle", "-m", "openai:x", "--max-invalid", "0.1").code == 4
     unreadable, _, keyless = suites("junit.xml")
-    assert unreadable.get("failures") == "1" and "unreadable" in problems(unreadable)["run"]
+    assert unreadable.get("failures") == "1" and "unparseable" in problems(unreadable)["run"]
     assert keyless.get("errors") == "1" and "needs a key" in problems(keyless)["run"]
     assert command(*asked, "--max-calls", "5", "--max-invalid", "1", "-o", "half").code == 3
     (half,) = suites("junit.xml")
