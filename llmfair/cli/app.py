@@ -138,8 +138,6 @@ def run(arguments: list[str]) -> int:
     except LlmfairError as error:
         return terminal.fail(error)
     except TyperException as error:
-        if not error.format_message():  # a group without a command: its help was shown
-            return UsageError.exit_code
         return terminal.fail(UsageError(error.format_message(), _usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
@@ -182,7 +180,11 @@ def _asks_json(arguments: list[str]) -> bool:
 
 def _usage_hint(error: TyperException) -> str:
     ctx: Any = getattr(error, "ctx", None)
-    return f"{ctx.command_path} --help-all    lists what it takes" if ctx is not None else "llmfair --help"
+    if ctx is None:
+        return "llmfair --help"
+    if ctx.parent and hasattr(ctx.command, "commands"):
+        return f"{ctx.command_path} {'|'.join(ctx.command.commands)}"
+    return f"{ctx.command_path} --help-all    lists what it takes"
 
 
 def main() -> NoReturn:

@@ -13,9 +13,7 @@ from llmfair import terminal
 from llmfair.cli.options import Json, flag
 from llmfair.errors import UsageError
 
-cache = typer.Typer(
-    name="cache", help="Answers that runs share: where, how many, remove.", no_args_is_help=True
-)
+cache = typer.Typer(name="cache", help="Answers that runs share: where, how many, remove.")
 AGE = re.compile(r"([0-9]{1,6})([hdw])")
 HOURS = {"h": 1, "d": 24, "w": 168}
 

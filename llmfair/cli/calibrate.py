@@ -11,9 +11,7 @@ from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.options import add_command
 from llmfair.settings import Calibrated
 
-calibrate = typer.Typer(
-    name="calibrate", help="The audit procedure against injected preferences.", no_args_is_help=True
-)
+calibrate = typer.Typer(name="calibrate", help="The audit procedure against injected preferences.")
 
 
 def _of(kind: Kind) -> Callable[..., None]:

@@ -14,9 +14,7 @@ from llmfair.cli.transfers import transfers
 if TYPE_CHECKING:
     from llmfair.datasets.fetch import FetchOptions, Plan
 
-datasets = typer.Typer(
-    name="datasets", help="List datasets, show what they hold, fetch them.", no_args_is_help=True
-)
+datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
 
 
 @datasets.command("list", epilog="llmfair datasets list\n\nllmfair datasets list --json")

@@ -16,9 +16,7 @@ from llmfair.settings import AuditSettings
 if TYPE_CHECKING:
     from llmfair.report.tables import Table
 
-plan = typer.Typer(
-    name="plan", help="Power, reach, calls, cost, time of a design before it runs.", no_args_is_help=True
-)
+plan = typer.Typer(name="plan", help="Power, reach, calls, cost, time of a design before it runs.")
 
 
 def _of(kind: Kind) -> Callable[..., None]:

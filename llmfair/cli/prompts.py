@@ -17,7 +17,7 @@ from llmfair.settings import AuditSettings
 if TYPE_CHECKING:
     from llmfair.records import Chat
 
-prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.", no_args_is_help=True)
+prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.")
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=complete.prompts)
 ]
@@ -66,7 +66,7 @@ def show(name: Name, as_json: Json = False) -> None:
     print(prompt.text, end="")
 
 
-render = typer.Typer(name="render", help="Exactly the messages that would be sent.", no_args_is_help=True)
+render = typer.Typer(name="render", help="Exactly the messages that would be sent.")
 prompts.add_typer(render)
 
 

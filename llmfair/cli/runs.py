@@ -15,7 +15,7 @@ from llmfair.errors import UsageError
 if TYPE_CHECKING:
     from llmfair.rundir import RunDir
 
-runs = typer.Typer(name="runs", help="List, show and check run folders.", no_args_is_help=True)
+runs = typer.Typer(name="runs", help="List, show and check run folders.")
 Run = Annotated[
     str,
     typer.Argument(

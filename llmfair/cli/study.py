@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llmfair.audits.run import Watch
     from llmfair.audits.sweep import Tried
 
-study = typer.Typer(name="study", help="The same model under several settings.", no_args_is_help=True)
+study = typer.Typer(name="study", help="The same model under several settings.")
 
 
 def _of(kind: Kind, named: Study) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from llmfair.cli.app import command
 from llmfair.cli.help import GROUPS, SHORT, Advanced, with_help
 from llmfair.cli.options import add_command, settings_of_commands
 from llmfair.settings import AuditSettings, setting
-from tests.cli.command import llmfair
+from tests.cli.command import llmfair, refuses
 
 NOT_SET_BY_VARIABLE = {"asked", "help", "version", "install_completion", "show_completion"}
 FIRST_WEEK = 30
@@ -218,9 +218,12 @@ def test_the_version_is_one_line(flag: str) -> None:
     assert (found.code, found.out, found.err) == (0, f"llmfair {package.__version__}\n", "")
 
 
-def test_a_group_without_a_command_shows_its_help() -> None:
-    found = llmfair("runs")
-    assert found.code == 2 and "llmfair runs list" in found.out + found.err
+def test_a_group_without_a_command_names_them_in_a_sentence() -> None:
+    groups = {name: group for name, group in command().commands.items() if hasattr(group, "commands")}
+    for name, group in groups.items():
+        found = refuses("Missing command.", name)
+        assert found.err.splitlines()[1:] == [f"  llmfair {name} {'|'.join(group.commands)}"]
+    assert "runs" in groups
 
 
 def test_the_help_of_a_study_names_the_table_that_it_makes_again() -> None:
