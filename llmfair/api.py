@@ -208,7 +208,7 @@ def write_report(
 def finetune_lora(
     dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **settings: Any
 ) -> Result:
-    """Trains a LoRA adapter that brings pairs of both sides nearer to parity, and measures what else it changes.
+    """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes.
 
     `base_model` has to be given. Raises RequirementFailed, after everything is written, where no checkpoint kept the
     gates; MissingExtra without [local].

@@ -251,7 +251,7 @@ def read_groups(
             yield number, doc_id, attribute, group
         elif (attribute, group) not in strange:
             strange.add((attribute, group))
-            declare = f'; declare it protected, unprotected or, of neither side, other = ["{group}"] in {declared_in}'
+            declare = f'; declare it protected, unprotected or, of neither group, other = ["{group}"] in {declared_in}'
             hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}{declare}"
             problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
 

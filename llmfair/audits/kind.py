@@ -51,7 +51,7 @@ class Help:
 HELP: Mapping[str, str] = {
     "plan": "What `llmfair {name}` with these flags would ask, cost and find; nothing is asked.",
     "render": "Exactly the messages that `llmfair {name}` with these flags sends for one {question}.",
-    "calibrate": "Simulated audits with injected effects: recovery, coverage, false alarms.",
+    "calibrate": "Simulated audits with injected effects: recovery, coverage, false-positive rate.",
 }
 """What commands about an audit say of themselves, unless its kind says it better."""
 

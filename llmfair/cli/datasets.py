@@ -175,7 +175,7 @@ def show(
     ],
     as_json: Json = False,
 ) -> None:
-    """Queries, candidates per cell, and documents without a side."""
+    """Queries, candidates per cell, and documents of neither group."""
     from llmfair.audits.lists import load_lists
     from llmfair.datasets.base import facts, load_dataset
     from llmfair.settings import ListSettings

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
-    """Trains a LoRA adapter that brings pairs of both sides nearer to parity, and measures what else it changes."""
+    """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
     from llmfair.tuning.ranks import rank
 
     task = _merge if settings.merge is not None else _dry_run if settings.dry_run else _finetune

@@ -61,9 +61,9 @@ def false_alarms(rows: Iterable[Row], level: float, told: Callable[[Row], str], 
     """How often nothing was found to be something; `told` follows where there was a test."""
     none = next(row for row in rows if not row["planted"])
     if none["rejected"] is None:
-        return f"false alarms: {no_test}"
+        return f"false-positive rate: {no_test}"
     return (
-        f"false alarms: {share(none, 'rejected')} of {none['rejected_n']:,} audits without preference have "
+        f"false-positive rate: {share(none, 'rejected')} of {none['rejected_n']:,} audits without preference have "
         f"p < {1 - level:.3g}{told(none)}"
     )
 

@@ -55,7 +55,7 @@ def score_table(results: ScoreResults) -> Table:
         for (*_, name), queries in zip(named, ranked, strict=True)
         for said in few_queries(queries)
     ]
-    notes += [*score_warnings(results), *dict.fromkeys(few)]
+    notes = [*score_warnings(results), *dict.fromkeys(few), *notes]
     attributes = {f"{run.attribute} (protected: {run.words.protected})": None for run in results.runs}
     datasets = {run.dataset: None for run in results.runs}
     most = count(max(ranked), "query", "queries")

@@ -64,7 +64,7 @@ class Planned(AuditSettings):
         at_least(self, {"latency": 0})
         if not 0.05 < self.power < 1:
             raise UsageError(
-                f"--power is {self.power}, but lies between 0.05, the chance of a false alarm, and 1.",
+                f"--power is {self.power}, but lies between 0.05, the chance of a false positive, and 1.",
                 "for example 0.8",
             )
 

@@ -251,7 +251,7 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 
 ## What this does not say
 
-- The figures speak of pairs, of this prompt, of this dataset and of the attribute as two sides. Lists, other prompts,
+- The figures speak of pairs, of this prompt, of this dataset and of the attribute as two groups. Lists, other prompts,
   other data and other groups were not measured.
 - A distance from parity is no judgement on a single ranking, and parity on {queries} leaves the intervals above.
 - The adapter knows nothing of why items of one group were preferred; whatever else goes with the group moved with it.

@@ -243,7 +243,7 @@ def paper_lists(protected: int, unprotected: int, queries: int = 6, side: int = 
 def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapshot: Snapshot) -> None:
     """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
     data, model = paper_lists(50, 50, queries=2), "fake:biased,listwise=0,prompt=0,malformed=0"
-    asked = f"listwise -d {data} --preset paper --initial deltr -m {model} --require ExpRatio>=0.1 -o run"
+    asked = f"listwise -d {data} --preset paper --initial deltr -m {model} -v -o run"
     snapshot("listwise-deltr", transcript(asked))
     rows = {(r["measure"], r["variant"]): r for r in kept("results", "run")["rows"]}
     odds = rows["PreferenceOdds", "neutral"]

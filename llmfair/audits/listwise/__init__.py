@@ -59,7 +59,7 @@ class Listwise(Kind):
             ),
         ),
         "calibrate": Help(
-            "Simulated listwise audits of your own lists: recovery, coverage, false alarms, smallest effect.\n\n"
+            "Simulated listwise audits of your own lists: recovery, coverage, false-positive rate, smallest effect.\n\n"
             "No model is asked.",
             (
                 "llmfair calibrate listwise",

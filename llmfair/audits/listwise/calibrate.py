@@ -62,7 +62,7 @@ class Found:
 
 
 def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Injected against recovered, coverage, false alarms, power, and the smallest odds that would be found.
+    """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
 
     `advance` is called after every audit, planted × runs times. Raises UsageError for wrong input, and when no
     list has items to compare.

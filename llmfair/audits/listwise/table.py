@@ -137,7 +137,7 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     notes += [*_hardly_ranks(results.answers), *unparseable * some]
     notes += [*results.doubts, *few_queries(design.queries), *_lists_notes(design)]
     notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
-    notes += [*_ratio_note(results), *precision]
+    notes += [*precision, *_ratio_note(results)]
     notes += relevance_note(
         {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
     )

@@ -63,8 +63,8 @@ class Pairwise(Kind):
             ),
         ),
         "calibrate": Help(
-            "Simulated pairwise audits of your own pairs: recovery, coverage, false alarms, smallest odds found.\n\n"
-            "No model is asked.",
+            "Simulated pairwise audits of your own pairs: recovery, coverage, false-positive rate, smallest odds "
+            "found.\n\nNo model is asked.",
             (
                 "llmfair calibrate pairwise",
                 "llmfair calibrate pairwise -d my-folder --pairs 20 --planted -0.5,0.5 --position 2 --query-sd 0.5",

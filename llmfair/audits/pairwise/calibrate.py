@@ -50,7 +50,7 @@ class FoundPairs:
 def calibrate_pairwise(
     settings: CalibratePairwiseSettings, advance: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Planted against recovered, coverage, false alarms, power, and the smallest odds that would be found.
+    """Planted against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
 
     `advance` is called after every audit, kinds × planted × runs times. Raises UsageError for wrong input, and
     when no query has pairs; a kind without any is left out.

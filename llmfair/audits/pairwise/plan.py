@@ -169,7 +169,7 @@ def check_power(target: float, level: float) -> None:
     """Raises UsageError for a power that a test has where there is nothing to find."""
     if target <= 1 - level:
         raise UsageError(
-            f"--power {target:g} is no more than the chance of a false alarm at --level {level:g}.",
+            f"--power {target:g} is no more than the chance of a false positive at --level {level:g}.",
             f"a --power above {1 - level:.3g}",
         )
 

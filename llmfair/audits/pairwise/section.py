@@ -24,8 +24,9 @@ WORDS = (
     "The model is shown one protected and one unprotected item of a query, equally relevant, and asked which "
     "is the more relevant; then the same two in the other order. An answer that changes with the order is a "
     "flip.",
-    "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, position-"
-    "adjusted odds are exp((logit p₁ + logit p₂) / 2): 1 at parity, with the pull of the position taken out.",
+    "With p₁ and p₂ the shares of answers that the protected item wins when shown first and second, the "
+    "preference odds (adjusted for position) are exp((logit p₁ + logit p₂) / 2): 1 at parity, with the pull of the "
+    "position taken out.",
     "Of the pairs answered alike in both orders, PP went to the protected item and UU to the other; FF and SS"
     " are flips to the item shown first and second.",
     "Each query is one unit, and items that recur in several pairs are taken into account. p is adjusted "
