@@ -201,6 +201,7 @@ class PlanSettings(Planned, ListwiseSettings):
         "Simulate also the ExpRatio to expect of such odds, if noise is fresh.",
         "Statistics",
         result=False,
+        advanced=True,
     )
 
     def check(self) -> None:
