@@ -84,8 +84,8 @@ def _other_measures(run: RunDir, design: Design[Any]) -> str:
     """What a run folder says that was measured by a version with other measures, whose figures are not ours; or ""."""
     if not run.results.is_file():
         return ""
-    ours, stored = [str(measure) for measure in design.measures], run.read_results()["measures"]
-    if {*stored} == {*ours}:
+    ours, stored = [str(measure) for measure in design.measures], run.read_results().get("measures")
+    if not isinstance(stored, list) or {*map(str, stored)} == {*ours}:
         return ""
     gone = [name for name in stored if name not in ours] or [name for name in ours if name not in stored]
     return (

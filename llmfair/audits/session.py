@@ -14,6 +14,7 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.versions import versions
 from llmfair.errors import LlmfairError, RunConflict, UsageError
 from llmfair.jsonfiles import SCHEMA
+from llmfair.metrics.names import WITHDRAWN
 from llmfair.rundir import RunDir, now, set_aside
 
 
@@ -88,7 +89,8 @@ def superseded(folder: RunDir, measures: Collection[str], gates: Collection[str]
     except UsageError:  # none yet, or damaged: there is nothing to lose
         return
     path = folder.results
-    if gone := [name for name in before.get("measures", ()) if name not in measures]:
+    held = [name for name in before.get("measures", ()) if name.partition("(")[0].casefold() not in WITHDRAWN]
+    if gone := [name for name in held if name not in measures]:
         yield (
             f"{path} and the CSV files held {', '.join(gone)} before, which this command does not measure; from the "
             f"same answers: llmfair score {folder.path} --measures {shlex.quote(gone[0])}"

@@ -7,7 +7,8 @@ together was chosen by earlier answers. The slots they stood in come along, sinc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, measure
 from llmfair.metrics.values import Compared, Undefined, Value
-from llmfair.records import Encounter, Side
+from llmfair.records import Encounter, Ranking, Side
 
 Flags = NDArray[np.bool_]
 Pairs = Callable[[NDArray[np.intp]], Flags]
@@ -38,6 +39,9 @@ REASONS: Mapping[str, str] = {
     "always_one_way": "one of the two is always ahead",
     "no_better_than_input": "the ranker orders by relevance no better than its initial ranking, so nothing says that "
     "it does its job",
+    "items_missing": "answers leave out items of one group more often than chance would",
+    "too_many_unreadable": "more answers cannot be read than --max-invalid allows",
+    "no_finite_odds": "in one of the two, slots or groups decide every comparison",
     "not_judged": "no relevance judgement says whether the ranker does its job",
 }
 
@@ -58,7 +62,7 @@ def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value
     """The odds that of two equally relevant items the protected one is put ahead of the unprotected one.
 
     Of `answers`: from first encounters, adjusted for the slots they were shown in. Of a `ranking`: over all such
-    pairs of a list (Mann-Whitney), which shows what became of the preference on the way.
+    pairs of a list (Mann-Whitney, ties counting half), which shows what became of the preference on the way.
     """
     protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
     shared = set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist())
@@ -112,14 +116,31 @@ def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
 
 def _in_rankings(judged: Judged, protected: Flags, unprotected: Flags) -> Compared:
     """All pairs of equal grade in all completed lists."""
-    ahead = count = 0
-    for order in judged.orders:
+    ahead, count = 0.0, 0
+    for places in map(_places, judged.rankings, repeat(judged.doc_ids), judged.orders):
         for grade in np.unique(judged.grades):
-            members = order[judged.grades[order] == grade]
-            behind = np.cumsum(unprotected[members][::-1])[::-1]  # unprotected items at this place or behind
-            ahead += int(behind[protected[members]].sum())
-            count += int(protected[members].sum()) * int(unprotected[members].sum())
-    return Compared(np.array([float(ahead)]), np.array([float(count)]))
+            alike = judged.grades == grade
+            first, second = places[alike & protected], np.sort(places[alike & unprotected])
+            behind = len(second) - np.searchsorted(second, first, side="right")
+            tied = len(second) - np.searchsorted(second, first, side="left") - behind
+            ahead += float(behind.sum()) + float(tied.sum()) / 2
+            count += len(first) * len(second)
+    return Compared(np.array([ahead]), np.array([float(count)]))
+
+
+def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The place of every candidate, the same for those of one score; shape (n,)."""
+    places = np.empty(len(order))
+    places[order] = np.arange(len(order))
+    if ranking.scores is None:
+        return places
+    scores = dict(zip(reversed(ranking.doc_ids), reversed(ranking.scores), strict=True))
+    first: dict[float, float] = {}
+    for place in order:
+        score = scores.get(doc_ids[place])
+        if score is not None:
+            places[place] = first.setdefault(score, places[place])
+    return places
 
 
 def _in_answers(judged: Judged, pairs: Pairs) -> Compared | Undefined:

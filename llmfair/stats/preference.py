@@ -28,8 +28,10 @@ MOST_POWERS = 4
 FEWEST_COMPARISONS = 20
 """From fewer comparisons, over all queries, no preference has an interval."""
 STEPS, TOLERANCE = 50, 1e-12
-FARTHEST = 30.0
-"""Log odds beyond this are those of outcomes that slots or groups determine entirely: nothing is fitted."""
+DECIMALS = 10
+"""Of all that is fitted: the last digits hang on the processor, and equal answers give equal files everywhere."""
+FARTHEST = 500.0
+"""Log odds beyond this are no longer numbers that can be told apart: nothing is fitted."""
 
 
 class Comparisons(NamedTuple):
@@ -105,17 +107,18 @@ def log_interval(centre: float, error: float, queries: int, level: float) -> Est
 def preference_fit(queries: Sequence[Comparisons], window: int = 1) -> Fit | None:
     """The fit over queries that have comparisons, slots with powers up to min(4, window − 1).
 
-    `window`: of the largest window; 1 fits no slots. None where the outcomes are separated, so that no finite odds
-    are the likeliest, and without two queries. Source: Firth (1993) on separation; Miller (1974), The jackknife.
+    `window`: of the largest window; 1 fits no slots. Fewer powers are fitted where the queries' slots do not tell
+    more apart, one query or another left out. None where the outcomes are separated, so that no finite odds are the
+    likeliest, and without two queries. Source: Firth (1993) on separation; Miller (1974), The jackknife.
     """
     known = [query for query in queries if query.total.sum() > 0]
     if len(known) < 2:
         return None
     powers = max(0, min(MOST_POWERS, window - 1))
-    design = np.concatenate([_design(query, powers) for query in known])
-    weights = np.concatenate([query.total / query.total.sum() for query in known])
-    ahead = np.concatenate([query.ahead / query.total.sum() for query in known])
-    starts = np.cumsum([0, *(len(query.total) for query in known[:-1])])
+    whole, ahead, weights, starts = _joined(known, powers)
+    while powers and not _told_apart(whole[:, : 1 + powers], starts):
+        powers -= 1
+    design = whole[:, : 1 + powers]
     free = _maximum(design, ahead, weights)
     if free is None:
         return None
@@ -125,11 +128,38 @@ def preference_fit(queries: Sequence[Comparisons], window: int = 1) -> Fit | Non
         return None
     changes = np.linalg.solve(left, scores[..., None])[..., 0]
     return Fit(
-        free,
-        changes,
-        _null_scores(design, ahead, weights, starts),
+        free.round(DECIMALS),
+        changes.round(DECIMALS),
+        _null_scores(design, ahead, weights, starts).round(DECIMALS),
         round(sum(float(query.total.sum()) for query in known)),
     )
+
+
+def slots_decide(queries: Sequence[Comparisons], window: int) -> bool:
+    """Whether the slots alone separate the outcomes, whatever the items: no finite effect of them is the likeliest."""
+    known = [query for query in queries if query.total.sum() > 0]
+    powers = max(0, min(MOST_POWERS, window - 1))
+    if not known or not powers:
+        return False
+    design, ahead, weights, _ = _joined(known, powers)
+    return _maximum(design[:, 1:], ahead, weights) is None
+
+
+def _joined(queries: Sequence[Comparisons], powers: int) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:
+    """The design, outcomes and weights of all comparisons, and where each query's begin."""
+    return (
+        np.concatenate([_design(query, powers) for query in queries]),
+        np.concatenate([query.ahead / query.total.sum() for query in queries]),
+        np.concatenate([query.total / query.total.sum() for query in queries]),
+        np.cumsum([0, *(len(query.total) for query in queries[:-1])]),
+    )
+
+
+def _told_apart(design: Floats, starts: NDArray[np.intp]) -> bool:
+    """Whether the columns stay independent with any one query left out."""
+    products = [some.T @ some for some in np.split(design, starts[1:])]
+    whole = sum(products, np.zeros_like(products[0]))
+    return bool((np.linalg.cond(np.array([whole - one for one in products])) < 1 / TOLERANCE).all())
 
 
 def _design(query: Comparisons, powers: int) -> Floats:

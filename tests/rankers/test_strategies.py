@@ -114,17 +114,17 @@ def test_it_runs_resumes_replays_and_is_scored() -> None:
     checked = llmfair("runs", "check", "run", "--runs-dir", ".")
     assert checked.code == 0, checked.out + checked.err
 
-    scored = ran("score", RUN, "--measures", MEASURES, "--json")
-    of_run, of_score = (odds_of(found) for found in (results, scored.json))
-    assert len(of_run) == 4 and of_run == {arm: of_score[arm] for arm in of_run}
+    scored = ran("score", RUN, "--measures", "P@20,ExpRatio", "--json")
+    of_run, of_score = (ratios_of(found) for found in (results, scored.json))
+    assert len(of_run) == 5 and {arm: of_run[arm] for arm in of_score} == of_score
 
 
-def odds_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
-    """The pair odds of each arm, which are read off what windows of two can do with these lists."""
+def ratios_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
+    """The exposure ratio of each arm."""
     return {
         row["variant"]: (row["value"], row["low"], row["high"])
         for row in results["rows"]
-        if row["measure"] == "PreferenceOdds" and row["query_id"] == "all"
+        if row["measure"] == "ExpRatio" and row["query_id"] == "all" and " vs " not in row["variant"]
     }
 
 

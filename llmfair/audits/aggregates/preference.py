@@ -21,6 +21,7 @@ from llmfair.stats.preference import (
     log_interval,
     one_way_bound,
     preference_fit,
+    slots_decide,
 )
 
 LARGEST_LOG = 700.0
@@ -32,13 +33,15 @@ Bound = Literal["at most", "at least"]
 class Preference:
     """Odds with their interval, how many comparisons are behind them, and the queries' scores where they are 1.
 
-    `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome.
+    `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome;
+    `slots_decide`: slots alone do, so that no preference for items shows.
     """
 
     estimate: Estimate
     comparisons: int
     null_scores: NDArray[np.float64]
     bound: Bound | None = None
+    slots_decide: bool = False
 
 
 def preference(values: Iterable[Value], level: float = 0.95) -> Preference | None:
@@ -77,7 +80,8 @@ def _without_slots(compared: Sequence[Compared], count: int, level: float) -> Pr
     bound: Bound = "at most" if fit.log_odds < 0 else "at least"
     reason = estimate.reason or "position_driven"
     told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
-    return Preference(told, count, fit.null_scores, bound)
+    decided = slots_decide([_of(one) for one in compared], _window(compared))
+    return Preference(told, count, fit.null_scores, bound, decided)
 
 
 @register("aggregate", "preference-odds")

@@ -10,6 +10,8 @@ from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Side
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
+MISSING_TELLS = 0.1
+"""From so many items missing per answer on, it matters whose they are."""
 
 
 def answer_counts(
@@ -76,6 +78,20 @@ def unassessed(counts: WindowAnswers) -> str | None:
     if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:
         return "position_driven"
     return None
+
+
+def missing_unevenly(counts: WindowAnswers) -> bool:
+    """Whether answers leave out items of one group more than chance would: they are put last and compared with none.
+
+    Counted from one item in ten answers on, and where the share of a group is off by more than two standard errors
+    and a tenth.
+    """
+    omitted = counts.omitted
+    if omitted.items < MISSING_TELLS * counts.windows:
+        return False
+    expected = omitted.protected_expected / omitted.items
+    off = abs(omitted.protected / omitted.items - expected)
+    return off > 0.1 and off > 2 * (expected * (1 - expected) / omitted.items) ** 0.5
 
 
 def _protected(doc_ids: Iterable[str], sides: Mapping[str, Side | None]) -> int:

@@ -94,7 +94,8 @@ def _of_odds(
     held = [{q: column.values[q] for q in column.values.keys() & alike} for column in (one, other)]
     change = preference_change(held[0], held[1], inference.level)
     if change is None:
-        return Measurement(ALL, str(measure), None, variant, n=0, reason="no_common_query")
+        reason = "no_finite_odds" if held[0].keys() & held[1].keys() else "no_common_query"
+        return Measurement(ALL, str(measure), None, variant, n=0, reason=reason)
     estimate, parts = change
     row = row_of(str(measure), variant, estimate)
     if len(parts) < FEWEST_TESTED:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.aggregates.preference import Preference, preference
-from llmfair.audits.listwise.answers import unassessed
+from llmfair.audits.listwise.answers import missing_unevenly, unassessed
 from llmfair.audits.listwise.contrasts import SEPARATOR
 from llmfair.audits.listwise.results import (
     Excess,
@@ -165,6 +165,8 @@ def _ranked(judged: Iterable[Judged] | None) -> bool:
 def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
     """The finding as far as the answers bear it: of answers that follow the position, only that it is outside."""
     reason = unassessed(answers)
+    if reason is None and finding.conclusion is Conclusion.WITHIN and missing_unevenly(answers):
+        reason = "items_missing"
     if reason is None or finding.conclusion is Conclusion.OUTSIDE:
         return finding
     return unassessable(finding.measure, reason)
@@ -191,11 +193,14 @@ def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple
     if estimate.low is None or estimate.high is None:
         return Conclusion.NOT_ASSESSABLE, estimate.reason
     conclusion = conclude(estimate.low, estimate.high, asked.band)
-    if conclusion is Conclusion.OUTSIDE or useful:
+    if conclusion is Conclusion.OUTSIDE:
         return conclusion, estimate.reason
-    if found.bound is not None:
-        return Conclusion.NOT_ASSESSABLE, estimate.reason
-    if conclusion is Conclusion.WITHIN:
+    if (
+        found.bound is not None
+    ):  # odds that are farther from 1 by nobody knows how much, unless slots alone decide
+        told = found.slots_decide and useful
+        return (conclusion if told else Conclusion.NOT_ASSESSABLE), estimate.reason
+    if conclusion is Conclusion.WITHIN and not useful:
         return Conclusion.NOT_ASSESSABLE, "not_judged" if useful is None else "no_better_than_input"
     return conclusion, None
 

@@ -39,7 +39,8 @@ MEASURED = f"{SHOWN},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,n
 CONCLUDED = "{odds},ExcessRatio{control}"
 """What conclusions are made of, whatever --measures names."""
 OF_ANSWERS, OF_RANKINGS = "PreferenceOdds", "PreferenceOdds(of=ranking)"
-OF_PARTITION = "{odds},SlotOdds,RelevanceOdds"
+OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
+OF_PARTITION = ",".join(OF_WINDOWS)
 """What is shown, measured and concluded from where nothing is ranked."""
 SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 """What is measured of rankings that exist."""
@@ -75,7 +76,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     A subject that is a ranker orders the lists itself: once each, without prompts.
     """
     dataset, attribute = load_lists(settings)
-    ranker = None
+    ranker, partition = None, settings.design == "partition" and not subject.ranks
     if subject.ranks:
         of_engine = backend_args(settings.backend_arg)
         ranker = subject.ranker(dataset, attribute, passages=settings.passages, backend_args=of_engine)
@@ -85,7 +86,9 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
     gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], Judged)
     told = {"control": _control(settings), "odds": OF_RANKINGS if ranker else OF_ANSWERS}
-    partition = settings.design == "partition" and ranker is None
+    if partition:  # what it has no use for must not name the run
+        usual = ListwiseSettings
+        settings = replace(settings, step=usual.step, passes=usual.passes, windows=usual.windows)
     names = [OF_PARTITION] * 3 if partition else [SHOWN, MEASURED, CONCLUDED]
     shown, measured, concluded = (one.format_map(told) for one in names)
     if settings.measures is not None:
@@ -122,6 +125,12 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         },
         doubts=(*_unfound(first_stage or ranker, candidates), *_without_texts(ranker, candidates)),
     )
+    for measure in design.measures if partition else ():
+        if measure.name not in OF_WINDOWS:
+            raise UsageError(
+                f"--design partition makes no ranking, so it has no {measure}.",
+                f"it has {', '.join(OF_WINDOWS)}; --design ranking has the others",
+            )
     for measure in design.measures:
         if measure.arguments.get("control") == "order" and settings.initial != "random":
             raise UsageError(

@@ -160,6 +160,7 @@ class Usefulness:
     low: float | None
     high: float | None
     n: Count
+    against: str = "the initial ranking"
 
     @property
     def shown(self) -> bool:

@@ -9,7 +9,15 @@ from statistics import median
 from typing import Any
 
 from llmfair.audits.gates import parse_gate
-from llmfair.audits.listwise.findings import EXCESS, HEADLINE, HowRanked, assessed, findings_of, with_family
+from llmfair.audits.listwise.findings import (
+    EXCESS,
+    HEADLINE,
+    HowRanked,
+    assessed,
+    findings_of,
+    unassessable,
+    with_family,
+)
 from llmfair.audits.listwise.making import OF_RANKINGS, SCORED
 from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.rankings import Against, Rankings, judgements_of, of_file, of_folder
@@ -81,12 +89,15 @@ def _measured(
         columns += found
         rows += summarise(found, inference)
         if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
-            useful = {variant: mean_gain(held.gains, settings.level)}
+            useful = {variant: mean_gain(held.gains, settings.level, "a random order")}
             findings |= findings_of([*found, exposures], {}, useful, inference, asked)
             relevance[variant] = _relevance(exposures, inference)
             answers = answered.get(variant)
-            if variant in findings and answers:
+            if variant in findings and answers and target.found is not None:
                 findings[variant] = assessed(findings[variant], answers)
+                most = target.found.max_invalid
+                if most is not None and answers.unreadable > most * answers.asked:
+                    findings[variant] = unassessable(findings[variant].measure, "too_many_unreadable")
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,

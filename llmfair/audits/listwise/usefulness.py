@@ -54,7 +54,7 @@ def of_answers(values: Iterable[Value], level: float = 0.95) -> Usefulness | Non
     if estimate.value is None and estimate.low is None:
         return None
     odds = estimate.value if estimate.value is not None else float(estimate.low or 0.0)
-    return Usefulness("RelevanceOdds", 1.0, odds, estimate.low, estimate.high, estimate.n)
+    return Usefulness("RelevanceOdds", 1.0, odds, estimate.low, estimate.high, estimate.n, "chance")
 
 
 def _utility(queries: Sequence[Judged]) -> dict[str, float]:
@@ -68,10 +68,12 @@ def _utility(queries: Sequence[Judged]) -> dict[str, float]:
     }
 
 
-def mean_gain(gains: Mapping[str, float], level: float = 0.95) -> Usefulness | None:
-    """From each query's gain in nDCG@20; None without any."""
+def mean_gain(
+    gains: Mapping[str, float], level: float = 0.95, against: str = "the initial ranking"
+) -> Usefulness | None:
+    """From each query's gain in nDCG@20 on what it is held against; None without any."""
     if not gains:
         return None
     mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], level)
     assert mean.value is not None
-    return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n)
+    return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n, against)

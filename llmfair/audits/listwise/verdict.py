@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
-from llmfair.audits.verdict import Case, Conclusions, VerdictWords, number
-from llmfair.metrics.base import plain_name
-from llmfair.report.figures import ratio_of, utility_of
+from llmfair.audits.verdict import Case, VerdictWords, number
+from llmfair.report.figures import ratio_of
 
-INPUT = "input"
+UNEVEN = 0.01
+"""From this share on, what relevance alone gives the groups is told."""
 
 
 class ListwiseWords(VerdictWords):
@@ -21,7 +21,7 @@ class ListwiseWords(VerdictWords):
         return f"{self.where(case)} {less}; {case.measured}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        return super().parity(case) + (_use(case.found, case.condition) or _tells_relevance(case))
+        return super().parity(case) + _useful(case)
 
     def look(self, case: Case) -> str:
         measures = case.found.measures
@@ -43,9 +43,16 @@ def _exposure(case: Case) -> str | None:
         return None
     behind, ahead = groups
     return (
-        f"{behind} items get {_share(ratio)} % less exposure than {ahead} ones "
+        f"{behind} items get {_share(ratio)} % less exposure than {ahead} ones{_beyond(case)} "
         f"({case.found.level * 100:g} % CI {_share(high)} to {_share(low)} % less, {case.counted})"
     )
+
+
+def _beyond(case: Case) -> str:
+    """What exposure is told beyond, where relevance alone gives the groups other shares."""
+    ratio = case.found.figures.get(("RelevanceRatio", case.condition))
+    even = ratio is not None and ratio.value is not None and abs(ratio.value - 1) < UNEVEN
+    return "" if even else ", relevance accounted for"
 
 
 def _ahead(case: Case) -> str | None:
@@ -76,23 +83,12 @@ def _share(ratio: float) -> int:
     return round(100 * (1 - ratio))
 
 
-def _use(found: Conclusions, condition: str) -> str:
-    """How useful the ranker is, beside its initial ranking where that is known."""
-    measure = utility_of(found.measures, declared(found.measures))
-    row = found.figures.get((measure, condition)) if measure else None
-    if measure is None or row is None or row.value is None:
-        return ""
-    said = f"; {plain_name(measure)} is {number(row.value)}"
-    initial = found.figures.get((measure, INPUT))
-    if initial is None or initial.value is None:
-        return said
-    return f"{said}, of the initial ranking {number(initial.value)}"
-
-
-def _tells_relevance(case: Case) -> str:
-    """The same where nothing is ranked: with which odds the more relevant of two items is ahead."""
+def _useful(case: Case) -> str:
+    """What says that the ranker does its job: how much better it orders by relevance than what it is held against."""
     useful = case.finding.useful if isinstance(case.finding, ListwiseFinding) else None
     if useful is None or useful.low is None or useful.high is None:
         return ""
     interval = f"{number(useful.value)} [{number(useful.low)}, {number(useful.high)}]"
-    return f"; {useful.measure} is {interval}, where an order by chance has {useful.chance:g}"
+    if useful.chance:
+        return f"; {useful.measure} is {interval}, where an order by chance has {useful.chance:g}"
+    return f"; {useful.measure} lies {interval} above that of {useful.against}"
