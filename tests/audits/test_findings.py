@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import llmfair as api
+from llmfair.audits.aggregates.preference import Preference
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
-from llmfair.audits.listwise.findings import HowRanked, findings_of, with_family
-from llmfair.audits.listwise.results import Usefulness
+from llmfair.audits.listwise.findings import HowRanked, assessed, concluded, findings_of, with_family
+from llmfair.audits.listwise.results import ListwiseFinding, Omitted, Usefulness, WindowAnswers
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
@@ -23,8 +24,9 @@ from llmfair.errors import RequirementFailed
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.records import Encounter, Measurement, Permutation, Ranking, Request, Side
+from llmfair.records import Conclusion, Encounter, Measurement, Permutation, Ranking, Request, Side
 from llmfair.results import plain
+from llmfair.stats.intervals import Estimate
 from tests.cli.command import Snapshot, kept, llmfair, table, transcript
 from tests.folders import write_folder
 from tests.metrics import judged
@@ -454,3 +456,40 @@ def test_a_window_of_two_is_often_in_order() -> None:
     shares = [arm["first_pass"]["same"] / arm["first_pass"]["windows"] for arm in found["answers"].values()]
     assert all(0.4 < share < 0.8 for share in shares)
     assert all(f["reason"] != "position_driven" for f in found["findings"].values())
+
+
+def test_parity_is_not_said_where_answers_leave_one_group_out() -> None:
+    within = ListwiseFinding(measure="PreferenceOdds", conclusion=Conclusion.WITHIN, reason=None)
+    answers = WindowAnswers(windows=100, classes={}, repaired=100, unreadable=0, asked_again={})
+    missing = {
+        "all of one group": (200, 200, 100.0),
+        "as chance has it": (200, 104, 100.0),
+        "few": (5, 5, 2.5),
+    }
+    found = {
+        name: assessed(within, replace(answers, omitted=Omitted(*counts))).reason
+        for name, counts in missing.items()
+    }
+    assert found == {"all of one group": "items_missing", "as chance has it": None, "few": None}
+    outside = replace(within, conclusion=Conclusion.OUTSIDE)
+    assert assessed(outside, replace(answers, omitted=Omitted(200, 200, 100.0))) == outside
+
+
+def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
+    near = Estimate(0.95, 0.9, 1.0, 44, "position_driven", 0.05)
+    for slots_decide, useful, conclusion in (
+        (False, True, "not_assessable"), (True, True, "within"), (True, False, "not_assessable"),
+    ):  # fmt: skip
+        found = Preference(near, 1000, np.zeros(44), "at most", slots_decide)
+        assert concluded(found, useful, HowRanked())[0] == conclusion
+    far = Preference(Estimate(0.5, 0.4, 0.6, 44, "position_driven", 0.1), 1000, np.zeros(44), "at most")
+    assert concluded(far, False, HowRanked())[0] == "outside"
+
+
+def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:
+    small = ("listwise", "-n", "6", "--orders", "1", "--passes", "1", "--variants", "neutral", "--no-control")
+    assert llmfair(*small, "-m", "fake:biased,malformed=0.3", "-o", "run").code == 4
+    scored = llmfair("score", "run", "--json").json
+    (run,) = scored["runs"]
+    assert run["findings"]["neutral"]["reason"] == "too_many_unreadable"
+    assert run["verdict"]["status"] == kept("results", "run")["verdict"]["status"] == "not assessable"

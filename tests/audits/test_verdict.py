@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.audits.gates import refused, require_met, statuses_of
 from llmfair.audits.kind import kinds
-from llmfair.audits.listwise.results import Excess, ListwiseFinding
+from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.verdict import ListwiseWords
 from llmfair.audits.pairwise.verdict import PairWords
 from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords
@@ -98,8 +98,10 @@ def test_of_a_disparity_it_says_who_is_behind_and_by_how_much() -> None:
 @pytest.mark.parametrize(
     ("odds", "excess", "says"),
     [
-        (LESS, Excess(0.69, 0.65, 0.72, 44), "female items get 31 % less exposure than male ones (95 % CI 28 to 35 %"),
-        (MORE, Excess(1.25, 1.11, 1.43, 44), "male items get 20 % less exposure than female ones (95 % CI 10 to 30 %"),
+        (LESS, Excess(0.69, 0.65, 0.72, 44), "female items get 31 % less exposure than male ones, relevance "
+         "accounted for (95 % CI 28 to 35 %"),
+        (MORE, Excess(1.25, 1.11, 1.43, 44), "male items get 20 % less exposure than female ones, relevance "
+         "accounted for (95 % CI 10 to 30 %"),
         (LESS, Excess(0.97, 0.9, 1.04, 44), OF_TWO),
         (LESS, Excess(1.2, 1.1, 1.3, 44), OF_TWO),
         (LESS, None, OF_TWO),
@@ -117,13 +119,10 @@ def test_of_lists_it_speaks_of_exposure_where_that_says_the_same(
 
 
 def test_parity_names_how_useful_the_ranker_is_beside_its_initial_ranking() -> None:
-    figures = {
-        (ODDS, "neutral"): figure(*INSIDE),
-        ("P@20", "neutral"): figure(0.81, 0.7, 0.9),
-        ("P@20", "input"): figure(0.5, 0.4, 0.6),
-    }
-    found = conclusions({"neutral": INSIDE}, figures=figures, measures=[ODDS, "P@20"])
-    assert SPOKEN["lists"].verdict(found).sentence.endswith("; P@20 is 0.81, of the initial ranking 0.50")
+    useful = Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44)
+    found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
+    said = SPOKEN["lists"].verdict(found).sentence
+    assert said.endswith("; nDCG@20 lies 0.22 [0.20, 0.23] above that of the initial ranking")
     figures = {(ODDS, "relevant"): figure(*INSIDE), ("Kappa", "relevant"): figure(0.4, 0.3, 0.5)}
     assert (
         SPOKEN["pairs"]

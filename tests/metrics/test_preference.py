@@ -226,3 +226,41 @@ def test_leaving_out_a_query_by_one_step_is_near_to_fitting_without_it() -> None
         without = preference_fit([*queries[:place], *queries[place + 1 :]], 12)
         assert without is not None
         assert whole.log_odds - without.log_odds == pytest.approx(whole.changes[place, 0], abs=0.01)
+
+
+def test_one_long_list_among_short_ones_is_no_position_bias() -> None:
+    """Left out, what tells its slots apart is gone: fewer powers are fitted, and odds are odds."""
+    rng = np.random.default_rng(8)
+    queries: list[Value] = []
+    for number in range(44):
+        n = 6 if number == 7 else 3
+        first, second = rng.permutation(np.linspace(-1, 1, n))[:2], rng.permutation(np.linspace(-1, 1, n))[:2]
+        ahead = (rng.random(2) < 0.4).astype(float)
+        queries.append(Compared(ahead, np.ones(2), np.stack([first, second], axis=1), window=n))
+    found = preference(queries)
+    assert found is not None and (found.bound, found.estimate.reason) == (None, None)
+    assert found.estimate.low is not None
+
+
+def test_strong_slots_that_leave_a_choice_are_fitted() -> None:
+    """A slot preference of 40 between the ends decides nearly all, and yet the odds of groups are found."""
+    found = preference(odds_of(simulated(9, queries=44, odds=0.3, slot=40.0)))
+    assert found is not None and found.bound is None
+    assert found.estimate.high is not None and found.estimate.high < 0.8
+
+
+def test_slots_alone_that_decide_are_told_from_slots_that_favour_a_group() -> None:
+    slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])
+    earlier = (slots[:, 0] < slots[:, 1]).astype(float)
+    alone = preference([Compared(earlier, np.ones(6), slots, window=5)] * 8)
+    assert alone is not None and alone.slots_decide
+
+
+def test_ties_count_half() -> None:
+    sides = {"p1": Side.PROTECTED, "u1": Side.UNPROTECTED, "u2": Side.UNPROTECTED}
+    tied = replace(
+        judged(sides, dict.fromkeys(sides, 1), None),
+        rankings=(Ranking("q", ("p1", "u1", "u2"), (2.0, 2.0, 1.0)),),
+    )
+    (value,) = odds_of([tied], "PreferenceOdds(of=ranking)")
+    assert isinstance(value, Compared) and (value.ahead.item(), value.count.item()) == (1.5, 2)

@@ -95,6 +95,14 @@ def test_what_only_rankings_have_is_refused(flags: tuple[str, ...]) -> None:
     refuses("--design partition makes no ranking", "listwise", "--design", "partition", *flags)
 
 
+def test_what_a_partition_has_no_use_for_neither_names_it_nor_is_measured() -> None:
+    folder = str(write_folder(Path("lists"), balanced(2, 6, 6)))
+    usual = make_design(ListwiseSettings.make(design="partition", dataset=folder))
+    other = make_design(ListwiseSettings.make(design="partition", dataset=folder, step=3, passes=2))
+    assert usual.identity() == other.identity()
+    refuses("so it has no ExpRatio", "listwise", "--design", "partition", "--require", "ExpRatio=0.9..1.1")
+
+
 @pytest.mark.whole
 def test_batches_hold_all_its_questions(unwaiting: None) -> None:
     write_folder(Path("lists"), balanced(3, 20, 20))
