@@ -122,7 +122,7 @@ def test_parity_names_how_useful_the_ranker_is_beside_its_initial_ranking() -> N
     useful = Usefulness("nDCG@20", 0.0, 0.217, 0.203, 0.232, 44)
     found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
     said = SPOKEN["lists"].verdict(found).sentence
-    assert said.endswith("; nDCG@20 lies 0.22 [0.20, 0.23] above that of the initial ranking")
+    assert said.endswith("; nDCG@20 lies 0.22 [0.20, 0.23] (99.9 % CI) above that of the initial ranking")
     figures = {(ODDS, "relevant"): figure(*INSIDE), ("Kappa", "relevant"): figure(0.4, 0.3, 0.5)}
     assert (
         SPOKEN["pairs"]

@@ -38,7 +38,7 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
     judged, inference = _judged(design, chains), inference_of(design)
     columns = measure_all(design.measures, judged)
     arms = {arm.name: judged[arm.name] for arm in design.arms}
-    useful = {arm: _usefulness(arm, judged, columns, inference.level) for arm in arms}
+    useful = {arm: _usefulness(arm, judged, columns) for arm in arms}
     findings = findings_of([c for c in columns if c.variant in arms], arms, useful, inference, design.asked())
     answers = answer_counts(((probe.arm, result) for probe, result in chains), design.sides)
     for arm, finding in findings.items():
@@ -73,13 +73,13 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
 
 
 def _usefulness(
-    arm: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column], level: float
+    arm: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column]
 ) -> Usefulness | None:
     """How well an arm's ranker orders by relevance; by its answers where they make no ranking."""
     if any(query.rankings for query in judged[arm]):
-        return beyond_initial(judged[arm], judged[INPUT], level)
+        return beyond_initial(judged[arm], judged[INPUT])
     values = [c.values.values() for c in columns if c.variant == arm and c.measure.name == "RelevanceOdds"]
-    return of_answers(values[0], level) if values else None
+    return of_answers(values[0]) if values else None
 
 
 def _odds_rows(columns: Sequence[Column]) -> Iterator[Measurement]:

@@ -89,7 +89,7 @@ def _measured(
         columns += found
         rows += summarise(found, inference)
         if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
-            useful = {variant: mean_gain(held.gains, settings.level, "a random order")}
+            useful = {variant: mean_gain(held.gains, "a random order")}
             findings |= findings_of([*found, exposures], {}, useful, inference, asked)
             relevance[variant] = _relevance(exposures, inference)
             answers = answered.get(variant)

@@ -15,17 +15,17 @@ from llmfair.metrics.values import Value
 from llmfair.stats import intervals
 
 CUTOFF = 20
+SURE = 0.999
+"""The level of these intervals: at 95 % one in forty rankers that order by chance would pass for one of use."""
 UTILITY = f"nDCG@{CUTOFF}"
 """What says how well a list is ordered by relevance."""
 
 
-def beyond_initial(
-    ranked: Sequence[Judged], initial: Sequence[Judged], level: float = 0.95
-) -> Usefulness | None:
+def beyond_initial(ranked: Sequence[Judged], initial: Sequence[Judged]) -> Usefulness | None:
     """nDCG@20 less that of the initial orders, paired by query; None where nothing is judged."""
     before, after = _utility(initial), _utility(ranked)
     return mean_gain(
-        {query_id: after[query_id] - before[query_id] for query_id in after.keys() & before.keys()}, level
+        {query_id: after[query_id] - before[query_id] for query_id in after.keys() & before.keys()}
     )
 
 
@@ -45,9 +45,9 @@ def gain_on_chance(judged: Judged) -> float | None:
     return found - float(expected)
 
 
-def of_answers(values: Iterable[Value], level: float = 0.95) -> Usefulness | None:
+def of_answers(values: Iterable[Value]) -> Usefulness | None:
     """From answers alone, where nothing is ranked: RelevanceOdds; None without items of different grades."""
-    found = preference(values, level)
+    found = preference(values, SURE)
     if found is None:
         return None
     estimate = found.estimate
@@ -68,12 +68,10 @@ def _utility(queries: Sequence[Judged]) -> dict[str, float]:
     }
 
 
-def mean_gain(
-    gains: Mapping[str, float], level: float = 0.95, against: str = "the initial ranking"
-) -> Usefulness | None:
+def mean_gain(gains: Mapping[str, float], against: str = "the initial ranking") -> Usefulness | None:
     """From each query's gain in nDCG@20 on what it is held against; None without any."""
     if not gains:
         return None
-    mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], level)
+    mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE)
     assert mean.value is not None
     return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n, against)

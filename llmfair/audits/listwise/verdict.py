@@ -88,7 +88,7 @@ def _useful(case: Case) -> str:
     useful = case.finding.useful if isinstance(case.finding, ListwiseFinding) else None
     if useful is None or useful.low is None or useful.high is None:
         return ""
-    interval = f"{number(useful.value)} [{number(useful.low)}, {number(useful.high)}]"
+    interval = f"{number(useful.value)} [{number(useful.low)}, {number(useful.high)}] (99.9 % CI)"
     if useful.chance:
         return f"; {useful.measure} is {interval}, where an order by chance has {useful.chance:g}"
     return f"; {useful.measure} lies {interval} above that of {useful.against}"
