@@ -121,7 +121,7 @@ def test_settings_are_documented_with_their_defaults(name: str) -> None:
 
 
 def test_an_audit_in_a_running_loop_gives_the_rows_of_the_command(capfd: pytest.CaptureFixture[str]) -> None:
-    asked = well(command("listwise", *QUICK_FLAGS, "-o", "by-command", "-q"))
+    asked = well(command("listwise", *QUICK_FLAGS, "-o", "by-command", "-qv"))
 
     async def notebook() -> llmfair.Result:
         return llmfair.audit_listwise(
@@ -181,7 +181,7 @@ def test_every_other_function_finds_what_its_command_prints() -> None:
     for result, words in same:
         found = well(command(*words, "--json"))
         assert json.loads(json.dumps(result.results, default=str)) == found.json, words
-        table = command(*words)
+        table = command(*words, "-v")
         assert table.out.startswith(str(result)), words  # below it the command says where everything is
         assert (
             f"<caption>{result.results['task'].split()[0].capitalize()}" in result._repr_html_()
@@ -235,7 +235,7 @@ def test_a_figure_is_found_by_measure_variant_and_group() -> None:
     assert 0 < sum(shares) < 1
     wrong = {
         ("AdjustedOds", "relevant"): "Did you mean 'AdjustedOdds'?",
-        ("AdjustedOdds", "relevent"): "variants: .* Did you mean 'relevant'?",
+        ("AdjustedOdds", "relevent"): "conditions: .* Did you mean 'relevant'?",
         ("WinShare", "relevant"): "groups: .*'protected'",
     }
     for key, hint in wrong.items():

@@ -367,8 +367,8 @@ def test_a_scored_folder_knows_how_its_lists_began() -> None:
 
 def test_the_closed_form_alone_is_printed_too() -> None:
     assert (
-        "p of no preference in any query, normal approximation: neutral 0."
-        in llmfair("listwise", "--permutations", "0", "--orders", "1").out
+        "within-query permutation test (normal approximation), p: neutral 0."
+        in llmfair("listwise", "--permutations", "0", "--orders", "1", "-v").out
     )
 
 

@@ -35,14 +35,14 @@ def test_lists_that_were_drawn_are_said_to_be_with_the_seed(task: str) -> None:
     )
     told = "lists drawn with seed 7 from documents relevant to the query and, beside them, documents relevant to other"
     drawn = (*small, "--candidates", "8", "--seed", "7")
-    for found in (llmfair(*drawn), llmfair(*drawn, "--dry-run"), llmfair("plan", *drawn)):
-        assert found.code == 0 and f"  {told} queries only, as many of either side\n" in found.out, found.err
+    for found in (llmfair(*drawn, "-v"), llmfair(*drawn, "--dry-run"), llmfair("plan", *drawn)):
+        assert found.code == 0 and f"  {told} queries only, as many of either group\n" in found.out, found.err
     counts = llmfair(*small, "--buckets", "2,2,1,2", "--dry-run").out
     assert "seed 0" in counts and "queries only, --buckets 2,2,1,2\n" in counts
     if task == "listwise":
         small = ("study", "windows", *small[1:], "--settings", "10/5", "--candidates", "8", "--seed", "7")
         for found in (llmfair(*small), llmfair(*small, "--dry-run")):
-            assert found.code == 0 and f"  {told} queries only, as many of either side\n" in found.out, (
+            assert found.code == 0 and f"  {told} queries only, as many of either group\n" in found.out, (
                 found.err
             )
     assert "drawn" not in llmfair(task, "--dry-run").out

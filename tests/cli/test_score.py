@@ -157,7 +157,7 @@ def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
     found = llmfair(*both, "--require", "P@1:b>=0.6", "--require", "P@1>=0.1", "--json")
     assert found.code == 4 and found.json["error"]["message"] == "b.run: P@1 (b) 0.500 is below 0.6"
     assert [entry["run"] for entry in found.json["requirements"]] == ["my.run", "b.run", "b.run"]
-    refused((*both, "--require", "P@1:c>=0.6"), "no variant 'c'.")
+    refused((*both, "--require", "P@1:c>=0.6"), "no condition 'c'.")
     refused((*both, "--require", "P@1"), "--require 'P@1' has no bound.")
     refused((*both, "--require", "AdjustedOdds>=0.8"), "AdjustedOdds is a measure of pairs")
     refused(("score", "no.run", *SCORE[2:], "--require", "P@1"), "has no bound")
@@ -191,7 +191,7 @@ BROKEN: list[tuple[str, str, bytes, str]] = [
     ("groups", "groups.tsv", b"f1 gender female\n", "groups.tsv:1: expected 3 columns separated by a tab (doc_id, attribute, group), found 1 (spaces are not tabs)"),
     ("group", "groups.tsv", b"f1\tgender\tfemal\n", "groups.tsv:1: group: 'femal' is not a group of gender; did you mean 'female'?"),
     ("attribute", "groups.tsv", b"f1\tgendre\tfemale\n", "groups.tsv:1: attribute: 'gendre' is not declared; did you mean 'gender'?"),
-    ("one side", "groups.tsv", b"f1\tgender\tfemale\n", "no document is on the unprotected group of gender."),
+    ("one side", "groups.tsv", b"f1\tgender\tfemale\n", "no document is in the unprotected group of gender."),
     ("nobody known", "groups.tsv", b"f1\tgender\t@UNKNOWN\n", "has no attribute: no document has a group."),
 ]  # fmt: skip
 
@@ -311,13 +311,13 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
         for q in range(6)
     }
     audited = llmfair(
-        "listwise", "-d", write_folder(Path("lists"), lists), "-o", "run", "-m", "fake:biased", "-q"
+        "listwise", "-d", write_folder(Path("lists"), lists), "-o", "run", "-m", "fake:biased", "-qv"
     )
     (line,) = (line for line in audited.out.splitlines() if "relevance alone gives ExpRatio" in line)
-    assert line in llmfair("score", "run").out.splitlines()
+    assert line in llmfair("score", "run", "-v").out.splitlines()
     assert line.strip() in llmfair("score", "run", "--format", "md").out
     one = ("run/rankings/female.run", "-d", "lists")
-    assert "relevance alone gives ExpRatio female 1." in llmfair("score", *one).out
+    assert "relevance alone gives ExpRatio female 1." in llmfair("score", *one, "-v").out
 
 
 def test_a_cutoff_that_cuts_nothing_off_is_said(snapshot: Snapshot) -> None:
@@ -344,5 +344,5 @@ def test_what_was_measured_against_what_is_on_the_page_with_the_command() -> Non
     settings = [part for part in text[text.index("Settings") :] if part]
     facts = {"runs": "my.run, a b.run", "qrels": "qrels.txt", "groups": "groups.tsv", "model": "mine"}
     assert {name: settings[settings.index(name) + 1] for name in facts} == facts
-    assert found["command"] in text and "The command that measures the same again" in text
+    assert found["command"] in text and "Reproduce this run" in text
     assert any(part.startswith(f"llmfair {found['versions']['llmfair']}, python ") for part in text)

@@ -117,7 +117,7 @@ def test_half_a_run_and_answers_that_cannot_be_read_are_in_the_table(monkeypatch
     whole = perform(design(max_invalid=1.0))
     notes = kind.table(kind_results(whole)).notes
     assert not any("have all their answers" in note for note in notes)
-    assert sum("of 80 probes cannot be read" in note for note in notes) == 2
+    assert sum("of 80 probes cannot be parsed" in note for note in notes) == 2
 
 
 def kind_results(written: Any) -> Any:
