@@ -2,9 +2,10 @@
 
 Simulated audits of at most 1,000 pairs, asked in rounds over the queries and decided by the audit's own functions. A
 model has true odds e^β with the position taken out and a position bias γ: the protected item wins with probability
-σ(β ± γ). It either tosses a coin for each answer, or in half of the cases answers as it did in the other order. At the
-band's ends every conclusion is false. Beside it the same pairs asked without stopping, and an interval that is looked
-at after every pair.
+σ(β ± γ). Queries may differ: β is then normal over them, around what makes the odds of all true. A model either tosses
+a coin for each answer, or in half of the cases answers as it did in the other order. At the band's ends every
+conclusion is false. Beside it the same pairs asked without stopping, an interval that is looked at after every pair,
+and the e-value without an interval beside it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
-from math import ceil, exp, log, sqrt
+from math import ceil, log, sqrt
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.optimize import brentq
+from scipy.special import expit, logit, ndtri
 
 from llmfair.audits.pairwise.stopping import seen
 from llmfair.records import PairAnswer, Side, Verdict
@@ -37,18 +40,32 @@ ANSWERS = tuple(PairAnswer(side, None) for side in (Side.UNPROTECTED, Side.PROTE
 
 @dataclass(frozen=True)
 class Model:
-    """True odds, the position bias γ, and how often an answer is that of the other order, beyond chance."""
+    """True odds, position bias γ, how often an answer is the other order's, beyond chance, and how queries differ."""
 
     odds: float
     position: float = 0.0
     queries: int = 44
     steady: float = 0.0
+    query_sd: float = 0.0
 
-    def shares(self) -> tuple[float, float, float]:
-        """How often the protected item wins shown first, shown second, and both times."""
-        first, second = (1 / (1 + exp(-log(self.odds) - sign * self.position)) for sign in (1, -1))
+    def shares(self, own: Floats) -> tuple[Floats, Floats, Floats]:
+        """How often the protected item wins shown first, shown second, and both times, by a query's β."""
+        first, second = expit(own + self.position), expit(own - self.position)
         chance = first * second
-        return first, second, chance + self.steady * (min(first, second) - chance)
+        return first, second, chance + self.steady * (np.minimum(first, second) - chance)
+
+    @cached_property
+    def centre(self) -> float:
+        """The mean of β over queries: with it e^β, the position taken out of all their shares, is `odds`."""
+        if not self.query_sd:
+            return log(self.odds)
+        places, weights = hermegauss(40)
+
+        def apart(centre: float) -> float:
+            mean = [weights @ share / weights.sum() for share in self.shares(centre + self.query_sd * places)]
+            return float(logit(mean[0]) + logit(mean[1])) / 2 - log(self.odds)
+
+        return float(brentq(apart, -5, 5))
 
 
 @dataclass(frozen=True)
@@ -98,10 +115,11 @@ class Tally:
 
 def audits(model: Model, runs: int = AUDITS, seed: int = 0) -> Iterator[Asked]:
     """Audits of a model, each with its own schedule and answers."""
-    first, second, both = model.shares()
     for run in range(runs):
+        deviations = np.random.default_rng([seed, run, 64]).normal(size=model.queries)
         schedule = rounds([ceil(CAP / model.queries)] * model.queries, np.random.default_rng([seed, run, 32]))
         query, number = np.array(list(islice(schedule, CAP))).T
+        first, second, both = model.shares(model.centre + model.query_sd * deviations[query])
         cell = np.random.default_rng([seed, run]).random(CAP)
         yield Asked(
             query, number, cell < first, (cell < both) | ((cell >= first) & (cell < first + second - both))
@@ -114,6 +132,15 @@ def sequential(asked: Asked) -> Stop:
         asked.values, lambda pairs: seen(asked.verdicts[:pairs], BAND, LEVEL)
     )
     return process.decision, process.pairs
+
+
+def betting(asked: Asked) -> Stop:
+    """The e-value alone, whatever the interval over queries says."""
+    for way in (Decision.ABOVE, Decision.BELOW):
+        process = EProcess(BAND, LEVEL, CAP + 1).after(asked.values, partial(_always, way))
+        if process.decision is not None:
+            return way, process.pairs
+    return None, CAP
 
 
 def fixed(asked: Asked) -> Stop:
@@ -136,6 +163,10 @@ def tally(design: Callable[[Asked], Stop], asked: Sequence[Asked]) -> Tally:
         inside=inside,
         outside=1 - inside - decisions.count(None) / len(stops),
     )
+
+
+def _always(seen: Decision, pairs: int) -> Decision:
+    return seen
 
 
 def _looking(asked: Asked, earliest: int) -> Stop:
@@ -163,6 +194,10 @@ def rows() -> Iterator[tuple[Model, Callable[[Asked], Stop]]]:
         yield Model(odds, position, queries), sequential
     for queries in QUERIES:
         yield Model(BAND[1], 0, queries, steady=0.5), sequential
+    for odds, query_sd, queries in product(BAND[::-1], (0.3, 0.6), QUERIES):
+        yield Model(odds, 0, queries, query_sd=query_sd), sequential
+    for queries in QUERIES:
+        yield Model(BAND[1], 0, queries, query_sd=0.6), betting
     yield Model(BAND[1]), peeking
     for odds in (0.6, 1.0, 1.7):
         yield Model(odds), sequential
@@ -173,14 +208,16 @@ def rows() -> Iterator[tuple[Model, Callable[[Asked], Stop]]]:
 
 def main() -> None:
     print(f"{AUDITS} audits a row, at most {CAP:,} pairs, band {BAND[0]:g}–{BAND[1]:g}; seed 0")
-    print("odds  position  queries  steady  rule        mean pairs  calls saved  within  outside  ± (of 5 %)")
+    print(
+        "odds  position  queries  steady  query sd  rule        mean pairs  calls saved  within  outside  ± (of 5 %)"
+    )
     error = sqrt(0.05 * 0.95 / AUDITS)
     for model, design in rows():
         found = tally(design, list(audits(model)))
         print(
             f"{model.odds:4.2f}  {model.position:8.1f}  {model.queries:7}  {model.steady:6.1f}"
-            f"  {design.__name__:<10}  {found.pairs:10.0f}  {found.saved:11.1%}  {found.inside:6.1%}"
-            f"  {found.outside:7.1%}  {error:10.1%}",
+            f"  {model.query_sd:8.1f}  {design.__name__:<10}  {found.pairs:10.0f}  {found.saved:11.1%}"
+            f"  {found.inside:6.1%}  {found.outside:7.1%}  {error:10.1%}",
             flush=True,
         )
     values = next(audits(Model(1.25))).values

@@ -1,19 +1,21 @@
-"""Asking pairs until it is clear where their odds lie: beyond the band at any pair, inside it at preset counts.
+"""Asking pairs until it is clear where their odds lie: an e-value and an interval beyond the band, or one inside it.
 
 Each pair gives X: 1 when the protected item won in both orders, 0 when the unprotected one did, ½ when the answers
 flipped or could not be read. The mean p of X gives the balanced ratio p/(1−p). A gambler who bets on X against the
 claim "p is at most m" multiplies their stake by 1/α with probability α at most if the claim holds, however often
 one looks; the stake is the e-value, and bets of 16 sizes are held at once. The odds with the position taken out lie
-beyond the balanced ratio, as seen from 1, so what is beyond the band by one is by the other. Nothing follows for the
-inside of the band: there the interval of the odds themselves decides, looked at a few times only, each time at a level
-that keeps the error of all looks together. Sources: Waudby-Smith and Ramdas (2024), Estimating means of bounded
+beyond the balanced ratio, as seen from 1, so what is beyond the band by one is by the other. The gambler takes pairs
+for exchangeable, and so speaks of these queries alone: where queries differ, the interval of the odds over queries has
+to lie beyond the band, too, looked at when the e-value crosses and from then on at preset counts. Nothing follows for
+the inside of the band: there that interval decides, at the preset counts. A few looks only, each at a level that keeps
+the error of all together. Sources: Waudby-Smith and Ramdas (2024), Estimating means of bounded
 random variables by betting; Pocock (1977), Group sequential methods in the design and analysis of clinical trials.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf, log
@@ -58,8 +60,9 @@ class EProcess:
     """What the pairs asked so far allow to be said; begin with `EProcess(band, level, cap)`, go on with `after`.
 
     `band`: (low, high) of the odds; α = 1 − `level`; at most `cap` pairs are asked. `counts`: pairs with X = 0, ½, 1,
-    up to the stop. `kept`: the half-open range of `MEANS` that the confidence sequence still holds. Raises ValueError
-    for a band that is none, and for a level outside (0, 1).
+    up to the stop. `kept`: the half-open range of `MEANS` that the confidence sequence still holds. `crossed`: the
+    directions whose e-value has reached 2/α at some pair. Raises ValueError for a band that is none, and for a level
+    outside (0, 1).
     """
 
     band: tuple[float, float]
@@ -67,6 +70,7 @@ class EProcess:
     cap: int = 1000
     counts: tuple[int, int, int] = (0, 0, 0)
     kept: tuple[int, int] = (0, len(MEANS))
+    crossed: frozenset[Decision] = frozenset()
     decision: Decision | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +84,7 @@ class EProcess:
 
     @property
     def log_e(self) -> dict[Decision, float]:
-        """The log e-value of each direction: from ln(2/α) on it decides."""
+        """The log e-value of each direction: it crosses at ln(2/α)."""
         low, high = map(_mean, self.band)
         return {
             Decision.ABOVE: float(log_e(self.counts, high, +1)),
@@ -96,8 +100,9 @@ class EProcess:
     def after(self, values: ArrayLike, look: Look) -> EProcess:
         """The process after a batch of X in schedule order, shape (pairs,); what follows the stop is unused.
 
-        `look` is asked after as many pairs as LOOKS says, where it may say `inside`, and after the last, where it may
-        say anything. Raises ValueError for an X other than 0, ½, 1.
+        `look` is asked where an e-value crosses and after as many pairs as LOOKS says. What it says is the decision if
+        it is a direction whose e-value has crossed, if it is `inside` after a number of LOOKS, and after the last pair
+        in any case. Raises ValueError for an X other than 0, ½, 1.
         """
         batch = np.asarray(values, dtype=np.float64)
         if batch.ndim != 1 or not np.isin(batch, VALUES).all():
@@ -105,7 +110,8 @@ class EProcess:
         if self.decision is not None or not len(batch):
             return self
         counts = np.array(self.counts) + np.cumsum(batch[:, None] == VALUES, axis=0)
-        decision, stop = self._decide(counts, look)
+        crossings = self._crossings(counts)
+        decision, stop = self._decide(counts, crossings, look)
         counts = counts[:stop]
 
         def excluded(mean: float, direction: Direction) -> bool:
@@ -115,28 +121,42 @@ class EProcess:
         first = bisect_left(MEANS, True, lo=self.kept[0], key=lambda mean: not excluded(mean, +1))
         end = bisect_left(MEANS, True, hi=self.kept[1], key=lambda mean: excluded(mean, -1))
         zeros, halves, ones = counts[-1].tolist()
-        return replace(self, counts=(zeros, halves, ones), kept=(first, end), decision=decision)
+        return replace(
+            self,
+            counts=(zeros, halves, ones),
+            kept=(first, end),
+            crossed=frozenset(way for way, place in crossings.items() if place < stop),
+            decision=decision,
+        )
 
     @property
     def _two_sided(self) -> float:
         """ln(2/α)."""
         return log(2) - log(1 - self.level)
 
-    def _decide(self, counts: Counts, look: Look) -> tuple[Decision | None, int]:
-        """The batch's first decision, and how many of its pairs are used."""
+    def _crossings(self, counts: Counts) -> dict[Decision, int]:
+        """Where in the batch each e-value first reaches 2/α, −1 for before it; only those that do."""
         low, high = map(_mean, self.band)
+        enough = counts.sum(axis=1) >= FEWEST_PAIRS
+        values = {Decision.ABOVE: log_e(counts, high, +1), Decision.BELOW: log_e(counts, low, -1)}
+        reached = {way: np.flatnonzero((value >= self._two_sided) & enough) for way, value in values.items()}
+        new = {way: int(places[0]) for way, places in reached.items() if len(places)}
+        return new | dict.fromkeys(self.crossed, -1)
+
+    def _decide(
+        self, counts: Counts, crossings: Mapping[Decision, int], look: Look
+    ) -> tuple[Decision | None, int]:
+        """The batch's first decision, and how many of its pairs are used."""
         asked = counts.sum(axis=1)
-        above = (log_e(counts, high, +1) >= self._two_sided) & (asked >= FEWEST_PAIRS)
-        below = (log_e(counts, low, -1) >= self._two_sided) & (asked >= FEWEST_PAIRS)
-        looking = np.isin(asked, (*LOOKS, max(self.cap, FEWEST_PAIRS)))
-        for place in np.flatnonzero(above | below | looking).tolist():
-            if above[place]:
-                return Decision.ABOVE, place + 1
-            if below[place]:
-                return Decision.BELOW, place + 1
+        preset = np.isin(asked, (*LOOKS, max(self.cap, FEWEST_PAIRS)))
+        new = [place for place in crossings.values() if place >= 0]
+        for place in sorted({*np.flatnonzero(preset).tolist(), *new}):
             pairs = int(asked[place])
             seen = look(pairs)
-            if seen is Decision.INSIDE or (seen is not None and pairs == self.cap):
+            if seen is None:
+                continue
+            settled = preset[place] if seen is Decision.INSIDE else crossings.get(seen, place + 1) <= place
+            if settled or pairs == self.cap:
                 return seen, place + 1
         return None, len(asked)
 

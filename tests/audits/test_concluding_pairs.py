@@ -105,7 +105,7 @@ def test_parity_needs_answers_that_agree_beyond_chance() -> None:
 
 
 def test_a_sequential_audit_says_no_more_than_was_settled() -> None:
-    counted = pairs(*[(0, 3, 3, 0)] * 8)
+    counted = pairs(*[(0, 25, 25, 0)] * 8)
     one = concluded(estimate(ADJUSTED_ODDS, counted, 0.95), counted, BAND, 0.95)
     below = settled(one, Decision.BELOW, counted, BAND)
     assert (below.conclusion, below.bound) == (Conclusion.OUTSIDE, Bound("at most", 0.8))
@@ -113,6 +113,14 @@ def test_a_sequential_audit_says_no_more_than_was_settled() -> None:
     tossed = pairs(*[(15, 15, 15, 15)] * 44)
     one = concluded(estimate(ADJUSTED_ODDS, tossed, 0.95), tossed, BAND, 0.95)
     assert settled(one, Decision.INSIDE, tossed, BAND).reason == "chance_answers"
+
+
+def test_no_decision_makes_an_interval_that_reaches_into_the_band_lie_outside() -> None:
+    counted = pairs(*[(5, 25, 10, 10)] * 5, *[(25, 5, 10, 10)] * 3)
+    odds = estimate(ADJUSTED_ODDS, counted, 0.95)
+    assert odds.low is not None and odds.high is not None and odds.low < 0.8 < odds.high
+    one = concluded(odds, counted, BAND, 0.95)
+    assert settled(one, Decision.BELOW, counted, BAND).conclusion is Conclusion.INCONCLUSIVE
 
 
 def test_the_sign_test_is_exact() -> None:

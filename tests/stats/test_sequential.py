@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sequential import CAP, Model, audits, fixed, peeking, sequential, tally
+from benchmarks.sequential import CAP, Model, audits, betting, fixed, peeking, sequential, tally
 from llmfair.stats.sequential import (
     FEWEST_PAIRS,
     FRACTIONS,
@@ -35,6 +35,14 @@ def inside(pairs: int) -> Decision:
     return Decision.INSIDE
 
 
+def above(pairs: int) -> Decision:
+    return Decision.ABOVE
+
+
+def below(pairs: int) -> Decision:
+    return Decision.BELOW
+
+
 def nowhere(pairs: int) -> None:
     return None
 
@@ -47,8 +55,9 @@ def test_sequential_golden() -> None:
     ways: dict[str, Direction] = {"up": 1, "down": -1}
     for case in golden["cases"]:
         values = np.resize(case["pattern"], 2000)
-        look = inside if case["decision"] == "inside" else nowhere
-        stopped = EProcess(BAND, 1 - golden["alpha"], 2000).after(values, look)
+        # an interval that agrees: the e-value alone decides when
+        agreeing = {"above": above, "below": below, "inside": inside, None: nowhere}[case["decision"]]
+        stopped = EProcess(BAND, 1 - golden["alpha"], 2000).after(values, agreeing)
         assert (stopped.decision, stopped.pairs) == (case["decision"], case["stop"])
         for pairs, expected in case["log_e"].items():
             counts = [np.count_nonzero(values[: int(pairs)] == value) for value in VALUES]
@@ -91,15 +100,17 @@ def test_the_size_of_batches_changes_nothing(values: list[float], cuts: list[int
 
 
 @settings(deadline=None)
-@given(answers, st.floats(0.5, 0.95), st.floats(1.05, 3))
-def test_swapping_the_sides_swaps_above_and_below(values: list[float], low: float, high: float) -> None:
-    found = EProcess((low, high)).after(values, inside)
-    swapped = EProcess((1 / high, 1 / low)).after(1 - np.array(values), inside)
+@given(answers, st.floats(0.5, 0.95), st.floats(1.05, 3), st.sampled_from(Decision))
+def test_swapping_the_sides_swaps_above_and_below(
+    values: list[float], low: float, high: float, seen: Decision
+) -> None:
     mirror = {
         Decision.ABOVE: Decision.BELOW,
         Decision.BELOW: Decision.ABOVE,
         Decision.INSIDE: Decision.INSIDE,
     }
+    found = EProcess((low, high)).after(values, lambda pairs: seen)
+    swapped = EProcess((1 / high, 1 / low)).after(1 - np.array(values), lambda pairs: mirror[seen])
     assert swapped.decision == (mirror[found.decision] if found.decision else None)
     assert swapped.pairs == found.pairs
     assert found.confidence is not None and swapped.confidence is not None
@@ -131,23 +142,23 @@ def test_a_confidence_sequence_can_end_empty() -> None:
 
 def test_decisions_come_from_the_log_e_values() -> None:
     values = [1.0, 0.5, 0.5, 0.5] * 50
-    process = EProcess(BAND).after(values, nowhere)
+    process = EProcess(BAND).after(values, above)
     assert process.decision is Decision.ABOVE
     assert process.log_e[Decision.ABOVE] >= log(2 / 0.05)
-    before = EProcess(BAND).after(values[: process.pairs - 1], nowhere)
+    before = EProcess(BAND).after(values[: process.pairs - 1], above)
     assert before.decision is None
     assert before.log_e[Decision.ABOVE] < log(2 / 0.05)
 
 
 def test_a_higher_level_asks_for_more_pairs() -> None:
-    found = [EProcess(BAND, level).after([1.0, 0.5, 0.5] * 200, nowhere).pairs for level in (0.9, 0.95, 0.99)]
+    found = [EProcess(BAND, level).after([1.0, 0.5, 0.5] * 200, above).pairs for level in (0.9, 0.95, 0.99)]
     assert found == sorted(set(found))
 
 
 def test_nothing_is_decided_before_20_pairs_nor_changed_after_a_decision() -> None:
-    undecided = EProcess(BAND).after([1.0] * 19, inside)
+    undecided = EProcess(BAND).after([1.0] * 19, above)
     assert undecided.decision is None
-    decided = undecided.after([0.0] * 5, inside)
+    decided = undecided.after([0.0] * 5, above)
     assert (decided.decision, decided.pairs) == (Decision.ABOVE, 20)
     assert decided.after([0.0] * 500, inside) is decided
     assert undecided.after([], inside) is undecided
@@ -178,11 +189,22 @@ def test_a_look_is_taken_at_a_stricter_level() -> None:
     assert look_level(0.95) == pytest.approx(0.975) and look_level(0.9) == pytest.approx(0.95)
 
 
-def test_above_comes_before_inside() -> None:
-    values = [0.5] * 50 + [1.0] * 75
-    above = EProcess(BAND).after(values, nowhere)
-    assert above.decision is Decision.ABOVE and 50 < above.pairs < 75
-    assert EProcess(BAND).after(values, lambda pairs: Decision.INSIDE if pairs > 50 else None) == above
+def test_an_e_value_needs_an_interval_beyond_the_band_beside_it() -> None:
+    values = [0.5] * 50 + [1.0] * 450
+    crossed = EProcess(BAND).after(values, above)
+    assert crossed.decision is Decision.ABOVE and 50 < crossed.pairs < 75
+    looked: list[int] = []
+
+    def late(pairs: int) -> Decision | None:
+        looked.append(pairs)
+        return Decision.ABOVE if pairs >= 110 else None
+
+    found = EProcess(BAND).after(values, late)
+    assert (found.decision, found.pairs) == (Decision.ABOVE, 110)
+    assert looked == [50, crossed.pairs, 75, 110]
+    assert EProcess(BAND, cap=500).after(values, nowhere).decision is None
+    # the other direction has not crossed
+    assert EProcess(BAND).after(values, below).decision is None
 
 
 def test_impossible_questions_are_refused() -> None:
@@ -234,6 +256,21 @@ def test_pairs_saved_over_200_audits(odds: float, saved: float) -> None:
     assert found.saved >= saved
     assert found.inside + found.outside >= 0.95
     assert tally(fixed, asked).pairs == CAP
+
+
+def test_queries_that_differ_make_no_disparity() -> None:
+    # at the band's end itself; the e-value alone takes these queries for all
+    asked = list(audits(Model(1.25, queries=8, query_sd=0.6), runs=25))
+    assert tally(sequential, asked).outside <= 0.05 < 0.15 < tally(betting, asked).outside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odds", BAND)
+@pytest.mark.parametrize("query_sd", [0.3, 0.6])
+@pytest.mark.parametrize("queries", [8, 44])
+def test_false_conclusions_of_queries_that_differ(odds: float, query_sd: float, queries: int) -> None:
+    found = tally(sequential, list(audits(Model(odds, 0, queries, query_sd=query_sd), runs=300)))
+    assert found.inside <= 0.05 + 2 * 0.0126 and found.outside <= 0.05 + 2 * 0.0126
 
 
 @pytest.mark.slow

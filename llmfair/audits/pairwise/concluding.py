@@ -57,15 +57,21 @@ def concluded(odds: Estimate, counted: Counted, band: Band, level: float) -> Con
 
 
 def settled(found: Concluded, decision: Decision | None, counted: Counted, band: Band) -> Concluded:
-    """What a sequential audit concludes: what was settled, and of odds without a size no more than that."""
+    """What a sequential audit concludes: what was settled, and of odds without a size no more than that.
+
+    `found` at the level that is printed: where it is not outside, as of a folder measured again at another level, no
+    decision makes it so.
+    """
     unmeasured = found.reason in POSITION
     if decision is None:
         still = unmeasured and found.conclusion is Conclusion.NOT_ASSESSABLE
         return found if still else Concluded(Conclusion.INCONCLUSIVE)
     if decision is Decision.INSIDE:
         return _answering(Concluded(Conclusion.WITHIN), counted)
+    if found.conclusion is not Conclusion.OUTSIDE:
+        return found if unmeasured else Concluded(Conclusion.INCONCLUSIVE)
     if not unmeasured:
-        return Concluded(Conclusion.OUTSIDE)
+        return found
     below = decision is Decision.BELOW
     bound = Bound("at most", band[0]) if below else Bound("at least", band[1])
     return Concluded(Conclusion.OUTSIDE, found.reason, bound)

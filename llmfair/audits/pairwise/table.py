@@ -249,7 +249,7 @@ def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
     if stopped.decision is not None:
         by_bets = stopped.log_e.get(stopped.decision, 0.0) >= log(2 / (1 - results.level))
         text += (
-            "; settled by an e-value, valid whenever one looks, of these queries"
+            "; settled by an e-value of these queries and, over queries, by the interval of the odds"
             if by_bets
             else f"; settled by the interval of the odds at a preset look, {level} over all looks"
         )
