@@ -161,7 +161,7 @@ def test_groups_lines() -> None:
         f"declare [gendr] in attributes.toml: {DECLARATION}",
         "groups.tsv:4: group: 'femal' is not a group of gender; did you mean 'female'?",
         "groups.tsv:5: group: 'woman' is not a group of gender; it has female, male, nonbinary; declare it "
-        'protected, unprotected or, of neither side, other = ["woman"] in attributes.toml',
+        'protected, unprotected or, of neither group, other = ["woman"] in attributes.toml',
     ]
     Path("groups.tsv").write_text("doc_id\tattribute\tgroup\nd1\tgender\tfemale\n")
     problems = Problems()

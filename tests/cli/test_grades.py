@@ -55,10 +55,13 @@ def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
 
 
 def test_the_table_says_which_pairs_are_asked() -> None:
-    assert "relevant: both items of a pair have the same relevance grade (grades 1 to 2)" in ran(*PAIRS).out
-    of_any = ran(*PAIRS, "--grades", "any").out
+    assert (
+        "relevant: both items of a pair have the same relevance grade (grades 1 to 2)"
+        in ran(*PAIRS, "-v").out
+    )
+    of_any = ran(*PAIRS, "--grades", "any", "-v").out
     assert "protected items are graded 0.6" in of_any and "lower on average than those" in of_any
-    sample = ran("pairwise", "-n", "5", "--pairs", "2").out
+    sample = ran("pairwise", "-n", "5", "--pairs", "2", "-v").out
     assert "grade" not in sample, "where each kind has one grade there is nothing to say"
 
 

@@ -75,7 +75,7 @@ def test_a_group_that_is_declared_nowhere_is_refused_with_the_way_to_declare_it(
     groups.write_text(groups.read_text().replace("q1m0\tgender\tmale", "q1m0\tgender\tagender"))
     said = (
         "'agender' is not a group of gender; it has female, male, nonbinary; declare it protected, unprotected "
-        'or, of neither side, other = ["agender"] in '
+        'or, of neither group, other = ["agender"] in '
     )
     refuses(said, "datasets", "show", folder)
     shipped = ran("datasets", "attributes").out

@@ -239,7 +239,7 @@ def test_simulated_models_answer_with_the_effects_that_are_planted(tmp_path: Pat
     assert json.loads(Path("3/results.json").read_text())["answers"]["plain"]["unreadable"] == 0
     unknown = json.loads(llmfair("numbers", "-m", "fake:biased,point=1", "--json", code=2))["error"]
     assert "no parameter 'point'. Did you mean 'points'?" in unknown["message"]
-    assert unknown["hint"].endswith("rate_429, points, pairwise, position, query_sd, lapse")
+    assert unknown["hint"].endswith("rate_429, points, pairwise, position, query_sd, pair_sd, lapse")
 
 
 def test_gates() -> None:
@@ -249,7 +249,7 @@ def test_gates() -> None:
     valid(failed)
     refused = json.loads(llmfair("numbers", "--require", "P@20>=0.5", "--json", code=2))
     assert "P is a measure of lists, but this audit asks about numbers." in refused["error"]["message"]
-    assert "no variant 'plane'" in numbers("--require", "MeanRatio:plane>=1", code=2)["error"]["message"]
+    assert "no condition 'plane'" in numbers("--require", "MeanRatio:plane>=1", code=2)["error"]["message"]
 
 
 def test_killed_it_goes_on_and_ends_with_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

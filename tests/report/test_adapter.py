@@ -39,4 +39,4 @@ def test_before_and_after_stand_side_by_side(passed: bool) -> None:
     ratio = found["figure_4"]["relevant"]
     assert f"before {ratio['before']['ratio']['value']:.2f}" in drawings
     assert f"after {ratio['after']['ratio']['value']:.2f}" in drawings
-    assert json.loads("".join(page.scripts)) == json.loads(json_text(found))["rows"]
+    assert json.loads(page.scripts[0]) == json.loads(json_text(found))["rows"]

@@ -124,7 +124,7 @@ def test_lists_without_a_side_count_for_nothing() -> None:
     plan, lists = windows(4, 2), [(20, 8, 12), (20, 0, 20), (20, 20, 0)]
     found = attainable_ratio(lists, plan, 1, 50, rng=np.random.default_rng(1))
     assert found == attainable_ratio(lists[:1], plan, 1, 50, rng=np.random.default_rng(1))
-    with pytest.raises(ValueError, match="both sides"):
+    with pytest.raises(ValueError, match="both groups"):
         attainable_ratio(lists[1:], plan, 1, rng=np.random.default_rng(1))
     with pytest.raises(ValueError, match="no list"):
         attainable_precision([], plan, 1, 20, rng=np.random.default_rng(1))

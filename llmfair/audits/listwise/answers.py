@@ -87,7 +87,7 @@ def missing_unevenly(counts: WindowAnswers) -> bool:
     and a tenth.
     """
     omitted = counts.omitted
-    if omitted.items < MISSING_TELLS * counts.windows:
+    if not omitted.items or omitted.items < MISSING_TELLS * counts.windows:
         return False
     expected = omitted.protected_expected / omitted.items
     off = abs(omitted.protected / omitted.items - expected)

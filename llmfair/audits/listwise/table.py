@@ -189,7 +189,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
     if reach.indifferent is not None:
         text += (
             f"; ExpRatio of a ranker without any preference on these lists, from initial order {design.initial}: "
-            f"{reach.indifferent:.2f}"
+            f"{reach.indifferent:.2f}; {NOTHING_CONCLUDED}"
         )
     return text + on_disk(planned)
 
