@@ -198,7 +198,7 @@ def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
         path.write_text(json.dumps(document | {"design": new}))
         found = llmfair("runs", "show", "hurt")
         assert found.code == 2
-        assert "hurt/results.json: Variant 'odd' is missing in `chains`." in found.err
+        assert "hurt/results.json: Condition 'odd' is missing in `chains`." in found.err
     hurt(kind, "results.json", lambda document: {**document, "rows": []})
     told_in_a_sentence("results.json")
 

@@ -74,7 +74,7 @@ def _chance(about: Mapping[str, Any], planted: Planted) -> float:
     """How likely the protected item of a pair wins."""
     parameters, protected_leads = planted.parameters, about["sides"][0] == "protected"
     log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
-    query_id, items = about["query_id"], sorted(about["doc_ids"])
+    query_id, items = about["query_id"], sorted(about.get("doc_ids", ()))
     for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
         if parameters[spread]:
             own = np.random.default_rng([planted.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
