@@ -158,14 +158,23 @@ def metrics(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
 
 @pytest.mark.parametrize(("orders", "mixed"), [(1, "drop"), (2, "protected")])
 def test_the_rankings_of_an_audit_score_as_the_audit_did(orders: int, mixed: str) -> None:
-    measures = "P@20,overlap@20,nDCG@20,ExpRatio,Exposure,ExpRatio(stratum=relevant)@10,AWRF@20"
+    asked = [
+        "P@20",
+        "overlap@20",
+        "nDCG@20",
+        "ExpRatio",
+        "Exposure",
+        "ExpRatio(stratum=relevant)@10",
+        "AWRF@20",
+    ]
+    measures = ",".join(asked)
     chosen = ListwiseSettings.make(
         limit=6, orders=orders, passes=1, measures=measures, mixed=mixed, attribute="location", max_invalid=1.0,
     )  # fmt: skip
     folder = audit(LISTWISE.design(chosen, Subject("fake:biased"))).folder.path
     scored(str(folder), measures=measures, output=Path("out"), qrels=None, groups=None)
     theirs, ours = metrics(folder / "metrics.csv"), metrics(Path("out/metrics.csv"))
-    plain = {key for key in theirs if key[0] != "input" and " vs " not in key[0]}
+    plain = {key for key in theirs if key[0] != "input" and " vs " not in key[0] and key[1] in asked}
     assert {variant for variant, _, _ in plain} >= {"neutral", "control", "non-european"}
     for key in plain:
         for column in ("run", "dataset", "attribute", "model", "value", "low", "high", "n"):
@@ -205,7 +214,7 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     found = scored(str(run), **none, measures="ExpRatio").results
     assert (found["runs"][0]["attribute"], found["runs"][0]["words"]["protected"]) == ("era", "old")
     theirs = metrics(run / "metrics.csv")
-    assert {row["variant"]: repr(row["value"]) for row in found["rows"]} == {
+    assert {row["variant"]: repr(row["value"]) for row in found["rows"] if row["measure"] == "ExpRatio"} == {
         variant: row["value"] for (variant, measure, _), row in theirs.items() if measure == "ExpRatio" and variant != "input" and " vs " not in variant
     }  # fmt: skip
     other = scored(str(run), **none, measures="ExpRatio", attribute="gender").results

@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,11 @@ def well(found: Outcome) -> Outcome:
     """What came to its end."""
     assert found.code == 0, found.err
     return found
+
+
+def unless_given(flags: Mapping[str, str], given: Sequence[str | Path] = ()) -> list[str]:
+    """Flags with a value each, but for those that are given: a flag given twice is refused."""
+    return [word for flag, value in flags.items() if flag not in given for word in (flag, value)]
 
 
 def ran(*arguments: str | Path) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, process, ran, refuses, well
+from tests.cli.command import Outcome, llmfair, process, ran, refuses, unless_given, well
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
 from tests.servers import Server, faulty, rank
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.whole
 
 CACHE = Path("cache") / "answers.sqlite"
 SMALL = {
-    "listwise": ("--orders", "1", "--passes", "1", "--variants", "neutral"),
-    "pairwise": ("--pairs", "4", "--kind", "relevant"),
+    "listwise": {"--orders": "1", "--passes": "1", "--variants": "neutral"},
+    "pairwise": {"--pairs": "4", "--kind": "relevant"},
 }
 NOT_RESULTS = ("manifest.json", "journal.jsonl", ".lock")
 """They hold times, and where an answer came from."""
@@ -33,10 +33,9 @@ def lists() -> Path:
 
 def audit(server: Server, output: str, *more: str, task: str = "listwise", model: str = "any") -> Outcome:
     """A run in the folder `output`/run, so that results do not differ by its name."""
-    small = SMALL[task]
     return llmfair(
-        task, "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url, "--server-name", "test",
-        "-o", Path(output) / "run", *small, *more,
+        task, "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url,
+        "-o", Path(output) / "run", *unless_given(SMALL[task] | {"--server-name": "test"}, more), *more,
     )  # fmt: skip
 
 
@@ -63,12 +62,12 @@ def rows() -> int:
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
 def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cache(task: str) -> None:
     with Server() as server:
-        without = well(audit(server, "without", "--no-cache", task=task))
+        without = well(audit(server, "without", "-v", "--no-cache", task=task))
         calls = len(server.requests)
         assert not CACHE.exists()
-        cold = audit(server, "cold", task=task)
+        cold = audit(server, "cold", "-v", task=task)
         assert len(server.requests) == 2 * calls and rows() == calls
-        warm = audit(server, "warm", task=task)
+        warm = audit(server, "warm", "-v", task=task)
         assert len(server.requests) == 2 * calls
     assert (manifest("warm")["calls"], manifest("warm")["cached"]) == (0, calls)
     assert (manifest("cold")["calls"], manifest("cold")["cached"]) == (calls, 0)

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
@@ -25,18 +25,17 @@ from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Place, files_sha256, find_checkpoint
 from llmfair.tuning.folder import ADAPTER
 from tests import models
-from tests.cli.command import Outcome, kept, llmfair, ran, refuses, well
+from tests.cli.command import Outcome, kept, llmfair, ran, refuses, unless_given, well
 from tests.folders import balanced, write_folder
 from tests.tuning.biased import biased_model, marked_data
 
 pytestmark = pytest.mark.whole
 
 models.needs_local()
-SMALL = (
-    "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32", "--prompts-per-step", "64",
-    "--max-prompts", "256", "--eval-every", "128", "--learning-rate", "1e-2", "--no-progress",
-    "--prompt", "wikiproject",
-)  # fmt: skip
+SMALL = {
+    "--pairs": "6", "--pairs-per-query": "40", "--group-size": "32", "--prompts-per-step": "64",
+    "--max-prompts": "256", "--eval-every": "128", "--learning-rate": "1e-2", "--prompt": "wikiproject",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +55,9 @@ def adapter(root: Path) -> Path:
     return root / "adapter"
 
 
-def finetune(root: Path, *more: str | Path, settings: tuple[str, ...] = SMALL) -> Outcome:
-    return llmfair("finetune-lora", "-d", root / "data", "-m", root / "model", *settings, *more)
+def finetune(root: Path, *more: str | Path, settings: Mapping[str, str] = SMALL) -> Outcome:
+    kept = unless_given(settings, more)
+    return llmfair("finetune-lora", "-d", root / "data", "-m", root / "model", "--no-progress", *kept, *more)
 
 
 def copied(adapter: Path, to: Path) -> Path:
@@ -252,7 +252,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
-    arguments = ["finetune-lora", "-d", root / "data", "-m", root / "model", *SMALL, "-o", out]
+    arguments = ["finetune-lora", "-d", root / "data", "-m", root / "model", *unless_given(SMALL), "-o", out]
     run = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=100
     )
@@ -282,7 +282,7 @@ def test_two_processes_make_the_same_adapter_and_one_of_them_speaks(
     adapter: Path, root: Path, tmp_path: Path
 ) -> None:
     arguments = [
-        "finetune-lora", "-d", root / "data", "-m", root / "model", *SMALL, "-o", tmp_path / "two", "--json",
+        "finetune-lora", "-d", root / "data", "-m", root / "model", *unless_given(SMALL), "-o", tmp_path / "two", "--json",
     ]  # fmt: skip
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "llmfair"]
     run = subprocess.run([*launch, *map(str, arguments)], capture_output=True, text=True, timeout=500)
@@ -339,14 +339,14 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
 
 def test_a_plan_knows_what_it_takes(root: Path) -> None:
     """In words it stands in tests/snapshots."""
-    assert finetune(root, "--train-share", "0.55", "--dry-run", settings=()).err == "", "which leaves five"
+    assert finetune(root, "--train-share", "0.55", "--dry-run", settings={}).err == "", "which leaves five"
     planned = finetune(root, "--dry-run", "--json").json
     assert not Path("adapters").exists() and len(planned["doubts"]) == 1
     assert planned["steps"] == 4 and len(planned["prompts"]) == 3
     first, second = planned["prompts"][:2]
     assert first["pair_id"] == second["pair_id"] and first["text"] != second["text"]
     assert planned["tokens"]["shared"] < planned["tokens"]["mean"] <= planned["tokens"]["most"]
-    other = finetune(root, "--preset", "paper", "--rank", "4", "--dry-run", settings=()).out
+    other = finetune(root, "--preset", "paper", "--rank", "4", "--dry-run", settings={}).out
     assert "preset paper" not in other
 
 
@@ -358,7 +358,7 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
-    arguments = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *SMALL]
+    arguments = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *unless_given(SMALL)]
 
     def without_torch(*more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code, *arguments, *more]
@@ -406,7 +406,16 @@ def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
     for more in ((), ("--dry-run",)):
-        refuses("has no chat template", "finetune-lora", "-d", root / "data", "-m", base, *SMALL, *more)
+        refuses(
+            "has no chat template",
+            "finetune-lora",
+            "-d",
+            root / "data",
+            "-m",
+            base,
+            *unless_given(SMALL),
+            *more,
+        )
 
 
 @pytest.mark.parametrize(
@@ -467,7 +476,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     root = tmp_path
     biased_model(root / "model")
     marked_data(root / "data", 40)
-    settings = ("--learning-rate", "1e-2", "--max-prompts", "20480", "--no-progress")
+    settings = {"--learning-rate": "1e-2", "--max-prompts": "20480", "--prompt": "wikiproject"}
     found = well(finetune(root, "--json", settings=settings))
     rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in found.json["rows"]}
     print_rows("shifted", found.json)
@@ -481,9 +490,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     assert relevance[1] >= relevance[0] - 0.01
     assert all(gate["met"] for gate in found.json["training"]["validation"]["gates"].values())
 
-    paper = finetune(
-        root, "--preset", "paper", "--max-prompts", "4000", "--json", "--no-progress", settings=()
-    )
+    paper = finetune(root, "--preset", "paper", "--max-prompts", "4000", "--json", settings={})
     assert paper.code in (0, 4), paper.err
     print_rows("paper", paper.json)
 
