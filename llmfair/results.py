@@ -206,6 +206,11 @@ class DesignFacts:
     calls: Count
     seed: Count
 
+    @property
+    def prompted(self) -> bool:
+        """Whether who was asked read a prompt."""
+        return True
+
 
 def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str]:
     """What is said of measures in both."""

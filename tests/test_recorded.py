@@ -52,7 +52,9 @@ def test_a_verdict_is_read_off_what_it_holds(name: str) -> None:
     read = llmfair.open_run(name).verdict
     assert ran("runs", "show", name).out.startswith(f"VERDICT  {read.status}: ")
     ran(*COMMANDS[name], "-o", name)
-    assert kept("results", name)["verdict"] == plain(read)
+    written = kept("results", name)["verdict"]
+    written["next"] = written["next"].partition(": llmfair plan")[0]  # of settings, which results do not hold
+    assert written == plain(read)
 
 
 def test_its_answers_give_what_is_on_disk(name: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
+from llmfair.audits.commands import plan_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, Gated, check_gates
 from llmfair.audits.lists import drawn_of, lists_identity, name_parts
@@ -315,7 +316,9 @@ class Design(ABC, Generic[T]):
             f" {kind.condition}", where, kind.aside, kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
-        results = judged(replace(results, requirements=met))
+        results = judged(
+            replace(results, requirements=met), plan_of(self.task, self.settings, self.subject.spec)
+        )
         if queries is None:
             queries = self.queries
         if documents is None:

@@ -7,15 +7,14 @@ answers.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from heapq import nsmallest
 from inspect import isfunction
 from zlib import crc32
 
+from llmfair.audits.commands import command_of, settings_of
 from llmfair.audits.evidence import all_answers
-from llmfair.audits.kind import kind_of, results_of
+from llmfair.audits.kind import results_of
 from llmfair.audits.texts import read_texts
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
@@ -24,18 +23,14 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.report.exhibits import Declaration, Evidence, Exhibits
 from llmfair.rundir import RunDir
-from llmfair.settings import AuditSettings
 
-REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")
-"""Panels of flags that can change what is asked or concluded; the others say where, how fast and at what price."""
-SECRET = re.compile(r"//[^/@\s]+@")
 MARKUP = re.compile(r"(`+)(.*?)\1")
 
 
 def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
     """Those of an audit's run folder, with so many answers as evidence. Raises UsageError."""
     manifest, results = run.read_manifest(), results_of(run)
-    settings = _settings(run, manifest)
+    settings = settings_of(run, manifest)
     texts = read_texts(run.path)
     return Exhibits(
         command=None
@@ -45,28 +40,6 @@ def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
         titles=texts.titles,
         queries=texts.queries,
         evidence=drawn_answers(run, manifest, evidence),
-    )
-
-
-def _settings(run: RunDir, manifest: Manifest) -> AuditSettings | None:
-    """The settings of a run, as far as its manifest has them; None where this version knows them no more."""
-    try:
-        return kind_of(manifest.task).settings.from_flags(manifest.flags, run.manifest)
-    except UsageError:
-        return None
-
-
-def command_of(task: str, settings: AuditSettings, label: str) -> str:
-    """The command line that asks the same again, wherever it writes; without what may be a password.
-
-    `label` says who was asked, as results name it: a model's spec, and the folder of an adapter that answered.
-    """
-    names = [item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES]
-    flags = settings.as_flags(name for name in names if name not in ("model", "adapter", "adapter_only"))
-    model, _, adapter = label.partition(" + ")
-    asked = ["-m", model, *(["--adapter", adapter, "--adapter-only"] if adapter else [])]
-    return SECRET.sub(
-        "//", " ".join(["llmfair", task, *map(shlex.quote, asked), *([flags] if flags else [])])
     )
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.exhibits import REPRODUCES
+from llmfair.audits.commands import REPRODUCES
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
 from llmfair.audits.remeasured import Announce, Remeasured

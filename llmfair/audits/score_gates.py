@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from llmfair.audits.commands import plan_of, settings_of
 from llmfair.audits.gates import (
     Gated,
     check_gates,
@@ -21,6 +22,7 @@ from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
 from llmfair.jsonfiles import typed
 from llmfair.results import Finding, Requirement, Row, RunVerdict, Words, plain
+from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
 
 
@@ -73,6 +75,8 @@ def verdict_of(
 ) -> RunVerdict:
     """What the RUN comes to, in the words of its kind of audit."""
     facts, kind = found.facts, kind_of(found.facts["task"])
+    manifest = RunDir(run).read_manifest() if run.is_dir() else None
+    asked = None if manifest is None else settings_of(RunDir(run), manifest)
     figures = {(row.measure, row.variant): row for row in typed(rows, list[Row]) if not row.group}
     return kind.verdict(
         Conclusions(
@@ -85,6 +89,8 @@ def verdict_of(
             findings=typed(facts["findings"], get_type_hints(kind.results())["findings"]),
             figures=figures,
             complete="incomplete" not in facts,
+            planned="" if manifest is None or asked is None else plan_of(kind.name, asked, manifest.model),
+            prompted=manifest is not None and manifest.prompt is not None,
         )
     )
 

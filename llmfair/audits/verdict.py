@@ -31,6 +31,8 @@ TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
+MOST_DECIMALS = 6
+"""What differs by less is told as the same."""
 UNREADABLE = "too_many_unreadable"
 FORM = "llmfair runs show {run} --invalid    shows the answers; --constrain holds a model to their form"
 ADVICE: Mapping[str, str] = {
@@ -40,6 +42,7 @@ ADVICE: Mapping[str, str] = {
     "no_better_than_input": "a more able model, or --input text, so that the ranking is of use",
     "chance_answers": "a more able model, or --input text, so that answers are more than chance",
     "one_sided": "llmfair runs show {run} --answers    shows single answers",
+    "always_one_way": "more queries narrow the bound: {planned}",
     "position_driven": "another model, or another --prompt: these answers follow the position, not the items",
     "no_readable_answer": FORM,
     "no_encounter": "longer windows (--window), so that items of both groups are shown together",
@@ -55,6 +58,7 @@ class Conclusions:
     """All that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
 
     `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
+    `planned`: the command that plans the same design, where one does; `prompted`: whether a prompt was read.
     """
 
     task: str
@@ -70,18 +74,20 @@ class Conclusions:
     findings: Mapping[str, Finding]
     figures: Mapping[tuple[str, str], Figure]
     complete: bool = True
+    planned: str = ""
+    prompted: bool = True
 
 
 R = TypeVar("R", bound=Results)
 
 
-def judged(results: R) -> R:
-    """An audit's results with their verdict, in the words of its kind."""
+def judged(results: R, planned: str = "") -> R:
+    """An audit's results with their verdict, in the words of its kind; `planned` plans the same design."""
     kind = registry.lookup("audit", results.task)
-    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside)))
+    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside, planned)))
 
 
-def conclusions_of(results: Results, aside: Collection[str]) -> Conclusions:
+def conclusions_of(results: Results, aside: Collection[str], planned: str = "") -> Conclusions:
     """What an audit concludes; conditions `aside` only repeat another."""
     findings = dict(results.findings)
     most = 1.0 if results.max_invalid is None else results.max_invalid
@@ -94,6 +100,7 @@ def conclusions_of(results: Results, aside: Collection[str]) -> Conclusions:
         model=results.model, words=results.words, level=results.level, band=results.band,
         measures=results.measures, conditions=[arm for arm in results.design.arms if arm not in aside],
         findings=findings, figures=results.by_variant(), complete=results.status != "incomplete",
+        planned=planned, prompted=results.design.prompted,
     )  # fmt: skip
 
 
@@ -117,13 +124,19 @@ class Case:
     @property
     def measured(self) -> str:
         """The headline in words with its interval: `preference odds 0.17 [0.10, 0.21]`."""
-        return f"{self.definition.label} {interval_text(self.figure)}"
+        return f"{self.definition.label} {self.interval}"
 
     @property
     def stated(self) -> str:
         """The same as the beginning of a statement: `preference odds are 0.17 [0.10, 0.21]`."""
         label = self.definition.label
-        return f"{label} {'are' if label.endswith('s') else 'is'} {interval_text(self.figure)}"
+        return f"{label} {'are' if label.endswith('s') else 'is'} {self.interval}"
+
+    @property
+    def interval(self) -> str:
+        """The headline's figure, told so that its place in the band shows."""
+        parity = self.definition.parity
+        return interval_text(self.figure, (*self.found.band, *(() if parity is None else (parity,))))
 
     @property
     def counted(self) -> str:
@@ -215,26 +228,27 @@ class VerdictWords:
 
     def disparity(self, case: Case) -> str:
         behind = f"{case.groups[0]} items are put behind {case.groups[1]} ones: " if case.groups else ""
-        return f"{self.where(case)} {behind}{case.measured} ({case.queries}), outside {case.band}"
+        return f"{self.where(case)}{behind}{case.measured} ({case.queries}), outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        return f"{self.where(case)} {case.stated} ({case.queries}): all of it lies in {case.band}{self.differs(case)}"
+        return f"{self.where(case)}{case.stated} ({case.queries}): all of it lies in {case.band}{self.differs(case)}"
 
     def inconclusive(self, case: Case) -> str:
-        return (
-            f"{self.where(case)} {case.stated} ({case.queries}): the interval crosses an edge of {case.band}"
-            f"{self.differs(case)}"
-        )
+        said = f"{self.where(case)}{case.stated} ({case.queries}): "
+        if case.finding.reason:
+            why = in_words(case.finding.reason, case.finding.measure)
+            return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
+        return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
 
     def not_assessable(self, case: Case) -> str:
         why = in_words(case.finding.reason, case.finding.measure)
-        return f"{self.where(case)} nothing can be said of parity: {why}"
+        return f"{self.where(case)}nothing can be said of parity: {why}"
 
     # Their parts
 
     def where(self, case: Case) -> str:
-        """The condition as the beginning of a sentence."""
-        return self.of.format(self.titles.get(case.condition, case.condition))
+        """The condition as the beginning of a sentence, with the space behind it."""
+        return self.of.format(self.titles.get(case.condition, case.condition)) + " "
 
     def differs(self, case: Case) -> str:
         """That a figure whose interval is not all outside the band is away from parity nevertheless."""
@@ -271,13 +285,15 @@ class VerdictWords:
         found = case.found
         if not found.complete:
             return "the command that began the run asks what is missing, and then says more"
-        if gravest == Conclusion.NOT_ASSESSABLE:
+        if gravest == Conclusion.INCONCLUSIVE and not case.finding.reason:
+            return self.settle(case)
+        if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             advice = ADVICE.get(
                 str(case.finding.reason), "llmfair report {run}    shows what stands behind it"
             )
-            return advice.format(run=found.run or "RUN")
-        if gravest == Conclusion.INCONCLUSIVE:
-            return self.settle(case)
+            return advice.format(
+                run=found.run or "RUN", planned=found.planned or f"llmfair plan {found.task}"
+            )
         if found.run is None:
             return "llmfair score with --per-query shows every query"
         if gravest == Conclusion.WITHIN:
@@ -294,28 +310,43 @@ class VerdictWords:
         needed = None
         if figure is not None and None not in (figure.value, figure.low, figure.high) and figure.n:
             needed = queries_to_settle(figure.value, figure.low, figure.high, figure.n, found.band)  # type: ignore[arg-type]
-        planned = f": llmfair plan {found.task} -d {quote(found.dataset)}" if found.run else ""
+        planned = f": {found.planned}" if found.planned else ""
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         return f"about {needed:,} queries would settle it, if the estimate stays{planned}"
 
 
-def interval_text(figure: Figure | None) -> str:
-    """A figure with its interval, as far as it has them: `0.17 [0.10, 0.21]`."""
+def interval_text(figure: Figure | None, edges: Collection[float] = ()) -> str:
+    """A figure with its interval, as far as it has them, on the right side of the edges: `0.17 [0.10, 0.21]`."""
     if figure is None or (figure.value is None and figure.low is None and figure.high is None):
         return "undefined"
     if figure.low is None and figure.high is not None:
-        return f"at most {number(figure.high)}"
+        return "at most {}".format(*numbers([figure.high], edges))
     if figure.high is None and figure.low is not None:
-        return f"at least {number(figure.low)}"
+        return "at least {}".format(*numbers([figure.low], edges))
     if figure.low is None or figure.high is None or figure.value is None:
-        return number(figure.value or 0.0)
-    return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
+        return "{}".format(*numbers([figure.value or 0.0], edges))
+    return "{} [{}, {}]".format(*numbers([figure.value, figure.low, figure.high], edges))
 
 
-def number(value: float) -> str:
-    """Two decimals, and two digits of what would be nothing by them."""
-    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: int = 2) -> list[str]:
+    """Numbers with so many decimals, or as many more as tell them apart and show on which side of the edges they lie.
+
+    Two digits are told of what would be nothing by them.
+    """
+    shown = list[str]()
+    for places in range(decimals, MOST_DECIMALS + 1):
+        small = 0.1 if places else 1.0
+        shown = [f"{one:.{places}f}" if abs(one) >= small else f"{one:.{max(places, 2)}g}" for one in values]
+        read = [float(one) for one in shown]
+        apart = len({*read}) == len({*values})
+        if apart and all(
+            (one > edge, one < edge) == (told > edge, told < edge)
+            for one, told in zip(values, read, strict=True)
+            for edge in edges
+        ):
+            break
+    return shown
 
 
 def listed(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from llmfair.audits.kind import kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.verdict import ListwiseWords
 from llmfair.audits.pairwise.verdict import PairWords
-from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords
+from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords, numbers
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.records import Conclusion
 from llmfair.report.lead import lead_lines
@@ -158,14 +158,69 @@ def test_the_next_step() -> None:
     assert lists.verdict(trained).next.endswith(" · mitigate: llmfair finetune-lora -d d -m org/name")
     settled = queries_to_settle(*ACROSS, 44, BAND)
     assert settled is not None
-    assert lists.verdict(conclusions({"a": ACROSS})).next == (
-        f"about {settled:,} queries would settle it, if the estimate stays: llmfair plan listwise -d d"
+    planned = "llmfair plan listwise --design partition"
+    assert lists.verdict(conclusions({"a": ACROSS}, planned=planned)).next == (
+        f"about {settled:,} queries would settle it, if the estimate stays: {planned}"
     )
     assert "too near an edge" in lists.verdict(conclusions({"a": (0.8, 0.7, 0.9)})).next
     assert "these answers follow the position" in lists.verdict(conclusions({"a": None})).next
     assert "llmfair report mine" in lists.verdict(conclusions({"a": None}, reason="a new one")).next
     nothing = lists.verdict(conclusions({"a": LESS}, findings={}, measures=["P@20"]))
     assert nothing.status == "not assessable" and nothing.sentence == "nothing is concluded of P@20"
+
+
+@pytest.mark.parametrize("of_a_kind", SPOKEN)
+def test_no_number_of_queries_settles_what_is_but_a_bound(of_a_kind: str) -> None:
+    for ends, reason, follows in (
+        ((0.5, 0.3, 0.9), "position_driven", "these answers follow the position"),
+        ((None, None, 0.9), "always_one_way", "more queries narrow the bound: llmfair plan"),
+    ):
+        open_still = Finding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
+        of = conclusions({"a": ACROSS}, findings={"a": open_still}, figures={(ODDS, "a"): figure(*ends)})
+        found = SPOKEN[of_a_kind].verdict(of)
+        assert "a bound alone" in found.sentence and "crosses" not in found.sentence
+        assert follows in found.next and "settle" not in found.next
+
+
+@pytest.mark.parametrize(
+    ("interval", "says"),
+    [
+        ((0.79996, 0.71, 0.901), "0.79996 [0.71000, 0.90100]: the interval crosses"),
+        ((0.9, 0.801, 1.1), "0.900 [0.801, 1.100]: all of it lies"),
+        ((0.9, 0.799, 1.1), "0.900 [0.799, 1.100]: the interval crosses"),
+        ((0.8, 0.8, 1.25), "0.80 [0.80, 1.25]: all of it lies"),
+        ((0.9, 0.85, 0.9999), "though not at 1"),
+        ((0.7, 0.6, 0.7998), "0.7000 [0.6000, 0.7998], outside"),
+    ],
+)
+def test_figures_are_told_so_that_they_agree_with_the_words(interval: Interval, says: str) -> None:
+    said = VerdictWords("prompt").verdict(conclusions({"a": interval})).sentence
+    assert says in said.replace(" (95 % CI, 44 queries)", "")
+
+
+def test_the_ends_of_an_interval_are_told_apart() -> None:
+    assert numbers([45.2, 45.04, 45.4], decimals=0) == ["45.2", "45.0", "45.4"]
+    assert numbers([31.2, 28.4, 35.1], decimals=0) == ["31", "28", "35"]
+    assert numbers([0.01, 0.0083, 0.012]) == ["0.01", "0.0083", "0.012"]
+    assert numbers([1.0, 1.0, 1.0], (0.8, 1.0)) == ["1.00", "1.00", "1.00"]
+    assert numbers([0.8 + 1e-12], (0.8,)) == ["0.800000"]
+    narrow = conclusions({"a": (0.61, 0.609, 0.611)})
+    assert "38 times in 100 (95 % CI 38 to 38" not in SPOKEN["lists"].verdict(narrow).sentence
+
+
+def test_who_reads_no_prompt_is_not_put_under_one() -> None:
+    for of in (LESS, INSIDE, ACROSS, None):
+        said = SPOKEN["lists"].verdict(conclusions({"neutral": of}, prompted=False)).sentence
+        assert "prompt" not in said.partition("another --prompt")[0] and said[0] != " "
+
+
+def test_parity_of_a_partition_says_in_words_what_was_tested() -> None:
+    useful = Usefulness("RelevanceOdds", 1.0, 6.85, 3.02, 15.545, 44, "chance")
+    found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
+    said = SPOKEN["lists"].verdict(found).sentence
+    assert said.endswith(
+        "; the more relevant of two items is put ahead at odds of 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"
+    )
 
 
 def test_so_many_queries_settle_it() -> None:

@@ -89,6 +89,33 @@ def test_the_next_step_finds_the_run_wherever_it_is_and_has_something_to_show(
     assert steps in " ".join(again.out.split())
 
 
+def test_the_next_step_plans_the_same_design() -> None:
+    partition = ("--design", "partition", "--window", "10", "-n", "6", "--variants", "neutral")
+    shown = ran("listwise", "-q", "--no-report", *partition, "-m", "fake:biased,listwise=0", "-o", "run").out
+    assert shown.startswith("VERDICT  inconclusive")
+    following = kept("results", "run")["verdict"]["next"]
+    asked = following.partition(": llmfair ")[2]
+    assert (
+        asked
+        == "plan listwise --limit 6 --prompt wikiproject --variants neutral --design partition --window 10 --orders 1 --no-control"
+    )
+    planned = well(command(*shlex.split(asked), "--json")).json
+    assert planned["calls"] == kept("results", "run")["design"]["calls"]
+
+
+def test_a_ranker_that_reads_no_prompt_is_put_under_none() -> None:
+    ran("listwise", "-q", "--no-report", "-m", "bm25", "-o", "run")
+    assert "prompt" not in kept("results", "run")["verdict"]["sentence"]
+    for asked in (("run",), ("run/rankings/neutral.run", "-d", "sample")):
+        verdict = well(command("score", *asked, "--json")).json["verdict"]
+        assert "prompt" not in verdict["sentence"]
+    assert (
+        well(command("score", "run", "--json"))
+        .json["verdict"]["next"]
+        .endswith("llmfair plan listwise -m bm25")
+    )
+
+
 def suites(path: str) -> list[ElementTree.Element]:
     found = [*ElementTree.parse(path).getroot()]
     for suite in found:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.exhibits import command_of
+from llmfair.audits.commands import command_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.pages import page_of

@@ -51,6 +51,10 @@ class ListwiseFacts(DesignFacts):
         Sequence[Count], Meta(description="Positions (0 is the head) that no window holds in some list.")
     ] = after("calls")
 
+    @property
+    def prompted(self) -> bool:
+        return self.prompt_sha256 is not None
+
 
 @dataclass(frozen=True)
 class FirstPass:

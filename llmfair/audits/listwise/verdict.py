@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
-from llmfair.audits.verdict import Case, VerdictWords, number
+from llmfair.audits.verdict import Case, VerdictWords, numbers
 from llmfair.report.figures import ratio_of
 
 UNEVEN = 0.01
@@ -14,11 +14,14 @@ UNEVEN = 0.01
 class ListwiseWords(VerdictWords):
     """In exposure beyond what relevance explains, and in odds of which the band speaks."""
 
+    def where(self, case: Case) -> str:
+        return super().where(case) if case.found.prompted else ""
+
     def disparity(self, case: Case) -> str:
         less = _exposure(case) or _ahead(case)
         if less is None:
             return super().disparity(case)
-        return f"{self.where(case)} {less}; {case.measured}, outside {case.band}"
+        return f"{self.where(case)}{less}; {case.measured}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
         return super().parity(case) + _useful(case)
@@ -38,13 +41,14 @@ def _exposure(case: Case) -> str | None:
     excess = finding.excess if isinstance(finding, ListwiseFinding) else None
     if excess is None or groups is None or excess.low is None or excess.high is None:
         return None
-    ratio, low, high = _of_behind(excess, bool(case.protected_behind))
-    if high >= 1:
+    ends = _of_behind(excess, bool(case.protected_behind))
+    if ends[2] >= 1:
         return None
+    less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
     behind, ahead = groups
     return (
-        f"{behind} items get {_share(ratio)} % less exposure than {ahead} ones{_beyond(case)} "
-        f"({case.found.level * 100:g} % CI {_share(high)} to {_share(low)} % less, {case.counted})"
+        f"{behind} items get {less} % less exposure than {ahead} ones{_beyond(case)} "
+        f"({case.found.level * 100:g} % CI {least} to {most} % less, {case.counted})"
     )
 
 
@@ -64,7 +68,7 @@ def _ahead(case: Case) -> str | None:
     if not case.protected_behind:
         shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
     behind, ahead = groups
-    often, low, high = (f"{share:.0f}" for share in shares)
+    often, low, high = numbers(shares, (50,), 0)
     return (
         f"the {behind} one of two equally relevant items is put ahead of the {ahead} one {often} times in 100 "
         f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted})"
@@ -79,16 +83,16 @@ def _of_behind(excess: Excess, protected: bool) -> tuple[float, float, float]:
     return 1 / excess.value, 1 / excess.high, 1 / excess.low
 
 
-def _share(ratio: float) -> int:
-    return round(100 * (1 - ratio))
-
-
 def _useful(case: Case) -> str:
     """What says that the ranker does its job: how much better it orders by relevance than what it is held against."""
     useful = case.finding.useful if isinstance(case.finding, ListwiseFinding) else None
     if useful is None or useful.low is None or useful.high is None:
         return ""
-    interval = f"{number(useful.value)} [{number(useful.low)}, {number(useful.high)}] (99.9 % CI)"
+    ends = numbers([useful.value, useful.low, useful.high], (useful.chance,))
+    interval = "{} [{}, {}] (99.9 % CI)".format(*ends)
     if useful.chance:
-        return f"; {useful.measure} is {interval}, where an order by chance has {useful.chance:g}"
+        return (
+            f"; the more relevant of two items is put ahead at odds of {interval}, where chance has "
+            f"{useful.chance:g}"
+        )
     return f"; {useful.measure} lies {interval} above that of {useful.against}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmfair.audits.verdict import Case, VerdictWords, interval_text, number
+from llmfair.audits.verdict import Case, VerdictWords, interval_text, numbers
 from llmfair.metrics.base import POOLED
 
 
@@ -22,18 +22,18 @@ class PairWords(VerdictWords):
         if figure.value is None or figure.low is None or figure.high is None:
             if not edge:
                 return super().disparity(case)
-            most = _in_a_hundred(edge if case.protected_behind else 1 / edge)
+            (most,) = _in_a_hundred(edge if case.protected_behind else 1 / edge)
             return (
-                f"{self.where(case)} {behind} items win at most {most} times for every 100 wins of equally relevant "
+                f"{self.where(case)}{behind} items win at most {most} times for every 100 wins of equally relevant "
                 f"{ahead} ones ({case.queries}; many answers follow the position, so that there is a bound alone); "
                 f"{case.measured}, outside {case.band}"
             )
         ends = [figure.value, figure.low, figure.high]
         if not case.protected_behind:
             ends = [1 / figure.value, 1 / figure.high, 1 / figure.low]
-        won, low, high = (_in_a_hundred(end) for end in ends)
+        won, low, high = _in_a_hundred(*ends)
         return (
-            f"{self.where(case)} {behind} items win {won} times for every 100 wins of equally relevant {ahead} ones "
+            f"{self.where(case)}{behind} items win {won} times for every 100 wins of equally relevant {ahead} ones "
             f"({case.found.level * 100:g} % CI {low} to {high}, {case.counted}); {case.measured}, outside {case.band}"
         )
 
@@ -45,7 +45,7 @@ class PairWords(VerdictWords):
         agree = (
             ""
             if kappa is None or kappa.value is None
-            else f"; both orders agree with kappa {interval_text(kappa)}"
+            else f"; both orders agree with kappa {interval_text(kappa, (0.0,))}"
         )
         return super().parity(case) + agree
 
@@ -53,5 +53,5 @@ class PairWords(VerdictWords):
         return f"llmfair runs show {case.found.run} --furthest{case.mitigation}"
 
 
-def _in_a_hundred(odds: float) -> str:
-    return f"{100 * odds:.0f}" if odds >= 0.01 else number(100 * odds)
+def _in_a_hundred(*odds: float) -> list[str]:
+    return numbers([100 * one for one in odds], (100,), 0)
