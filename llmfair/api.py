@@ -101,7 +101,7 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
         def watch_of(setting: str) -> Watch:
             return _watch(f"Asking {made.model[0]}, {setting}", progress, made)
 
-        found, gravest = told(study, list(sweep(kind, study, made, watch_of)), made.output)
+        found, gravest = told(kind, study, list(sweep(kind, study, made, watch_of)), made)
         if made.output is not None and made.report:
             _report(RunDir(made.output))
         if gravest is not None:

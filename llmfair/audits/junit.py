@@ -60,6 +60,9 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
     root = ET.Element("testsuites", name="llmfair")
     for suite in suites:
         _add(root, suite, fail_on)
+    for element in root.iter():  # a model's or a file's name may hold what no XML may
+        element.text = None if element.text is None else _legal(element.text)
+        element.attrib = {name: _legal(value) for name, value in element.attrib.items()}
     ET.indent(root)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +72,7 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
 
 
 def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
-    element = ET.SubElement(root, "testsuite", name=_legal(suite.name))
+    element = ET.SubElement(root, "testsuite", name=suite.name)
 
     def case(name: str) -> ET.Element:
         return ET.SubElement(element, "testcase", classname=f"llmfair.{suite.task}", name=name)
@@ -80,9 +83,7 @@ def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
         if refused(verdict, fail_on) is not None:
             failures += 1
             _problem(found, "failure", verdict.status, verdict.sentence)
-        ET.SubElement(found, "system-out").text = _legal(
-            f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
-        )
+        ET.SubElement(found, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
     for gate in suite.requirements:
         found = case(f"{gate.require} ({gate.variant}{f', {gate.group}' if gate.group else ''})")
         if not gate.holds:
@@ -101,9 +102,9 @@ def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
 
 
 def _problem(found: ET.Element, kind: str, of: str, said: str) -> None:
-    ET.SubElement(found, kind, type=of, message=_legal(said)).text = _legal(said)
+    ET.SubElement(found, kind, type=of, message=said).text = said
 
 
 def _legal(text: str) -> str:
-    """The text without characters that no XML may hold: a model's name may."""
+    """The text without characters that no XML may hold."""
     return UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text)

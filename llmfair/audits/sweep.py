@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.limits import Progress
+from llmfair.audits.gates import statuses_of
+from llmfair.audits.junit import suite_of, write_junit
 from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
 from llmfair.audits.run import Watch, Written, perform
@@ -68,13 +70,16 @@ def plan_study(kind: Kind, study: Study, settings: Studied) -> dict[str, Any]:
 
 
 def told(
-    study: Study, tried: Sequence[Tried], output: Path | None
+    kind: Kind, study: Study, tried: Sequence[Tried], settings: Studied
 ) -> tuple[dict[str, Any], LlmfairError | None]:
     """The study as `study.json` has it, written if there is a folder for it; and the error with the largest exit code.
 
-    Every error is told with its setting.
+    Every error is told with its setting, which is a test suite of `--junit`.
     """
-    found = _gathered(study, tried)
+    found, output = _gathered(study, tried), settings.output
+    if settings.junit is not None:
+        suites = [suite_of(one.setting, one.results or {"task": kind.name}, one.error) for one in tried]
+        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses))
     if output is not None:
         RunDir(output).drop_report()
         write_whole(output / "study.json", [json_text(found)])

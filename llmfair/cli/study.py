@@ -42,7 +42,7 @@ def _of(kind: Kind, named: Study) -> Callable[..., None]:
             _show_plan(named, plan_study(kind, named, settings), style)
             return
         tried = _ask(kind, named, settings)
-        found, gravest = told(named, tried, settings.output)
+        found, gravest = told(kind, named, tried, settings)
         for one in tried:
             if one.error is not None and one.error is not gravest:
                 print(f"Error: {one.error.message}", file=sys.stderr)

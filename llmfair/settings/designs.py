@@ -44,8 +44,9 @@ class Calibrated(AuditSettings):
             raise UsageError(f"--runs is {self.runs}, but is at least 2.", "for example --runs 200")
         if not 0.05 < self.power < 1:
             raise UsageError(f"--power is {self.power}, but lies between 0.05 and 1.", "for example 0.8")
-        if self.output is not None:
-            raise UsageError("calibrate writes no files, but --output names a folder.", "use --json > FILE")
+        for flag, named in (("--output names a folder", self.output), ("--junit names a file", self.junit)):
+            if named is not None:
+                raise UsageError(f"calibrate writes no files, but {flag}.", "use --json > FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +82,6 @@ class Studied(AuditSettings):
     output: Path | None = setting(
         None, "Folder for study.json and study.csv.", "Output", flags=("-o",), result=False
     )
-
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | {"junit"}
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:

@@ -27,7 +27,7 @@ def tried(**given: Any) -> list[Tried]:
 
 
 def study_of(runs: list[Tried]) -> dict[str, Any]:
-    return told(WINDOWS, runs, None)[0]
+    return told(LISTWISE, WINDOWS, runs, WindowsSettings.make())[0]
 
 
 def listwise_settings(settings: WindowsSettings) -> Mapping[str, Any]:

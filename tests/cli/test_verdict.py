@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 import llmfair
-from llmfair.results import plain
+from llmfair.audits.junit import Suite, write_junit
+from llmfair.results import Requirement, RunVerdict, plain
 from tests.cli.command import kept, ran, refuses, well
 from tests.cli.command import llmfair as command
 
@@ -171,6 +172,26 @@ def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     assert command(*asked, "--max-calls", "5", "--max-invalid", "1", "-o", "half").code == 3
     (half,) = suites("junit.xml")
     assert half.get("errors") == "1" and "verdict" not in problems(half)
+
+
+def test_a_study_has_a_suite_of_junit_for_each_setting() -> None:
+    asked = ("study", "windows", "-q", "-n", "5", "--orders", "1", "--settings", "10/5,20/10", "--no-report")
+    noisy = ("-m", "fake:biased,malformed=0.5", "--max-invalid", "0.1")
+    assert command(*asked, *noisy, "--junit", "junit.xml", "-o", "st").code == 4
+    found = suites("junit.xml")
+    assert [suite.get("name") for suite in found] == ["10/5", "20/10"]
+    assert all("unparseable" in problems(suite)["run"] for suite in found)
+    assert [suite[0].get("classname") for suite in found] == ["llmfair.listwise"] * 2
+
+
+def test_junit_is_legal_whatever_things_are_called(tmp_path: Path) -> None:
+    verdict = RunVerdict(status="dis\x01parity", sentence="of \x02 items\udc80", next="\x03")
+    gate = Requirement("P@20>=2", "P@20", "neutral\x04", "fe\x05male", 1.0, False, "\x06 is below 2")
+    broken = Suite("a\x00 model", "list\x07wise", verdict, [gate], llmfair.UsageError("\x08", "hint"))
+    write_junit(tmp_path / "junit.xml", [broken], ["dis\x01parity"])
+    (suite,) = suites(str(tmp_path / "junit.xml"))
+    assert suite.get("name") == "a\ufffd model"
+    assert [*problems(suite)] == ["verdict", "P@20>=2 (neutral\ufffd, fe\ufffdmale)"]
 
 
 def test_measured_runs_have_a_verdict_each() -> None:
