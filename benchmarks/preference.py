@@ -55,7 +55,7 @@ SLOTS: Mapping[str, Callable[[Floats], Floats]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """Audits of one ranker with one design; `windows` that slide over three random orders, or one partition."""
+    """Audits of one ranker with one design; `windows` that slide over three random orders, or `several` partitions."""
 
     queries: int
     n: int
@@ -63,10 +63,11 @@ class Row:
     noise: str
     slots: str
     odds: float
+    several: int = 1
 
     @property
     def orders(self) -> int:
-        return 3 if self.windows else 1
+        return 3 if self.windows else self.several
 
 
 @dataclass(frozen=True)
@@ -118,17 +119,10 @@ def _found(row: Row, values: Sequence[Value], rng: np.random.Generator) -> Found
 
 def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[Compared]:
     """A query's comparisons in every audit."""
-    protected, grades = _items(row.n, query)
-    betas = mean_log_odds(row) + QUERY_SD * rng.standard_normal((audits, 1))
-    taste = RELEVANCE * grades + betas * protected
-    parts = []
-    for items, scores, z in (_windows if row.windows else _partition)(row, taste, rng):
-        members = protected[items], grades[items]
-        alike = members[0][..., :, None] & ~members[0][..., None, :]
-        alike &= members[1][..., :, None] == members[1][..., None, :]
-        audit, order, first, second = np.nonzero(alike)
-        ahead = scores[audit, order, first] > scores[audit, order, second]
-        parts.append((audit, ahead, z[first], z[second]))
+    parts = [
+        (audit, ahead, first, second)
+        for audit, _, ahead, first, second in comparisons(row, query, audits, rng)
+    ]
     audit, ahead, first, second = (np.concatenate(part) for part in zip(*parts, strict=True))
     by_audit = np.argsort(audit, kind="stable")
     ends = np.cumsum(np.bincount(audit, minlength=audits))[:-1]
@@ -137,6 +131,22 @@ def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[
     return [
         Compared(one, np.ones(len(one)), places, WINDOW) for one, places in zip(outcomes, slots, strict=True)
     ]
+
+
+def comparisons(
+    row: Row, query: int, audits: int, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_], Floats, Floats]]:
+    """What every window of a query compares: audit, order, whether the protected item is ahead, both slots z."""
+    protected, grades = _items(row.n, query)
+    betas = mean_log_odds(row) + QUERY_SD * rng.standard_normal((audits, 1))
+    taste = RELEVANCE * grades + betas * protected
+    for items, scores, z in (_windows if row.windows else _partition)(row, taste, rng):
+        members = protected[items], grades[items]
+        alike = members[0][..., :, None] & ~members[0][..., None, :]
+        alike &= members[1][..., :, None] == members[1][..., None, :]
+        audit, order, first, second = np.nonzero(alike)
+        ahead = scores[audit, order, first] > scores[audit, order, second]
+        yield audit, order, ahead, z[first], z[second]
 
 
 def _items(n: int, query: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:

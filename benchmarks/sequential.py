@@ -10,6 +10,7 @@ and the e-value without an interval beside it.
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 
-from llmfair.audits.pairwise.stopping import seen
+from llmfair.audits.pairwise.seen import seen
 from llmfair.records import PairAnswer, Side, Verdict
-from llmfair.stats.sequential import FEWEST_PAIRS, Decision, EProcess, rounds
+from llmfair.stats.sequential import FEWEST_UNITS, Decision, EProcess, rounds
 
 Floats = NDArray[np.float64]
 Stop = tuple[Decision | None, int]
@@ -131,7 +132,7 @@ def sequential(asked: Asked) -> Stop:
     process = EProcess(BAND, LEVEL, CAP).after(
         asked.values, lambda pairs: seen(asked.verdicts[:pairs], BAND, LEVEL)
     )
-    return process.decision, process.pairs
+    return process.decision, process.units
 
 
 def betting(asked: Asked) -> Stop:
@@ -139,7 +140,7 @@ def betting(asked: Asked) -> Stop:
     for way in (Decision.ABOVE, Decision.BELOW):
         process = EProcess(BAND, LEVEL, CAP + 1).after(asked.values, partial(_always, way))
         if process.decision is not None:
-            return way, process.pairs
+            return way, process.units
     return None, CAP
 
 
@@ -150,7 +151,7 @@ def fixed(asked: Asked) -> Stop:
 
 def peeking(asked: Asked) -> Stop:
     """The same interval after every pair, until it decides."""
-    return _looking(asked, FEWEST_PAIRS)
+    return _looking(asked, FEWEST_UNITS)
 
 
 def tally(design: Callable[[Asked], Stop], asked: Sequence[Asked]) -> Tally:
@@ -206,7 +207,18 @@ def rows() -> Iterator[tuple[Model, Callable[[Asked], Stop]]]:
         yield Model(odds, position, steady=steady), sequential
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--design", choices=("pairs", "partition"), default="pairs")
+    if options.parse_args(arguments).design == "partition":
+        from benchmarks import sequential_windows
+
+        sequential_windows.main()
+    else:
+        of_pairs()
+
+
+def of_pairs() -> None:
     print(f"{AUDITS} audits a row, at most {CAP:,} pairs, band {BAND[0]:g}–{BAND[1]:g}; seed 0")
     print(
         "odds  position  queries  steady  query sd  rule        mean pairs  calls saved  within  outside  ± (of 5 %)"

@@ -22,9 +22,9 @@ CONTROL = "control"
 Pools = tuple[Sequence[str], Sequence[str]]
 """The ids of protected and of unprotected items that are paired."""
 # The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r (listwise.md 6), 32 and 33 permute
-# the pools of relevant and of irrelevant pairs (pairwise.md 2).
+# the pools of relevant and of irrelevant pairs (pairwise.md 2), 34 is the order in which windows are asked.
 _ORDER_STREAM = 16
-PAIR_STREAM = 32
+PAIR_STREAM, WINDOW_STREAM = 32, 34
 
 
 @dataclass(frozen=True, slots=True)

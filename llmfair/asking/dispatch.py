@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.asking.journal import Journal
@@ -208,10 +207,13 @@ class _Driver:
         """So many tasks share the programs, so memory does not grow with the programs' number."""
         tasks: list[asyncio.Task[None]] = []
         try:
-            for program in islice(programs, self.chains):
-                tasks.append(asyncio.create_task(self._work(chain([program], programs))))
-                for _ in range(self.passes):
+            for _ in range(self.chains):
+                tasks.append(asyncio.create_task(self._work(programs)))
+                # of a run that goes on, what is answered already may be all that is needed: it is read one by one
+                for _ in range(max(self.passes, len(self.asker.journal) > 0)):
                     await asyncio.sleep(0)
+                if tasks[-1].done():  # no program is left
+                    break
             await asyncio.gather(*tasks)
         finally:
             # Whatever ends the run, no chain may go on behind its back and write into a closed journal.

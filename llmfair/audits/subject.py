@@ -209,8 +209,9 @@ def _json(text: str) -> Any:
 
 
 def limits_of(backend: Backend, settings: Asking) -> Limits:
+    most = backend.max_workers if settings.at_once is None else min(settings.at_once, backend.max_workers)
     return Limits(
-        workers=settings.workers or backend.max_workers,
+        workers=settings.workers or most,
         retries=settings.retries,
         max_wait=seconds(settings.max_wait),
         max_calls=settings.max_calls,

@@ -19,12 +19,18 @@ from llmfair.steps import Steps
 
 @dataclass(frozen=True)
 class Partition(Strategy):
-    """⌈n / window⌉ windows of equal size, give or take one item, in the order of the candidates."""
+    """⌈n / window⌉ windows of equal size, give or take one item, in the order of the candidates.
+
+    `only`: the number of the one window that is asked, from 0.
+    """
 
     window: int = 20
+    only: int | None = None
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[None]:
         windows = self.plan(len(candidates.documents))
+        if self.only is not None:
+            windows = windows[self.only : self.only + 1]
         yield from ask.together([(candidates.documents[start:end], start) for start, end in windows])
 
     def plan(self, n: int) -> Sequence[Window]:

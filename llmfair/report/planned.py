@@ -41,10 +41,11 @@ def queries_lines(planned: Mapping[str, Any]) -> list[str]:
 
 
 def calls_line(planned: Mapping[str, Any]) -> str:
+    calls = ("at most " if planned.get("sequential") else "") + count(planned["calls"], "call")
     if planned["prompt_tokens"] is None:
-        return f"{count(planned['calls'], 'call')} · tokens are not counted, nor is their cost"
+        return f"{calls} · tokens are not counted, nor is their cost"
     tokens = f"about {_about(planned['prompt_tokens'])} tokens in, {_about(planned['completion_tokens'])} out"
-    line = f"{count(planned['calls'], 'call')} · {tokens}"
+    line = f"{calls} · {tokens}"
     if "cost" not in planned:
         return line
     if planned["cost"] is None:

@@ -7,7 +7,7 @@ spelled, documented and checked the same everywhere. Precedence: defaults < llmf
 from __future__ import annotations
 
 from llmfair.settings.asking import MOST_REPEATS, Asking
-from llmfair.settings.audit import AuditSettings
+from llmfair.settings.audit import STOPPING_AT_ONCE, AuditSettings, check_stopping
 from llmfair.settings.base import (
     CommandSettings,
     ListSettings,
@@ -26,6 +26,7 @@ from llmfair.settings.tuning import FinetuneSettings
 __all__ = [
     "MOST_REPEATS",
     "SCORE_FORMS",
+    "STOPPING_AT_ONCE",
     "Asking",
     "AuditSettings",
     "Calibrated",
@@ -39,6 +40,7 @@ __all__ = [
     "Studied",
     "at_least",
     "band_of",
+    "check_stopping",
     "default_of",
     "planted_of",
     "seconds",

@@ -154,6 +154,11 @@ class Asking(Settings):
         """Whether log-probabilities of labels are read instead of text."""
         return False
 
+    @property
+    def at_once(self) -> int | None:
+        """The workers there are at most unless --workers says so; None: as many as the backend takes."""
+        return None
+
     def needs(self) -> Iterator[tuple[str, str]]:
         """What a backend must be capable of, and the flag that asks for it."""
         if self.constrain:

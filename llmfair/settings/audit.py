@@ -70,3 +70,21 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
         at_least(self, {"permutations": 0})
         if not 0 <= self.max_invalid <= 1:
             raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
+
+
+STOPPING_AT_ONCE = 10
+"""Workers of an audit that stops when it is settled, if none are named: what is under way then was asked in vain.
+They keep twice as many questions begun, and before 20 nothing is settled."""
+
+
+def check_stopping(settings: AuditSettings, on_bad_answer: str) -> None:
+    """Raises UsageError for what an audit cannot have that stops as soon as it is settled."""
+    if settings.batch:
+        raise UsageError(
+            "--sequential stops between questions, but --batch asks all at once.", "leave one of them out"
+        )
+    if on_bad_answer == "fail":
+        raise UsageError(
+            "--on-bad-answer fail leaves gaps that --sequential cannot pass.",
+            "repair counts unparseable answers and goes on",
+        )

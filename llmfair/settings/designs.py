@@ -47,6 +47,11 @@ class Calibrated(AuditSettings):
         for flag, named in (("--output names a folder", self.output), ("--junit names a file", self.junit)):
             if named is not None:
                 raise UsageError(f"calibrate writes no files, but {flag}.", "use --json > FILE")
+        if getattr(self, "sequential", False):
+            raise UsageError(
+                "calibrate simulates audits that ask all their questions, but --sequential stops early.",
+                "leave --sequential out",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,17 @@
-"""Asking pairs until it is clear where their odds lie: an e-value and an interval beyond the band, or one inside it.
+"""Asking until it is clear where the odds lie: an e-value and an interval beyond the band, or one inside it.
 
-Each pair gives X: 1 when the protected item won in both orders, 0 when the unprotected one did, ½ when the answers
-flipped or could not be read. The mean p of X gives the balanced ratio p/(1−p). A gambler who bets on X against the
-claim "p is at most m" multiplies their stake by 1/α with probability α at most if the claim holds, however often
-one looks; the stake is the e-value, and bets of 16 sizes are held at once. The odds with the position taken out lie
-beyond the balanced ratio, as seen from 1, so what is beyond the band by one is by the other. The gambler takes pairs
-for exchangeable, and so speaks of these queries alone: where queries differ, the interval of the odds over queries has
-to lie beyond the band, too, looked at when the e-value crosses and from then on at preset counts. Nothing follows for
-the inside of the band: there that interval decides, at the preset counts. A few looks only, each at a level that keeps
-the error of all together. Sources: Waudby-Smith and Ramdas (2024), Estimating means of bounded
-random variables by betting; Pocock (1977), Group sequential methods in the design and analysis of clinical trials.
+Each unit that is asked gives X, from 0 to 1: the share that the protected items win. A pair asked in both orders gives
+1, 0, or ½ where its answers flip; a window the share of its comparisons; what cannot be read gives ½. The mean p of X
+gives the balanced ratio p/(1−p). A gambler who bets on X against the claim "p is at most m" multiplies their stake by
+1/α with probability α at most if the claim holds, however often one looks; the stake is the e-value, and bets of 16
+sizes are held at once. The odds with the position taken out lie beyond the balanced ratio, as seen from 1, so what is
+beyond the band by one is by the other. The gambler takes units for exchangeable, and so speaks of these queries alone:
+where queries differ, the interval of the odds over queries has to lie beyond the band, too, looked at when the e-value
+crosses and from then on at preset counts. Nothing follows for the inside of the band: there that interval decides, at
+the preset counts. A few looks only, each at a level that keeps the error of all together. An X between two points of
+GRID counts for both, in proportion: the logarithm of a bet's gain is concave in X, so the e-value is only made smaller.
+Sources: Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting; Pocock (1977), Group
+sequential methods in the design and analysis of clinical trials.
 """
 
 from __future__ import annotations
@@ -25,22 +27,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
-"""How many X were 0, ½ and 1, after each pair of a batch; shape (pairs, 3)."""
+Counts = NDArray[np.float64]
+"""How many X were at each point of GRID, after each unit of a batch; shape (units, 21)."""
 Direction = Literal[1, -1]
 """+1 bets that p is above m, −1 that it is below."""
 
-FEWEST_PAIRS = 20
-"""Before this many pairs nothing is decided."""
+FEWEST_UNITS = 20
+"""Before this many units nothing is decided."""
 FRACTIONS: Floats = np.geomspace(0.02, 0.9, 16)
 """λ: the shares of the largest possible bet."""
 MEANS: tuple[float, ...] = tuple(np.linspace(0.02, 0.98, 601).tolist())
 """The values of p that a confidence sequence keeps or excludes."""
 LOOKS = (50, 75, 110, 165, 250, 370, 560, 840)
-"""After so many pairs, and after the last, the interval of the odds is looked at."""
+"""After so many units, and after the last, the interval of the odds is looked at."""
 LOOK_SHARE = 0.25
 """Of α, what either end of the interval may err by at one look: nine looks then err by about α (Monte Carlo)."""
-VALUES: Floats = np.array([0.0, 0.5, 1.0])
+GRID: Floats = np.linspace(0, 1, 21)
+"""The values of X that are counted."""
 
 
 class Decision(StrEnum):
@@ -52,23 +55,23 @@ class Decision(StrEnum):
 
 
 Look = Callable[[int], Decision | None]
-"""Where the interval of the odds over the first so many pairs lies; None where it crosses an end of the band."""
+"""Where the interval of the odds over the first so many units lies; None where it crosses an end of the band."""
 
 
 @dataclass(frozen=True, slots=True)
 class EProcess:
-    """What the pairs asked so far allow to be said; begin with `EProcess(band, level, cap)`, go on with `after`.
+    """What the units asked so far allow to be said; begin with `EProcess(band, level, cap)`, go on with `after`.
 
-    `band`: (low, high) of the odds; α = 1 − `level`; at most `cap` pairs are asked. `counts`: pairs with X = 0, ½, 1,
-    up to the stop. `kept`: the half-open range of `MEANS` that the confidence sequence still holds. `crossed`: the
-    directions whose e-value has reached 2/α at some pair. Raises ValueError for a band that is none, and for a level
-    outside (0, 1).
+    `band`: (low, high) of the odds; α = 1 − `level`; at most `cap` units are asked. `counts`: those at each point of
+    GRID, up to the stop. `kept`: the half-open range of `MEANS` that the confidence sequence still holds. `crossed`:
+    the directions whose e-value has reached 2/α at some unit. Raises ValueError for a band that is none, and for a
+    level outside (0, 1).
     """
 
     band: tuple[float, float]
     level: float = 0.95
     cap: int = 1000
-    counts: tuple[int, int, int] = (0, 0, 0)
+    counts: tuple[float, ...] = (0.0,) * len(GRID)
     kept: tuple[int, int] = (0, len(MEANS))
     crossed: frozenset[Decision] = frozenset()
     decision: Decision | None = None
@@ -78,9 +81,9 @@ class EProcess:
             raise ValueError(f"no band from {self.band[0]} to {self.band[1]} at level {self.level}")
 
     @property
-    def pairs(self) -> int:
-        """Pairs counted; after a decision, the pair at which it fell."""
-        return sum(self.counts)
+    def units(self) -> int:
+        """Units counted; after a decision, the one at which it fell."""
+        return round(sum(self.counts))
 
     @property
     def log_e(self) -> dict[Decision, float]:
@@ -98,18 +101,18 @@ class EProcess:
         return (_ratio(MEANS[first]), _ratio(MEANS[end - 1])) if first < end else None
 
     def after(self, values: ArrayLike, look: Look) -> EProcess:
-        """The process after a batch of X in schedule order, shape (pairs,); what follows the stop is unused.
+        """The process after a batch of X in schedule order, shape (units,); what follows the stop is unused.
 
-        `look` is asked where an e-value crosses and after as many pairs as LOOKS says. What it says is the decision if
-        it is a direction whose e-value has crossed, if it is `inside` after a number of LOOKS, and after the last pair
-        in any case. Raises ValueError for an X other than 0, ½, 1.
+        `look` is asked where an e-value crosses and after as many units as LOOKS says. What it says is the decision if
+        it is a direction whose e-value has crossed, if it is `inside` after a number of LOOKS, and after the last unit
+        in any case. Raises ValueError for an X that is no share.
         """
         batch = np.asarray(values, dtype=np.float64)
-        if batch.ndim != 1 or not np.isin(batch, VALUES).all():
-            raise ValueError("a pair counts 0, 1/2 or 1")
+        if batch.ndim != 1 or not ((batch >= 0) & (batch <= 1)).all():
+            raise ValueError("a unit counts from 0 to 1")
         if self.decision is not None or not len(batch):
             return self
-        counts = np.array(self.counts) + np.cumsum(batch[:, None] == VALUES, axis=0)
+        counts = np.cumsum(np.vstack([self.counts, on_grid(batch)]), axis=0)[1:]
         crossings = self._crossings(counts)
         decision, stop = self._decide(counts, crossings, look)
         counts = counts[:stop]
@@ -120,10 +123,9 @@ class EProcess:
         # A bet against m gains as m moves away from the data: each direction excludes one end of the range.
         first = bisect_left(MEANS, True, lo=self.kept[0], key=lambda mean: not excluded(mean, +1))
         end = bisect_left(MEANS, True, hi=self.kept[1], key=lambda mean: excluded(mean, -1))
-        zeros, halves, ones = counts[-1].tolist()
         return replace(
             self,
-            counts=(zeros, halves, ones),
+            counts=tuple(counts[-1].tolist()),
             kept=(first, end),
             crossed=frozenset(way for way, place in crossings.items() if place < stop),
             decision=decision,
@@ -137,7 +139,7 @@ class EProcess:
     def _crossings(self, counts: Counts) -> dict[Decision, int]:
         """Where in the batch each e-value first reaches 2/α, −1 for before it; only those that do."""
         low, high = map(_mean, self.band)
-        enough = counts.sum(axis=1) >= FEWEST_PAIRS
+        enough = _units(counts) >= FEWEST_UNITS
         values = {Decision.ABOVE: log_e(counts, high, +1), Decision.BELOW: log_e(counts, low, -1)}
         reached = {way: np.flatnonzero((value >= self._two_sided) & enough) for way, value in values.items()}
         new = {way: int(places[0]) for way, places in reached.items() if len(places)}
@@ -146,17 +148,17 @@ class EProcess:
     def _decide(
         self, counts: Counts, crossings: Mapping[Decision, int], look: Look
     ) -> tuple[Decision | None, int]:
-        """The batch's first decision, and how many of its pairs are used."""
-        asked = counts.sum(axis=1)
-        preset = np.isin(asked, (*LOOKS, max(self.cap, FEWEST_PAIRS)))
+        """The batch's first decision, and how many of its units are used."""
+        asked = _units(counts)
+        preset = np.isin(asked, (*LOOKS, self.cap))
         new = [place for place in crossings.values() if place >= 0]
         for place in sorted({*np.flatnonzero(preset).tolist(), *new}):
-            pairs = int(asked[place])
-            seen = look(pairs)
+            units = int(asked[place])
+            seen = look(units)
             if seen is None:
                 continue
             settled = preset[place] if seen is Decision.INSIDE else crossings.get(seen, place + 1) <= place
-            if settled or pairs == self.cap:
+            if settled or units == self.cap:
                 return seen, place + 1
         return None, len(asked)
 
@@ -166,30 +168,42 @@ def look_level(level: float) -> float:
     return 1 - 2 * LOOK_SHARE * (1 - level)
 
 
+def on_grid(values: Floats) -> Counts:
+    """Each X as counts at the points of GRID beside it, which sum to 1; shape (n,) gives (n, 21)."""
+    steps = values * (len(GRID) - 1)
+    counts: Counts = np.maximum(0, 1 - np.abs(steps[:, None] - np.arange(len(GRID))))
+    return counts
+
+
+def _units(counts: Counts) -> Counts:
+    units: Counts = np.rint(counts.sum(axis=1))
+    return units
+
+
 def log_e(counts: ArrayLike, mean: float, direction: Direction) -> Floats:
-    """ln E against p = m from the numbers of X = 0, ½, 1; shapes (…, 3) give (…).
+    """ln E against p = m from the numbers of X at each point of GRID; shapes (…, 21) give (…).
 
     E = 1/16 Σ_j Π_i (1 ± λ_j c (X_i − m)), c = 1/m for + and 1/(1−m) for −: a product depends on how
-    often each X came, not on when. Sums are taken pair by pair alike, so a batch's size does not touch the bits.
+    often each X came, not on when. Sums are taken unit by unit alike, so a batch's size does not touch the bits.
     """
     cap = 1 / mean if direction > 0 else 1 / (1 - mean)
-    gains = np.log1p(direction * cap * (VALUES[:, None] - mean) * FRACTIONS)
+    gains = np.log1p(direction * cap * (GRID[:, None] - mean) * FRACTIONS)
     sums = (np.asarray(counts)[..., None] * gains).sum(axis=-2)
     wealth: Floats = np.logaddexp.reduce(sums, axis=-1) - log(len(FRACTIONS))
     return wealth
 
 
-def rounds(pairs_per_query: Sequence[int], rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """The order in which pairs are asked: (query's index, pair's number), one pair per query and round.
+def rounds(units_per_query: Sequence[int], rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """The order in which units are asked: (query's index, unit's number), one unit per query and round.
 
     Every round goes through the queries in a fresh random order, so that queries that differ cannot look like a
-    trend; queries without further pairs drop out. `rng`: `default_rng([seed, 32 + kind])`, kind 0 for relevant
-    and 1 for irrelevant pairs. Raises ValueError for a query with fewer than 0 pairs.
+    trend; queries without further units drop out. `rng`: `default_rng([seed, 32 + kind])`, kind 0 for relevant
+    and 1 for irrelevant pairs, 2 for windows. Raises ValueError for a query with fewer than 0 units.
     """
-    if any(pairs < 0 for pairs in pairs_per_query):
-        raise ValueError("a query has fewer than 0 pairs")
-    for number in range(max(pairs_per_query, default=0)):
-        left = [query for query, pairs in enumerate(pairs_per_query) if pairs > number]
+    if any(units < 0 for units in units_per_query):
+        raise ValueError("a query has fewer than 0 units")
+    for number in range(max(units_per_query, default=0)):
+        left = [query for query, units in enumerate(units_per_query) if units > number]
         yield from ((query, number) for query in rng.permutation(left).tolist())
 
 

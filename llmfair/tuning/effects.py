@@ -17,7 +17,7 @@ import numpy as np
 from llmfair.audits.aggregates.pairs import joined, tallied
 from llmfair.audits.pairwise.outcome import HEADLINE, HowAsked, cell_counts, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
-from llmfair.audits.pairwise.stopping import judged_of
+from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally

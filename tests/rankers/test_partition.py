@@ -160,3 +160,58 @@ def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
         assert odds["low"] < 0.6 < odds["high"], json.dumps(found)
         assert all(other["low"] < odds["value"] < other["high"] for other in found.values()), found
     assert lists.folder and parts.folder
+
+
+ROUNDS = ("listwise", "-d", "rounds", "--design", "partition", "--sequential", "--variants", "neutral")
+
+
+def rounds_of(queries: int) -> None:
+    write_folder(Path("rounds"), balanced(queries, 20, 20))
+
+
+def test_one_window_alone_is_the_question_that_it_is_among_all() -> None:
+    rounds_of(2)
+    settings = ListwiseSettings.make(design="partition", dataset="rounds", orders=2, variants="neutral")
+    whole, alone = make_design(settings), make_design(replace(settings, sequential=True))
+    asked = {chat.messages for program in whole.programs() for chat in next(program.start())}
+    begun = [program.start() for program in alone.programs()]
+    single = [list(next(steps)) for steps in begun]
+    assert [len(chats) for chats in single] == [1] * 8 and {chat.messages for (chat,) in single} == asked
+    assert whole.calls == alone.calls == 8 and whole.identity() != alone.identity()
+    in_rounds = [probe.candidates.query.query_id for probe in alone.in_rounds(alone.arms[0])]
+    assert all(len({*in_rounds[first : first + 2]}) == 2 for first in range(0, 8, 2))
+
+
+def test_it_stops_at_the_same_window_whatever_happens_and_asks_nothing_twice() -> None:
+    rounds_of(12)
+    asked = (*ROUNDS, "--orders", "3", "-m", "fake:biased,listwise=-2,malformed=0")
+    calm = ran(*asked, "-o", "calm/run", "-j", "7", "-v")
+    found = kept("results", "calm/run")
+    stopped = found["stopping"]["neutral"]
+    assert stopped["decision"] == "below" and stopped["cap"] == 72 and stopped["windows"] < 50
+    assert found["findings"]["neutral"]["conclusion"] == "outside"
+    assert "sign_flip" not in found["findings"]["neutral"]
+    assert (
+        found["answers"]["neutral"]["windows"]
+        == stopped["windows"]
+        <= kept("manifest", "calm/run")["calls"]
+        < 72
+    )
+    assert f"after {stopped['windows']} windows the odds are below 0.8" in calm.out
+    assert "at most 72 calls" in calm.out + calm.err
+    ran("runs", "check", "calm/run")
+    broken = llmfair(*asked, "-o", "broken/run", "--max-calls", "15", "-j", "2")
+    assert broken.code == 3 and kept("results", "broken/run")["status"] == "incomplete"
+    ran(*asked, "-o", "broken/run", "-j", "1")
+    assert kept("results", "broken/run") == found
+    ran(*asked, "-o", "broken/run")
+    assert kept("manifest", "broken/run")["calls"] == 0
+
+
+def test_what_is_not_settled_is_not_concluded() -> None:
+    rounds_of(6)
+    ran(*ROUNDS, "-m", "fake:biased,malformed=0", "-o", "run")
+    found = kept("results", "run")
+    assert found["stopping"]["neutral"]["decision"] is None and found["verdict"]["status"] == "inconclusive"
+    assert found["stopping"]["neutral"]["windows"] == 12
+    assert "at most 12 calls" in llmfair(*ROUNDS, "--dry-run").out

@@ -13,22 +13,24 @@ from hypothesis import strategies as st
 
 from benchmarks.sequential import CAP, Model, audits, betting, fixed, peeking, sequential, tally
 from llmfair.stats.sequential import (
-    FEWEST_PAIRS,
+    FEWEST_UNITS,
     FRACTIONS,
+    GRID,
     LOOKS,
     MEANS,
-    VALUES,
     Decision,
     Direction,
     EProcess,
+    Floats,
     log_e,
     look_level,
+    on_grid,
     rounds,
 )
 from tests.shared import vectors
 
 BAND = (0.8, 1.25)
-answers = st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=200)
+answers = st.lists(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(0, 1), max_size=200)
 
 
 def inside(pairs: int) -> Decision:
@@ -47,10 +49,16 @@ def nowhere(pairs: int) -> None:
     return None
 
 
+def of_pairs(zeros: int, halves: int, ones: int) -> Floats:
+    """So many lost, flipped and won, as counts on the grid."""
+    counts: Floats = on_grid(np.repeat([0, 0.5, 1], [zeros, halves, ones])).sum(axis=0)
+    return counts
+
+
 def test_sequential_golden() -> None:
     golden = vectors("planted_bias")["sequential_golden"]
     assert pytest.approx(golden["bet_fractions"], rel=1e-9) == FRACTIONS
-    assert golden["min_pairs"] == FEWEST_PAIRS
+    assert golden["min_pairs"] == FEWEST_UNITS
     edges = {"pL": 4 / 9, "pU": 5 / 9}
     ways: dict[str, Direction] = {"up": 1, "down": -1}
     for case in golden["cases"]:
@@ -58,9 +66,9 @@ def test_sequential_golden() -> None:
         # an interval that agrees: the e-value alone decides when
         agreeing = {"above": above, "below": below, "inside": inside, None: nowhere}[case["decision"]]
         stopped = EProcess(BAND, 1 - golden["alpha"], 2000).after(values, agreeing)
-        assert (stopped.decision, stopped.pairs) == (case["decision"], case["stop"])
+        assert (stopped.decision, stopped.units) == (case["decision"], case["stop"])
         for pairs, expected in case["log_e"].items():
-            counts = [np.count_nonzero(values[: int(pairs)] == value) for value in VALUES]
+            counts = on_grid(values[: int(pairs)]).sum(axis=0)
             for name, log_value in expected.items():
                 way, edge = name.split("_")
                 assert log_e(counts, edges[edge], ways[way]) == pytest.approx(log_value, abs=1e-7)
@@ -68,10 +76,10 @@ def test_sequential_golden() -> None:
 
 def test_e_values_by_hand() -> None:
     # Against p = ½ one win multiplies every stake by 1 + λ, one loss by 1 − λ; a flip leaves it alone.
-    assert exp(log_e([0, 0, 1], 0.5, +1)) == pytest.approx(np.mean(1 + FRACTIONS))
-    assert exp(log_e([1, 0, 1], 0.5, +1)) == pytest.approx(np.mean((1 + FRACTIONS) * (1 - FRACTIONS)))
-    assert exp(log_e([0, 9, 1], 0.5, -1)) == pytest.approx(np.mean(1 - FRACTIONS))
-    assert log_e([0, 0, 0], 0.3, +1) == pytest.approx(0)
+    assert exp(log_e(of_pairs(0, 0, 1), 0.5, +1)) == pytest.approx(np.mean(1 + FRACTIONS))
+    assert exp(log_e(of_pairs(1, 0, 1), 0.5, +1)) == pytest.approx(np.mean((1 + FRACTIONS) * (1 - FRACTIONS)))
+    assert exp(log_e(of_pairs(0, 9, 1), 0.5, -1)) == pytest.approx(np.mean(1 - FRACTIONS))
+    assert log_e(of_pairs(0, 0, 0), 0.3, +1) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("mean", [0.1, 4 / 9, 0.8])
@@ -81,8 +89,20 @@ def test_a_bet_gains_nothing_on_average_where_the_claim_is_true(mean: float) -> 
         shares = [1 - mean - flips / 2, flips, mean - flips / 2]
         for direction in (+1, -1):
             way: Direction = 1 if direction > 0 else -1
-            factors = np.exp(log_e(np.eye(3), mean, way))
+            factors = np.exp(log_e(on_grid(np.array([0, 0.5, 1])), mean, way))
             assert shares @ factors == pytest.approx(1)
+
+
+@given(st.floats(0, 1), st.sampled_from(MEANS), st.sampled_from([1, -1]))
+def test_a_share_between_two_points_of_the_grid_gains_no_more_than_it_may(
+    share: float, mean: float, way: Direction
+) -> None:
+    cap = 1 / mean if way > 0 else 1 / (1 - mean)
+    gained = np.log1p(way * cap * (share - mean) * FRACTIONS)
+    counted = on_grid(np.array([share]))
+    assert counted @ GRID == pytest.approx(share) and counted.sum() == pytest.approx(1)
+    by_counts = counted @ np.log1p(way * cap * (GRID[:, None] - mean) * FRACTIONS)
+    assert (by_counts <= gained + 1e-9).all()
 
 
 @settings(deadline=None)
@@ -112,7 +132,7 @@ def test_swapping_the_sides_swaps_above_and_below(
     found = EProcess((low, high)).after(values, lambda pairs: seen)
     swapped = EProcess((1 / high, 1 / low)).after(1 - np.array(values), lambda pairs: mirror[seen])
     assert swapped.decision == (mirror[found.decision] if found.decision else None)
-    assert swapped.pairs == found.pairs
+    assert swapped.units == found.units
     assert found.confidence is not None and swapped.confidence is not None
     lowest, highest = found.confidence
     assert swapped.confidence == pytest.approx((1 / highest, 1 / lowest))
@@ -123,7 +143,7 @@ def test_swapping_the_sides_swaps_above_and_below(
 @example([1.0] * 8 + [0.0] * 40)  # none
 def test_the_confidence_sequence_keeps_the_means_no_bet_ever_excluded(values: list[float]) -> None:
     process = EProcess(BAND).after(values, nowhere)
-    counts = np.cumsum(np.array(values[: process.pairs])[:, None] == VALUES, axis=0)
+    counts = np.cumsum(on_grid(np.array(values[: process.units])), axis=0)
     kept = [
         mean
         for mean in MEANS
@@ -145,13 +165,13 @@ def test_decisions_come_from_the_log_e_values() -> None:
     process = EProcess(BAND).after(values, above)
     assert process.decision is Decision.ABOVE
     assert process.log_e[Decision.ABOVE] >= log(2 / 0.05)
-    before = EProcess(BAND).after(values[: process.pairs - 1], above)
+    before = EProcess(BAND).after(values[: process.units - 1], above)
     assert before.decision is None
     assert before.log_e[Decision.ABOVE] < log(2 / 0.05)
 
 
 def test_a_higher_level_asks_for_more_pairs() -> None:
-    found = [EProcess(BAND, level).after([1.0, 0.5, 0.5] * 200, above).pairs for level in (0.9, 0.95, 0.99)]
+    found = [EProcess(BAND, level).after([1.0, 0.5, 0.5] * 200, above).units for level in (0.9, 0.95, 0.99)]
     assert found == sorted(set(found))
 
 
@@ -159,7 +179,7 @@ def test_nothing_is_decided_before_20_pairs_nor_changed_after_a_decision() -> No
     undecided = EProcess(BAND).after([1.0] * 19, above)
     assert undecided.decision is None
     decided = undecided.after([0.0] * 5, above)
-    assert (decided.decision, decided.pairs) == (Decision.ABOVE, 20)
+    assert (decided.decision, decided.units) == (Decision.ABOVE, 20)
     assert decided.after([0.0] * 500, inside) is decided
     assert undecided.after([], inside) is undecided
 
@@ -174,15 +194,15 @@ def test_the_odds_are_looked_at_after_preset_numbers_of_pairs_alone() -> None:
     assert EProcess(BAND, cap=600).after([0.5] * 600, look).decision is None
     assert looked == [50, 75, 110, 165, 250, 370, 560, 600]
     looked.clear()
-    assert EProcess(BAND, cap=12).after([0.5] * 12, look).decision is None and not looked
+    assert EProcess(BAND, cap=12).after([0.5] * 12, look).decision is None and looked == [12]
 
 
 @pytest.mark.parametrize("seen", [Decision.BELOW, Decision.ABOVE])
 def test_before_the_last_look_the_interval_settles_the_inside_alone(seen: Decision) -> None:
     found = EProcess(BAND, cap=300).after([0.5] * 300, lambda pairs: seen)
-    assert (found.decision, found.pairs) == (seen, 300)
+    assert (found.decision, found.units) == (seen, 300)
     found = EProcess(BAND, cap=300).after([0.5] * 300, lambda pairs: seen if pairs < 165 else Decision.INSIDE)
-    assert (found.decision, found.pairs) == (Decision.INSIDE, 165)
+    assert (found.decision, found.units) == (Decision.INSIDE, 165)
 
 
 def test_a_look_is_taken_at_a_stricter_level() -> None:
@@ -192,7 +212,7 @@ def test_a_look_is_taken_at_a_stricter_level() -> None:
 def test_an_e_value_needs_an_interval_beyond_the_band_beside_it() -> None:
     values = [0.5] * 50 + [1.0] * 450
     crossed = EProcess(BAND).after(values, above)
-    assert crossed.decision is Decision.ABOVE and 50 < crossed.pairs < 75
+    assert crossed.decision is Decision.ABOVE and 50 < crossed.units < 75
     looked: list[int] = []
 
     def late(pairs: int) -> Decision | None:
@@ -200,8 +220,8 @@ def test_an_e_value_needs_an_interval_beyond_the_band_beside_it() -> None:
         return Decision.ABOVE if pairs >= 110 else None
 
     found = EProcess(BAND).after(values, late)
-    assert (found.decision, found.pairs) == (Decision.ABOVE, 110)
-    assert looked == [50, crossed.pairs, 75, 110]
+    assert (found.decision, found.units) == (Decision.ABOVE, 110)
+    assert looked == [50, crossed.units, 75, 110]
     assert EProcess(BAND, cap=500).after(values, nowhere).decision is None
     # the other direction has not crossed
     assert EProcess(BAND).after(values, below).decision is None
@@ -214,9 +234,9 @@ def test_impossible_questions_are_refused() -> None:
         EProcess((0, 1.25))
     with pytest.raises(ValueError, match="level"):
         EProcess(BAND, 95)
-    with pytest.raises(ValueError, match="0, 1/2 or 1"):
-        EProcess(BAND).after([0.25], inside)
-    with pytest.raises(ValueError, match="0, 1/2 or 1"):
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        EProcess(BAND).after([1.25], inside)
+    with pytest.raises(ValueError, match="from 0 to 1"):
         EProcess(BAND).after([float("nan")], inside)
     with pytest.raises(ValueError, match="fewer than 0"):
         list(rounds([3, -1], np.random.default_rng(0)))

@@ -6,8 +6,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,12 @@ from llmfair.audits.design import Design
 from llmfair.audits.lists import bucket, drawn_of
 from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts
+from llmfair.audits.listwise.seen import HEADLINE, Met, seen, share
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.stopping import Stopping
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
-from llmfair.probes import Arm, listwise_probes
+from llmfair.probes import WINDOW_STREAM, Arm, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import WINDOW_FACTS, Ranked, ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
@@ -30,6 +32,7 @@ from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.windows import never_ranked
 from llmfair.records import Candidates, Encounter, Probe, Query, Ranking, Side
 from llmfair.settings import band_of
+from llmfair.stats.sequential import EProcess, rounds
 
 INPUT = "input"
 SHOWN_ALTERED = 100
@@ -105,8 +108,53 @@ class ListwiseDesign(Design[Ranked]):
             )
 
     def programs(self) -> Iterator[Program]:
-        for probe in self.probes():
-            yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
+        """One program per chain; under --sequential one per window, and none past that which settled its prompt."""
+        if not self.settings.sequential:
+            for probe in self.probes():
+                yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
+            return
+        for arm in self.arms:
+            stopping = self.stopping(arm)
+            for probe in stopping.undecided():
+                yield Program(
+                    probe.probe_id,
+                    lambda probe=probe, stopping=stopping: stopping.noting(  # type: ignore[misc]
+                        probe, self._alone(probe).steps(probe), partial(self.met, probe)
+                    ),
+                )
+
+    def stopping(self, arm: Arm) -> Stopping[Met]:
+        """A sequential audit under one prompt that has not begun."""
+        asked, probes = self.asked(), self.in_rounds(arm)
+        process = EProcess(asked.band, self.settings.level, len(probes))
+        return Stopping(probes, process, share, partial(seen, asked=asked, level=process.level))
+
+    def in_rounds(self, arm: Arm) -> list[Probe]:
+        """Single windows, one of a query in every round, queries in fresh random order: the same for every prompt."""
+        by_query = [self._windows_of(query, arm) for query in self.queries]
+        rng = np.random.default_rng([self.settings.seed, WINDOW_STREAM])
+        return [by_query[query][number] for query, number in rounds([*map(len, by_query)], rng)]
+
+    def _windows_of(self, query: Query, arm: Arm) -> list[Probe]:
+        """The windows of all chains of a query; a probe's name ends with its window's number."""
+        candidates, orders = self.dataset.candidates(query), self.orders[query.query_id]
+        return [
+            replace(probe, probe_id=f"{probe.probe_id}/w{number}")
+            for probe in listwise_probes(candidates, orders, (arm,), 1)
+            for number in range(len(self.windows(len(probe.candidates.documents))))
+        ]
+
+    def _alone(self, probe: Probe) -> ListwiseRanker:
+        """What asks one window of a chain alone."""
+        assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
+        number = int(probe.probe_id.rpartition("/w")[2])
+        return replace(self.ranker, strategy=replace(self.ranker.strategy, only=number))
+
+    def met(self, probe: Probe, ranked: Ranked) -> Met:
+        """What an answer says of items of both groups."""
+        candidates = self.dataset.candidates(probe.candidates.query)
+        (value,) = HEADLINE.values(self.judged(candidates, (), encounters=ranked.encounters)).values()
+        return Met(probe.candidates.query.query_id, value)
 
     @cached_property
     def chains_per_query(self) -> int:
@@ -114,7 +162,7 @@ class ListwiseDesign(Design[Ranked]):
 
     @cached_property
     def calls(self) -> int:
-        """Requests planned: the same windows for every chain of a query."""
+        """Requests planned: the same windows for every chain of a query; under --sequential at most so many."""
         return sum(self.calls_of(query) for query in self.queries) * self.chains_per_query
 
     @property
@@ -174,10 +222,10 @@ class ListwiseDesign(Design[Ranked]):
         return {**self.other_strategy, **self.ranker.strategy.facts()}
 
     @property
-    def other_strategy(self) -> dict[str, str]:
+    def other_strategy(self) -> dict[str, Any]:
         """Design or strategy by name where they are not windows: those runs are told by their windows alone."""
         if self.partition:
-            return {"design": "partition"}
+            return {"design": "partition", **({"sequential": True} if self.settings.sequential else {})}
         name = self.settings.strategy
         return {} if name == ListwiseSettings.strategy else {"strategy": name}
 

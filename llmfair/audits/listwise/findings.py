@@ -41,6 +41,7 @@ from llmfair.stats.conclusions import conclude
 from llmfair.stats.control import run_noise, slope_on_initial, without_favour
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
+from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutation, sign_flip
 
 HEADLINE = "PreferenceOdds"
@@ -170,6 +171,15 @@ def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFindin
     if reason is None or finding.conclusion is Conclusion.OUTSIDE:
         return finding
     return unassessable(finding.measure, reason)
+
+
+def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFinding:
+    """The finding of a sequential audit: nothing that was not settled, and no p, which speaks of fixed samples."""
+    settles = {Conclusion.WITHIN: [Decision.INSIDE], Conclusion.OUTSIDE: [Decision.ABOVE, Decision.BELOW]}
+    conclusion, reason = finding.conclusion, finding.reason
+    if decision not in settles.get(conclusion, [decision]):
+        conclusion, reason = Conclusion.INCONCLUSIVE, None
+    return replace(finding, conclusion=conclusion, reason=reason, sign_flip=None, power=None)
 
 
 def unassessable(measure: str, reason: str | None) -> ListwiseFinding:

@@ -66,8 +66,14 @@ class ListwiseAudit(ListwiseDesign):
         return sum(window.unreadable for window in result.windows)
 
     def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
-        chains = [(p, results[p.probe_id]) for p in self.probes() if p.probe_id in results]
-        return outcome_of(self, run, chains, failures)
+        stopped = {arm.name: self.stopping(arm) for arm in self.arms if self.settings.sequential}
+        for one in stopped.values():
+            for probe in one.undecided():
+                if probe.probe_id in results:
+                    one.note(probe, self.met(probe, results[probe.probe_id]))
+        probes = self.probes() if not stopped else (p for one in stopped.values() for p in one.counted())
+        chains = [(p, results[p.probe_id]) for p in probes if p.probe_id in results]
+        return outcome_of(self, run, chains, failures, stopped)
 
 
 def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> ListwiseAudit:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from llmfair.audits.aggregates.control import FEWEST_RUNS
 from llmfair.audits.aggregates.preference import odds_by_query
@@ -16,10 +17,12 @@ from llmfair.audits.design import Outcome
 from llmfair.audits.listwise.answers import answer_counts
 from llmfair.audits.listwise.contrasts import contrasts
 from llmfair.audits.listwise.design import INPUT, ListwiseDesign
-from llmfair.audits.listwise.findings import HEADLINE, assessed, findings_of, with_family
+from llmfair.audits.listwise.findings import HEADLINE, assessed, findings_of, settled, with_family
 from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
+from llmfair.audits.listwise.seen import Met
 from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
+from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all
@@ -33,7 +36,13 @@ from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
 Chains = Sequence[tuple[Probe, Ranked]]
 
 
-def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Sequence[Failure]) -> Outcome:
+def outcome_of(
+    design: ListwiseDesign,
+    run: str,
+    chains: Chains,
+    failures: Sequence[Failure],
+    stopping: Mapping[str, Stopping[Met]],
+) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
     columns = measure_all(design.measures, judged)
@@ -44,12 +53,19 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
     for arm, finding in findings.items():
         if arm in answers:
             findings[arm] = assessed(finding, answers[arm])
+    for arm, one in stopping.items():
+        if arm in findings:
+            findings[arm] = settled(findings[arm], one.process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
     rows, family = with_family(
         [
             *summarise(columns, inference),
             *_odds_rows(columns),
-            *contrasts(columns, arms, [*arms], inference),
+            # of prompts that were stopped by what was seen no p would hold
+            *(
+                replace(row, p=None) if stopping else row
+                for row in contrasts(columns, arms, [*arms], inference)
+            ),
         ],
         findings,
         contrasted,
@@ -57,7 +73,8 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
     rows += _rows_of_files(design, chains, inference)
     asked = len(design.queries) * design.settings.orders * design.settings.repeats
     ranked = Counter(probe.arm for probe, _ in chains)
-    ended = {arm.name: Ended(asked, ranked[arm.name]) for arm in design.arms}
+    counted = {arm: len(one.counted()) for arm, one in stopping.items()}
+    ended = {arm.name: Ended(counted.get(arm.name, asked), ranked[arm.name]) for arm in design.arms}
     results = ListwiseResults(
         **design.told(run, ended, failures, columns),
         limits=limit_notes(design.measures, judged[INPUT]),
@@ -65,6 +82,7 @@ def outcome_of(design: ListwiseDesign, run: str, chains: Chains, failures: Seque
         controlled=any(_runs(column) >= FEWEST_RUNS for column in columns),
         reach=known_reach(design),
         answers=answers,
+        stopping={arm: one.settled("windows") for arm, one in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
     )
@@ -98,7 +116,9 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for probe, ranked in chains:
         query_id = probe.candidates.query.query_id
-        runs.setdefault((probe.arm, query_id), []).append((probe.order, probe.repeat))
+        began = runs.setdefault((probe.arm, query_id), [])
+        if (probe.order, probe.repeat) not in began:  # of which other windows were counted before
+            began.append((probe.order, probe.repeat))
         rankings = found[probe.arm].setdefault(query_id, [])
         encounters.setdefault((probe.arm, query_id), []).extend(ranked.encounters)
         if ranked.ranking is None:

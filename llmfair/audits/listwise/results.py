@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from llmfair.audits.settled import Settled
 from llmfair.audits.study_results import StudyResults
 from llmfair.results import (
     Answers,
@@ -39,6 +40,7 @@ class ListwiseFacts(DesignFacts):
     orders: Count = after("initial")
     repeats: Count = after("orders")
     design: str | None = field(default=None, metadata={"needs": "design", "after": "repeats"})
+    sequential: bool | None = field(default=None, metadata={"needs": "sequential", "after": "design"})
     strategy: str | None = field(default=None, metadata={"needs": "strategy", "after": "repeats"})
     window: Count | None = after("strategy")
     step: Count | None = after("window")
@@ -221,6 +223,13 @@ class ListwiseResults(Results):
     design: ListwiseFacts
     answers: Mapping[str, WindowAnswers]
     findings: Mapping[str, ListwiseFinding]
+    stopping: Mapping[str, Settled] = field(
+        default_factory=dict, metadata={"needs": "stopping", "after": "answers"}
+    )
+
+    def of_arms(self) -> Mapping[str, Collection[str]]:
+        stopped = {"stopping": self.stopping} if self.design.sequential else {}
+        return {**super().of_arms(), **stopped}
 
 
 # The windows study

@@ -11,11 +11,13 @@ from llmfair.errors import UsageError
 from llmfair.registry import lookup
 from llmfair.settings import (
     MOST_REPEATS,
+    STOPPING_AT_ONCE,
     AuditSettings,
     Calibrated,
     Planned,
     PromptSettings,
     at_least,
+    check_stopping,
     setting,
 )
 from llmfair.settings.designs import MOST_PLANTED, MOST_SPREAD
@@ -47,6 +49,13 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         "what the model prefers, without a ranking.",
         "Prompt",
         result=False,
+    )
+    sequential: bool = setting(
+        False,
+        "With --design partition: stop asking under a prompt as soon as it is settled where its odds lie.",
+        "Spending",
+        result=False,
+        advanced=True,
     )
     window: int = setting(20, "Items in one window.", "Prompt")
     step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
@@ -94,6 +103,10 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         "Prompt",
         advanced=True,
     )
+
+    @property
+    def at_once(self) -> int | None:
+        return STOPPING_AT_ONCE if self.sequential else None
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -149,6 +162,8 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 "--batch cannot ask windows: each needs the answer of the one before.",
                 "leave it out, or add --design partition, whose windows need no other's answer",
             )
+        if self.sequential:
+            self._check_sequential()
         lookup("strategy", self.strategy)
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
         if self.repeats > MOST_REPEATS:
@@ -170,6 +185,17 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 f"--initial mirrored pairs the orders, but --orders is {self.orders}.",
                 "choose an even number, for example --orders 4",
             )
+
+    def _check_sequential(self) -> None:
+        """Raises UsageError for what leaves nothing to stop, or would be ignored."""
+        if self.design != "partition":
+            raise UsageError(
+                "--sequential stops between windows, but those of a ranking need each other's answers.",
+                "add --design partition, or leave it out",
+            )
+        if self.repeats != 1:
+            raise UsageError("--repeats does nothing with --sequential.", "ask for more --orders instead")
+        check_stopping(self, self.on_bad_answer)
 
     def _check_partition(self) -> None:
         """Raises UsageError for what only rankings have."""

@@ -17,6 +17,7 @@ from llmfair.audits.listwise.sentences import (
     relevance_note,
     test_notes,
 )
+from llmfair.audits.settled import settled_text
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.tables import (
     Table,
@@ -125,6 +126,10 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             f"{window_text(design)}, each item shown once per order ({count(design.orders, 'order')}): nothing is "
             "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
         )
+    notes += [
+        settled_text(arm, stopped, results.band, results.level, "window")
+        for arm, stopped in results.stopping.items()
+    ]
     if design.constrained:
         notes.append(
             "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
@@ -183,7 +188,8 @@ def _ratio_note(results: ListwiseResults) -> list[str]:
 def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and what the answers can show at all."""
     design, reach = planned["design"], planned["reach"].get("ExpRatio", Reach())
-    text = f"{count(planned['calls'], 'call')}; {window_text(design)}"
+    most = "at most " if design.sequential else ""
+    text = f"{most}{count(planned['calls'], 'call')}; {window_text(design)}"
     if attainable := _attainable(planned["reach"], 2):
         text += f"; {attainable}"
     if reach.indifferent is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmfair.audits.aggregates.pairs import joined, weights_of
 from llmfair.audits.changes import Compared, Row, assessed, changed, check_paired, headlines_of, row_of
-from llmfair.audits.pairwise.stopping import judged_of
+from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.errors import UsageError

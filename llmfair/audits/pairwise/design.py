@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from statistics import fmean
 from typing import Any, get_args
@@ -16,15 +16,15 @@ from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design
 from llmfair.audits.lists import drawn_of
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
+from llmfair.audits.pairwise.seen import seen, share
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.audits.pairwise.stopping import Stopping
+from llmfair.audits.stopping import Stopping
 from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import PairKind, Probe, Verdict
 from llmfair.settings import band_of
-from llmfair.stats.sequential import rounds
-from llmfair.steps import Steps
+from llmfair.stats.sequential import EProcess, rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,23 +82,17 @@ class PairwiseDesign(Design[Verdict]):
             for probe in stopping.undecided():
                 yield Program(
                     probe.probe_id,
-                    lambda probe=probe, stopping=stopping: self._noting(probe, stopping),  # type: ignore[misc]
+                    lambda probe=probe, stopping=stopping: stopping.noting(  # type: ignore[misc]
+                        probe, self.ranker.steps(probe), lambda verdict: verdict
+                    ),
                 )
 
-    def _noting(self, probe: Probe, stopping: Stopping) -> Steps[Verdict]:
-        """The probe's program; its verdict is noted before another pair is begun."""
-        try:
-            verdict = yield from self.ranker.steps(probe)
-        except BaseException:
-            stopping.gap = True
-            raise
-        stopping.note(probe, verdict)
-        return verdict
-
-    def stopping(self, kind: PairKind) -> Stopping:
+    def stopping(self, kind: PairKind) -> Stopping[Verdict]:
         """A sequential audit of one kind that has not begun."""
-        settings = self.settings
-        return Stopping.over(self.in_rounds(kind), band_of(settings.band), settings.level, settings.weights)
+        settings, probes = self.settings, self.in_rounds(kind)
+        process = EProcess(band_of(settings.band), settings.level, len(probes))
+        look = partial(seen, band=process.band, level=process.level, weights=settings.weights)
+        return Stopping(probes, process, share, look)
 
     def identity(self) -> dict[str, Any]:
         return {

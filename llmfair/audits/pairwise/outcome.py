@@ -21,10 +21,10 @@ from llmfair.audits.pairwise.results import (
     PairAnswers,
     PairFinding,
     PairwiseResults,
-    Settled,
 )
-from llmfair.audits.pairwise.stopping import Stopping, judged_of
+from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
+from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
@@ -46,7 +46,7 @@ def outcome_of(
     run: str,
     verdicts: Sequence[Verdict],
     failures: Sequence[Failure],
-    stopping: Mapping[PairKind, Stopping],
+    stopping: Mapping[PairKind, Stopping[Verdict]],
 ) -> Outcome:
     """Measures the pairs that have a verdict."""
     settings = design.settings
@@ -77,7 +77,7 @@ def outcome_of(
         cells={kind: cell_counts(of_it, settings.repeats) for kind, of_it in by_kind.items()},
         shares={kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()},
         answers={kind: _answers(of_it) for kind, of_it in by_kind.items()},
-        stopping={kind: _stopped(one, settings.max_pairs) for kind, one in stopping.items()},
+        stopping={kind: one.settled("pairs") for kind, one in stopping.items()},
         findings=measured.findings,
         family=Family(measured.family, None),
     )
@@ -267,18 +267,4 @@ def _answers(verdicts: Sequence[Verdict]) -> PairAnswers:
         unreadable=unreadable,
         problems=dict(sorted(problems.items())),
         mass=sum(masses) / len(masses) if masses else None,
-    )
-
-
-def _stopped(one: Stopping, most: int) -> Settled:
-    """At which pair a sequential audit of one kind was settled, and what that spared."""
-    process, cap = one.process, min(most, len(one.probes))
-    return Settled(
-        decision=None if process.decision is None else process.decision.value,
-        pairs=len(one.entered),
-        cap=cap,
-        saved=None if process.decision is None or not cap else 1 - len(one.entered) / cap,
-        gap=len(one.entered) < cap and process.decision is None,
-        confidence=process.confidence,
-        log_e={str(side): value for side, value in process.log_e.items()},
     )

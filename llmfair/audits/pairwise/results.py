@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from llmfair.audits.settled import Settled
 from llmfair.results import (
     Answers,
     Count,
@@ -162,19 +163,6 @@ class PairFinding(Finding):
     worst_case: tuple[Share, Share] | None = left_out_without("test")
     unreadable_by_order: ByOrder | None = left_out_without("test")
     bound: Bound | None = left_out_without("bound")
-
-
-@dataclass(frozen=True)
-class Settled:
-    """At which pair a sequential audit of one kind was settled, and what that spared."""
-
-    decision: Literal["above", "below", "inside"] | None
-    pairs: Count
-    cap: Count
-    saved: float | None
-    gap: bool
-    confidence: tuple[float, float] | None
-    log_e: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,13 @@ from llmfair.errors import UsageError
 from llmfair.records import PairKind
 from llmfair.settings import (
     MOST_REPEATS,
+    STOPPING_AT_ONCE,
     AuditSettings,
     Calibrated,
     Planned,
     PromptSettings,
     at_least,
+    check_stopping,
     default_of,
     setting,
 )
@@ -70,6 +72,10 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     )
     max_pairs: int = setting(1000, "Most pairs of a stratum under --sequential.", "Spending", advanced=True)
 
+    @property
+    def at_once(self) -> int | None:
+        return STOPPING_AT_ONCE if self.sequential else None
+
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         return {"paper": {"noise_share": 0.0, "prompt": "wikiproject"}}  # Wang et al. 2024, section 3.3
@@ -92,10 +98,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "renormalised.",
                 "leave one of them out",
             )
-        if self.batch and self.sequential:
-            raise UsageError(
-                "--sequential stops between pairs, but --batch asks all at once.", "leave one of them out"
-            )
         at_least(self, {"pairs": 1, "repeats": 1, "max_pairs": 1})
         if self.repeats > MOST_REPEATS:
             raise UsageError(
@@ -109,6 +111,8 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         if not self.kinds():
             raise UsageError(f"--kind {self.kind} is no relevance stratum.", "relevant, irrelevant or both")
         self._check_sequential()
+        if self.sequential:
+            check_stopping(self, self.on_bad_answer)
 
     def _check_sequential(self) -> None:
         """Refuses what would be ignored: a sequential audit asks every pair once, until all is said."""
@@ -122,11 +126,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 )
         if self.sequential and self.noise_share not in (0, usual["noise_share"]):
             raise UsageError("--noise-share does nothing with --sequential.", "leave it out")
-        if self.sequential and self.on_bad_answer == "fail":
-            raise UsageError(
-                "--on-bad-answer fail leaves gaps that --sequential cannot pass.",
-                "repair counts unparseable answers and goes on",
-            )
 
     @property
     def margins(self) -> bool:
@@ -218,8 +217,3 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
                 )
         if not 0 <= self.malformed < 1:
             raise UsageError(f"--malformed is {self.malformed}, but is a share below 1.", "for example 0.05")
-        if self.sequential:
-            raise UsageError(
-                "calibrate simulates audits that ask all their pairs, but --sequential stops early.",
-                "leave --sequential out",
-            )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import log
 from typing import Any
 
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
+from llmfair.audits.settled import settled_text
 from llmfair.metrics.base import POOLED
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import (
@@ -225,35 +225,17 @@ def _test_note(results: PairwiseResults, rows: Rows) -> list[str]:
 
 def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
     """Where a sequential audit stopped, what it spared, and how sure its conclusion is."""
-    stopped = results.stopping.get(kind)
+    stopped, finding = results.stopping.get(kind), results.findings.get(kind)
     if not stopped:
         return []
-    (low, high), level = results.band, f"{results.level * 100:g} %"
-    settled = {
-        "above": f"the odds are above {high:g}",
-        "below": f"the odds are below {low:g}",
-        "inside": f"the odds lie within {low:g}–{high:g}",
-        None: "nothing is settled",
-    }[stopped.decision]
-    text = f"{kind}: after {count(stopped.pairs, 'pair')} {settled}"
-    finding = results.findings.get(kind)
+    aside = ""
     if finding is not None and finding.reason == "position_driven" and stopped.decision is None:
-        text += ": pairs that flip say nothing of it, and nearly all do"
+        aside = ": pairs that flip say nothing of it, and nearly all do"
     elif stopped.confidence:
         first, last = stopped.confidence
-        text += f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
-    if stopped.saved is not None:
-        text += f"; {stopped.saved * 100:.0f} % of the calls for {stopped.cap:,} pairs saved"
-    elif stopped.gap:
-        text += "; it broke off there"
-    if stopped.decision is not None:
-        by_bets = stopped.log_e.get(stopped.decision, 0.0) >= log(2 / (1 - results.level))
-        text += (
-            "; settled by an e-value of these queries and, over queries, by the interval of the odds"
-            if by_bets
-            else f"; settled by the interval of the odds at a preset look, {level} over all looks"
-        )
-    return [f"{text}; the interval in the table is not adjusted for stopping"]
+        level = f"{results.level * 100:g} %"
+        aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
+    return [settled_text(kind, stopped, results.band, results.level, "pair", aside)]
 
 
 def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:

@@ -1,0 +1,82 @@
+"""When a sequential audit has asked enough of one condition: units enter in schedule order, always.
+
+Answers come in any order, so one waits until all before it are there. The decision thus depends on the answers
+alone: workers, interruptions and replays change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from llmfair.audits.settled import Settled
+from llmfair.records import Probe
+from llmfair.stats.sequential import Decision, EProcess
+from llmfair.steps import Steps
+
+R = TypeVar("R")
+
+
+@dataclass
+class Stopping(Generic[R]):
+    """One condition's schedule, and how far it has come; R is what is kept of an answer.
+
+    `share`: what the protected item wins of it, X; `look`: where the interval of the odds over the answers so far
+    lies. `gap`: a probe failed, which no later one can pass.
+    """
+
+    probes: Sequence[Probe]
+    process: EProcess
+    share: Callable[[R], float]
+    look: Callable[[Sequence[R]], Decision | None]
+    waiting: dict[str, R] = field(default_factory=dict)
+    entered: list[R] = field(default_factory=list)
+    gap: bool = False
+
+    def undecided(self) -> Iterator[Probe]:
+        """The schedule, until it is settled or a probe has no answer: ask this iterator again after every one."""
+        for probe in self.probes:
+            if self.process.decision is not None or self.gap:
+                return
+            yield probe
+
+    def noting(self, probe: Probe, steps: Steps[Any], kept: Callable[[Any], R]) -> Steps[Any]:
+        """A probe's program; what is `kept` of its result is noted before another probe is begun."""
+        try:
+            result = yield from steps
+        except BaseException:
+            self.gap = True
+            raise
+        self.note(probe, kept(result))
+        return result
+
+    def note(self, probe: Probe, answer: R) -> None:
+        """Takes an answer; those that now follow on each other without a gap enter the process."""
+        self.waiting[probe.probe_id] = answer
+        while len(self.entered) < len(self.probes) and self.process.decision is None:
+            following = self.waiting.pop(self.probes[len(self.entered)].probe_id, None)
+            if following is None:
+                return
+            self.entered.append(following)
+            self.process = self.process.after([self.share(following)], self._look)
+
+    def counted(self) -> Sequence[Probe]:
+        """The probes that the verdict rests on: all up to the stop."""
+        return self.probes[: len(self.entered)]
+
+    def settled(self, units: Literal["pairs", "windows"]) -> Settled:
+        """Where it stopped, and what that spared."""
+        process, cap, asked = self.process, len(self.probes), len(self.entered)
+        return Settled(
+            decision=None if process.decision is None else process.decision.value,
+            **{units: asked},
+            cap=cap,
+            saved=None if process.decision is None or not cap else 1 - asked / cap,
+            gap=asked < cap and process.decision is None,
+            confidence=process.confidence,
+            log_e={str(side): value for side, value in process.log_e.items()},
+        )
+
+    def _look(self, units: int) -> Decision | None:
+        return self.look(self.entered[:units])
