@@ -295,6 +295,13 @@ class Results:
         """What has to be known to read figures, by measure."""
         return joined(self.measure_notes, self.limits)
 
+    def unparseable(self, condition: str) -> bool:
+        """Whether more answers of a condition cannot be read than the run allows, so that nothing is concluded."""
+        counted = self.answers.get(condition)
+        if counted is None or self.max_invalid is None:
+            return False
+        return counted.unreadable > self.max_invalid * counted.asked
+
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""
         return (row for row in self.rows if row.query_id == "all")

@@ -15,7 +15,8 @@ from llmfair.errors import RequirementFailed, UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
-from llmfair.results import Answers, Finding, Reach, Requirement, Row, RunVerdict, absent_row
+from llmfair.report.reasons import in_words
+from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 GRAMMAR = (
     "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of pairs, "
@@ -25,12 +26,6 @@ GRAMMAR = (
 _SPELLING = re.compile(
     r"(?P<measure>.+?)(?::(?P<variant>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
 )
-SAID = {
-    "position_driven": "the answers follow the position",
-    "one_sided": "one group's items nearly always win",
-    "chance_answers": "the answers agree over both orders no more than by chance",
-}
-"""Reasons that are no words of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +205,14 @@ def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
     shown = results.titles.get(row.variant, f"{row.variant}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
-    because = f": {_said(row.reason)}" if row.reason else ""
+    because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:
         return f"{what} is undefined{because}"
     assessed = parse_measure(gate.measure).definition.assessed_by
     finding = results.findings.get(row.variant) if assessed else None
     if finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
-        return f"{what} cannot be assessed: {_said(str(finding.reason))}"
+        return f"{what} cannot be assessed: {in_words(finding.reason, finding.measure)}"
     if not interval:
         if gate.contains(value, value):
             return None
@@ -231,16 +226,11 @@ def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
     return None if gate.contains(low, high) else f"{what} [{low:.3f}, {high:.3f}] reaches {gate.beyond}"
 
 
-def _said(reason: str) -> str:
-    """A reason in words."""
-    return SAID.get(reason, reason.replace("_", " "))
-
-
-def require_readable(answers: Mapping[str, Answers], limit: float) -> None:
-    """Raises RequirementFailed when any condition's share of unreadable answers is above `limit`."""
-    for condition, counts in answers.items():
-        share = counts.unreadable / counts.asked if counts.asked else 0.0
-        if share > limit:
+def require_readable(results: Results) -> None:
+    """Raises RequirementFailed where more answers of a condition cannot be read than the run allows."""
+    for condition, counts in results.answers.items():
+        if results.unparseable(condition):
+            share, limit = counts.unreadable / counts.asked, results.max_invalid
             raise RequirementFailed(
                 f"{share:.1%} of the answers of '{condition}' are unparseable, more than {limit:.1%} (--max-invalid).",
                 "llmfair runs show RUN --invalid    shows them; everything is written",

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
+from llmfair.audits.verdict import as_readable
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Observation
@@ -86,7 +87,7 @@ def facts_of(
         "measures": shown,
         "variants": {name: {**facts, **RANKS_NOTHING} for name, facts in variants.items()},
         "undefined": undefined_counts(columns),
-        "findings": plain(findings or {}),
+        "findings": plain(as_readable(findings or {}, results)),
         "family": {"size": family, "contrasted": None},
         **incomplete(run.read_manifest(), results),
     }

@@ -140,7 +140,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
         raise answered.error
-    require_readable(outcome.results.answers, settings.max_invalid)
+    require_readable(outcome.results)
     require_met(outcome.results.requirements, refused(outcome.results.verdict, fail_on))
     named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
     return Result(folder, replace(outcome.results, doubts=doubts, **named), outcome.rows)

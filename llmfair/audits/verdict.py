@@ -79,6 +79,7 @@ class Conclusions:
 
 
 R = TypeVar("R", bound=Results)
+F = TypeVar("F", bound=Finding)
 
 
 def judged(results: R, planned: str = "") -> R:
@@ -89,19 +90,23 @@ def judged(results: R, planned: str = "") -> R:
 
 def conclusions_of(results: Results, aside: Collection[str], planned: str = "") -> Conclusions:
     """What an audit concludes; conditions `aside` only repeat another."""
-    findings = dict(results.findings)
-    most = 1.0 if results.max_invalid is None else results.max_invalid
-    for name, answers in results.answers.items():
-        if name in findings and answers.unreadable > most * answers.asked:
-            barred = Conclusion.NOT_ASSESSABLE
-            findings[name] = Finding(measure=findings[name].measure, conclusion=barred, reason=UNREADABLE)
     return Conclusions(
         task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
         model=results.model, words=results.words, level=results.level, band=results.band,
         measures=results.measures, conditions=[arm for arm in results.design.arms if arm not in aside],
-        findings=findings, figures=results.by_variant(), complete=results.status != "incomplete",
-        planned=planned, prompted=results.design.prompted,
+        findings=as_readable(results.findings, results), figures=results.by_variant(),
+        complete=results.status != "incomplete", planned=planned, prompted=results.design.prompted,
     )  # fmt: skip
+
+
+def as_readable(findings: Mapping[str, F], results: Results) -> dict[str, F]:
+    """The findings, none of them on a condition of which too many answers cannot be read."""
+    return {
+        name: replace(one, conclusion=Conclusion.NOT_ASSESSABLE, reason=UNREADABLE)
+        if results.unparseable(name)
+        else one
+        for name, one in findings.items()
+    }
 
 
 @dataclass(frozen=True)

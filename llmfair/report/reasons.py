@@ -21,11 +21,11 @@ REASONS: Mapping[str, str] = {
 
 
 def in_words(reason: str | None, measure: str = "") -> str:
-    """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is."""
+    """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
     spoken = re.match(r"[^(@]*", measure)[0]  # type: ignore[index]
     known: list[Definition] = [registry.lookup("measure", name) for name in registry.names("measure")]
     own = [definition.undefined for definition in known if definition.name == spoken]
     # a conclusion bars other figures, too, which have no words for its reasons
     others = [definition.undefined for definition in known if definition.name != spoken]
     said = (words.get(str(reason)) for words in (*own, REASONS, *others))
-    return next(filter(None, said), str(reason))
+    return next(filter(None, said), str(reason).replace("_", " "))

@@ -126,7 +126,10 @@ def conditions_table(
     """Any audit as a table: one row a condition, one column a measure shown, and what is concluded."""
     figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values())
-    said = {arm: _concluded(results.findings.get(arm)) for arm in results.design.arms}
+    said = {
+        arm: unparseable_text(arm, results) or _concluded(results.findings.get(arm))
+        for arm in results.design.arms
+    }
     rows = [
         (titles.get(arm, arm), *(cell(figures.get((*column, arm))) for column in columns), said[arm])
         for arm in results.design.arms
@@ -150,6 +153,15 @@ def conditions_table(
             notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be parsed")
     notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
+
+
+def unparseable_text(condition: str, results: Results) -> str:
+    """That too many answers of a condition cannot be read for any conclusion; "" where they can."""
+    if not results.unparseable(condition):
+        return ""
+    counted, limit = results.answers[condition], 100 * (results.max_invalid or 0)
+    share = percent(counted.unreadable, counted.asked)
+    return f"not assessable: {share} of the answers are unparseable, more than {limit:g} % (--max-invalid)"
 
 
 def audited(results: Results) -> list[str]:

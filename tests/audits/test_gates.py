@@ -155,7 +155,7 @@ ON_LISTS = {"arms": ["neutral"], "where": "on these lists"}
         ("ExpRatio:female=0.9..1.1", [row(1.0, **FEW)], {}, None),
         ("ExpRatio:female=0.9..1.1", [row(1.0, **FEW)], WHOLE, "has no interval: too few queries"),
         ("ExpRatio:female>=1", [row(None, reason="no_protected")], {}, "is undefined: no protected"),
-        ("ExpRatio:female>=1", [row(1.0)], NOT_RANDOM, "cannot be assessed: order not random"),
+        ("ExpRatio:female>=1", [row(1.0)], NOT_RANDOM, "cannot be assessed: the initial ranking is not random"),
         ("P@20:female>=1", [row(1.0, measure="P@20")], NOT_RANDOM, None),
         ("ExpRatio:female>=1", [row(1.0, conclusion="inconclusive")], {}, None),
         ("ExpRatio:female>=1", [], {}, "is undefined: not measured"),

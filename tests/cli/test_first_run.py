@@ -141,7 +141,7 @@ def test_no_table_of_blanks(command: tuple[str, ...], says: str, monkeypatch: py
     for style in ((), ("--format", "md")):
         found = llmfair(*command, "--max-calls", "1", *style, "--fresh")
         assert (found.code, found.out) == (3, f"{says}\n")
-        assert "the budget of 1 calls is spent." in found.err and "Next:" not in found.err
+        assert "the budget of 1 calls is spent." in found.err and "Simulated;" not in found.err
     assert not [*Path("runs").glob("*/report.html")]
     document = llmfair(*command, "--max-calls", "1", "--json", "--fresh").json
     assert document["status"] == "incomplete" and "rows" in document
@@ -150,18 +150,18 @@ def test_no_table_of_blanks(command: tuple[str, ...], says: str, monkeypatch: py
 def test_what_to_try_next_is_said_once() -> None:
     one = "fake:biased,malformed=0"
     found = llmfair("listwise", *SMALL, "-m", one, "-m", f"{one},noise=2")
-    assert found.code == 0 and found.err.count("Next: ") == 1
-    assert "Next: " not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
+    assert found.code == 0 and found.err.count("Simulated; a real model: ") == 1
+    assert "Simulated;" not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
 
 
 def test_what_to_try_next_is_about_the_same_data() -> None:
     lists = write_folder(Path("my lists"), balanced(2, 6, 6))
     small = (*SMALL, "--passes", "1", "-m", "fake:oracle")
     found = llmfair("listwise", *small, "-d", lists, "-a", "gender")
-    assert "Next: llmfair listwise -d 'my lists' -a gender -m openai:" in found.err
-    assert "Next: llmfair listwise -m openai:" in llmfair("listwise", *small).err
+    assert "Simulated; a real model: llmfair listwise -d 'my lists' -a gender -m openai:" in found.err
+    assert "Simulated; a real model: llmfair listwise -m openai:" in llmfair("listwise", *small).err
     pairs = llmfair("pairwise", "-d", lists, "--pairs", "2", "-m", "fake:oracle")
-    assert "Next: llmfair pairwise -d 'my lists' -m openai:" in pairs.err
+    assert "Simulated; a real model: llmfair pairwise -d 'my lists' -m openai:" in pairs.err
 
 
 # Pages of results that are no more

@@ -174,6 +174,15 @@ def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     assert half.get("errors") == "1" and "verdict" not in problems(half)
 
 
+@pytest.mark.parametrize("task", ["listwise", "pairwise"])
+def test_too_many_unparseable_answers_are_said_in_the_table_and_by_score(task: str) -> None:
+    asked = (task, "-q", "--no-report", "-n", "5", "-m", "fake:biased,malformed=0.5", "--max-invalid", "0.1")
+    shown = command(*asked, "-o", "run")
+    assert shown.code == 4 and shown.out.startswith("VERDICT  not assessable")
+    assert " of the answers are unparseable, more than 10 % (--max-invalid)" in shown.out.partition("\n\n")[2]
+    assert ran("score", "run").out.startswith("VERDICT  not assessable")
+
+
 def test_a_study_has_a_suite_of_junit_for_each_setting() -> None:
     asked = ("study", "windows", "-q", "-n", "5", "--orders", "1", "--settings", "10/5,20/10", "--no-report")
     noisy = ("-m", "fake:biased,malformed=0.5", "--max-invalid", "0.1")

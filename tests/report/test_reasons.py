@@ -33,7 +33,7 @@ def test_a_measure_has_words_of_its_own_and_lends_them() -> None:
     )
     assert in_words("too_dull") == "nothing happened"  # a conclusion bars other figures, too
     assert in_words("order_not_random", "ExpRatio") == "the initial ranking is not random"
-    assert in_words("unheard_of", "Own") == "unheard_of" and in_words(None) == "None"
+    assert in_words("unheard_of", "Own") == "unheard of" and in_words(None) == "None"
 
 
 def test_what_says_whether_gated_figures_can_be_assessed() -> None:

@@ -62,7 +62,7 @@ def test_only_columns_without_anything_go() -> None:
 def test_a_figure_that_is_missing_says_why_in_words() -> None:
     missing = absent_row("M", "neutral")
     assert cell(replace(missing, reason="no_consistent_pair")) == "undefined (no pair that does not flip)"
-    assert cell(replace(missing, reason="no_words_for_it")) == "undefined (no_words_for_it)"
+    assert cell(replace(missing, reason="no_words_for_it")) == "undefined (no words for it)"
 
 
 def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:

@@ -15,7 +15,6 @@ from llmfair.audits.listwise.findings import (
     HowRanked,
     assessed,
     findings_of,
-    unassessable,
     with_family,
 )
 from llmfair.audits.listwise.making import OF_RANKINGS, SCORED
@@ -25,6 +24,7 @@ from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
 from llmfair.audits.listwise.usefulness import gain_on_chance, mean_gain
 from llmfair.audits.remeasured import Announce, Remeasured
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
+from llmfair.audits.verdict import as_readable
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column, limit_note, measure_all
@@ -95,9 +95,8 @@ def _measured(
             answers = answered.get(variant)
             if variant in findings and answers and target.found is not None:
                 findings[variant] = assessed(findings[variant], answers)
-                most = target.found.max_invalid
-                if most is not None and answers.unreadable > most * answers.asked:
-                    findings[variant] = unassessable(findings[variant].measure, "too_many_unreadable")
+    if target.found is not None:
+        findings = as_readable(findings, target.found)
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,

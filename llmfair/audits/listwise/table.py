@@ -37,6 +37,7 @@ from llmfair.report.tables import (
     span,
     the_same,
     uncut_notes,
+    unparseable_text,
     window_notes,
     with_interval,
 )
@@ -100,15 +101,8 @@ def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
         said = "the same prompt, the same orders"
     if answers and answers.windows and answers.unreadable == answers.windows:
         said = "no parseable answer: the initial ranking"
-    elif (
-        answers
-        and answers.windows
-        and answers.unreadable > (most := results.max_invalid or 0) * answers.windows
-    ):
-        share, limit = percent(answers.unreadable, answers.windows), 100 * most
-        said = (
-            f"not assessable: {share} of the answers are unparseable, more than {limit:g} % (--max-invalid)"
-        )
+    else:
+        said = unparseable_text(arm, results) or said
     if chains.ranked < chains.asked:
         said = f"{chains.ranked} of {chains.asked} chains" + (f"; {said}" if said else "")
     return said

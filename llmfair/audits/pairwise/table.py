@@ -25,6 +25,7 @@ from llmfair.report.tables import (
     p_text,
     percent,
     plural,
+    unparseable_text,
 )
 from llmfair.results import Figure, Row, Words
 
@@ -97,8 +98,8 @@ def odds_cell(finding: PairFinding | None, row: Figure | None) -> str:
 def _conclusion(kind: str, results: PairwiseResults, rows: Rows) -> str:
     """What a kind of pairs comes to, in words."""
     finding, chains = results.findings.get(kind), results.chains[kind]
-    said = ""
-    if finding is not None:
+    said = unparseable_text(kind, results)
+    if finding is not None and not said:
         said = pair_conclusion(finding, rows.get(("AdjustedOdds", kind, "")), results.level, results.words)
     if chains.ranked < chains.asked:
         said = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" + (f"; {said}" if said else "")
