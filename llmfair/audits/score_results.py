@@ -42,6 +42,7 @@ class Scored:
     tied: Counted
     upside_down: bool = False
     unlisted: Counted
+    missing: Counted = Counted(queries=0)
     unjudged: Counted
     not_ranked: Counted
     longest: Count = 0

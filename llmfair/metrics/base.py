@@ -86,7 +86,8 @@ class Judged:
     `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. `beside`
     has for each of them the ranking it is held against, where there is one: its initial order, or what another
     prompt made of that order. `runs` numbers their initial orders and the repeats of these. `encounters`: what the
-    answers say of items shown side by side; None where nothing was asked, or answers are not known.
+    answers say of items shown side by side; None where nothing was asked, or answers are not known. `missing`: items
+    judged for the query that are no candidates, since a ranking whose list nobody knows was cut before them.
 
     A document absent from `sides` has no side. `log_weights` says that the rankings' scores are log-weights of a
     Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all. `groups` is shared by
@@ -103,6 +104,7 @@ class Judged:
     beside: tuple[Ranking, ...] = ()
     runs: tuple[tuple[int, int], ...] = ()
     encounters: tuple[Encounter, ...] | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def query_id(self) -> str:

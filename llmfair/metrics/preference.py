@@ -62,7 +62,8 @@ def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value
     """The odds that of two equally relevant items the protected one is put ahead of the unprotected one.
 
     Of `answers`: from first encounters, adjusted for the slots they were shown in. Of a `ranking`: over all such
-    pairs of a list (Mann-Whitney, ties counting half), which shows what became of the preference on the way.
+    pairs of a list (Mann-Whitney, ties counting half), which shows what became of the preference on the way. Items
+    that a cut ranking leaves out are behind all that it lists, and are not compared with each other.
     """
     protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
     shared = set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist())
@@ -70,10 +71,10 @@ def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value
         return {}
     if not judged.rankings and judged.encounters is None:
         return {"": Undefined("not_ranked")}
+    if of == "ranking":
+        return {"": _in_rankings(judged)}
     if not shared:
         return {"": Undefined("no_common_grade")}
-    if of == "ranking":
-        return {"": _in_rankings(judged, protected, unprotected)}
 
     def pairs(places: NDArray[np.intp]) -> Flags:
         grades = judged.grades[places]
@@ -114,18 +115,33 @@ def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     return {"": _in_answers(judged, pairs)}
 
 
-def _in_rankings(judged: Judged, protected: Flags, unprotected: Flags) -> Compared:
-    """All pairs of equal grade in all completed lists."""
+def _in_rankings(judged: Judged) -> Compared | Undefined:
+    """All pairs of equal grade in all completed lists, and of listed items with those that a cut list lacks.
+
+    Of a cut list only judged items are compared: of the others those alone are known that it put first.
+    """
+    missing = np.array([judged.sides.get(doc_id) for doc_id in judged.missing], object)
+    grades = np.array([judged.candidates.relevance.get(doc_id, 0) for doc_id in judged.missing], np.int64)
+    known = np.array(
+        [not judged.missing or doc_id in judged.candidates.relevance for doc_id in judged.doc_ids]
+    )
     ahead, count = 0.0, 0
     for places in map(_places, judged.rankings, repeat(judged.doc_ids), judged.orders):
         for grade in np.unique(judged.grades):
-            alike = judged.grades == grade
-            first, second = places[alike & protected], np.sort(places[alike & unprotected])
-            behind = len(second) - np.searchsorted(second, first, side="right")
-            tied = len(second) - np.searchsorted(second, first, side="left") - behind
-            ahead += float(behind.sum()) + float(tied.sum()) / 2
-            count += len(first) * len(second)
-    return Compared(np.array([ahead]), np.array([float(count)]))
+            alike = known & (judged.grades == grade)
+            first, second = (places[alike & judged.on_side(side)] for side in Side)
+            beyond, behind = (int(((missing == side) & (grades == grade)).sum()) for side in Side)
+            ahead += _won(first, second) + len(first) * behind
+            count += len(first) * (len(second) + behind) + beyond * len(second)
+    return Compared(np.array([ahead]), np.array([float(count)])) if count else Undefined("no_common_grade")
+
+
+def _won(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Of all pairs of one from each, how many the first is ahead of; ties count half."""
+    after = np.sort(second)
+    not_behind = len(after) - np.searchsorted(after, first, side="left")
+    ahead = len(after) - np.searchsorted(after, first, side="right")
+    return float((ahead + not_behind).sum()) / 2
 
 
 def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -> NDArray[np.float64]:

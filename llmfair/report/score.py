@@ -140,6 +140,11 @@ def _warnings(run: ScoredRun, variant: str) -> list[str]:
     for counted, meaning in (
         (facts.tied, "tied in score, ordered by doc_id as trec_eval does"),
         (facts.unlisted, "in neither groups nor qrels: rank kept, in neither group, not relevant"),
+        (
+            facts.missing,
+            "judged but not in the run, which is cut before them: preference odds count them behind all that it lists, "
+            "compare no two of them, and nothing unjudged; exposure is that of the listed alone",
+        ),
     ):
         if counted.documents:
             notes.append(

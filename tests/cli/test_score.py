@@ -346,3 +346,18 @@ def test_what_was_measured_against_what_is_on_the_page_with_the_command() -> Non
     assert {name: settings[settings.index(name) + 1] for name in facts} == facts
     assert found["command"] in text and "Reproduce this run" in text
     assert any(part.startswith(f"llmfair {found['versions']['llmfair']}, python ") for part in text)
+
+
+def test_judged_items_that_a_cut_run_lacks_are_behind_what_it_lists() -> None:
+    Path("qrels.txt").write_text("".join(f"q{q} 0 {side}{q} 1\n" for q in range(6) for side in "fm"))
+    whole, cut = [], [line for line in RUN.splitlines(keepends=True) if " 1 2 " in line]
+    Path("cut.run").write_text("".join(cut))
+    for path in ("my.run", "cut.run"):
+        document = llmfair("score", path, *SCORE[2:], "--json").json
+        (odds,) = (row for row in document["rows"] if row["measure"] == "PreferenceOdds(of=ranking)")
+        whole.append((odds["value"], odds["low"], odds["high"], odds["reason"]))
+    assert whole[0] == whole[1]
+    (variant,) = document["runs"][0]["variants"].values()
+    assert variant["missing"] == {"queries": 6, "documents": 6}
+    said = llmfair("score", "cut.run", *SCORE[2:], "-v").out
+    assert "6 documents in 6 queries judged but not in the run" in said

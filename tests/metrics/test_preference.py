@@ -264,3 +264,47 @@ def test_ties_count_half() -> None:
     )
     (value,) = odds_of([tied], "PreferenceOdds(of=ranking)")
     assert isinstance(value, Compared) and (value.ahead.item(), value.count.item()) == (1.5, 2)
+
+
+def cut_lists(odds: float, cut: int, queries: int, rng: np.random.Generator) -> list[Judged]:
+    """Rankings of 60 judged items, 24 of them protected, of which `cut` are listed."""
+    names = [f"d{number}" for number in range(60)]
+    sides = {name: Side.PROTECTED if n % 5 < 2 else Side.UNPROTECTED for n, name in enumerate(names)}
+    found = []
+    for _ in range(queries):
+        grades = dict(zip(names, rng.integers(0, 2, 60).tolist(), strict=True))
+        tastes = {n: log(odds) * (sides[n] is Side.PROTECTED) + 1.5 * grades[n] + rng.gumbel() for n in names}
+        listed = sorted(names, key=tastes.__getitem__, reverse=True)[:cut]
+        whole = judged(sides, grades, None, [listed])
+        kept = replace(whole.candidates, documents=tuple(Document(n, "") for n in listed))
+        found.append(replace(whole, candidates=kept, missing=tuple({*names} - {*listed})))
+    return found
+
+
+def test_items_that_a_cut_ranking_leaves_out_are_behind_those_it_lists() -> None:
+    """Else the odds are those among items that came to be listed, which are nearer to parity than any preference."""
+    queries = cut_lists(0.7, 20, 300, np.random.default_rng(0))
+    whole = cut_lists(0.7, 60, 300, np.random.default_rng(0))
+    counted, listed, true = (
+        preference(odds_of(of_it, "PreferenceOdds(of=ranking)"))
+        for of_it in (queries, [replace(query, missing=()) for query in queries], whole)
+    )
+    assert counted is not None and listed is not None and true is not None
+    low, high = counted.estimate.low, counted.estimate.high
+    assert low is not None and high is not None and low < 0.7 < high
+    assert true.estimate.value == pytest.approx(0.7, rel=0.03)
+    assert listed.estimate.low is not None and listed.estimate.low > 0.7
+
+
+def test_a_cut_ranking_by_hand() -> None:
+    """p1 is ahead of u2 and u3, and u1 behind it; u1 is ahead of p2; nothing missing, nor unjudged, is compared."""
+    sides = {
+        n: Side.PROTECTED if n[0] == "p" else Side.UNPROTECTED for n in ("p1", "p2", "u1", "u2", "u3", "u9")
+    }
+    whole = judged(sides, dict.fromkeys(("p1", "p2", "u1", "u2", "u3"), 1), None, [["u9", "p1", "u1"]])
+    listed = tuple(Document(name, "") for name in ("p1", "u1", "u9"))
+    cut = replace(whole, candidates=replace(whole.candidates, documents=listed), missing=("p2", "u2", "u3"))
+    (value,) = odds_of([cut], "PreferenceOdds(of=ranking)")
+    assert isinstance(value, Compared) and (value.ahead.item(), value.count.item()) == (3, 4)
+    none = replace(cut, candidates=replace(cut.candidates, documents=listed[2:]))
+    assert odds_of([none], "PreferenceOdds(of=ranking)") == [Undefined("no_common_grade")]

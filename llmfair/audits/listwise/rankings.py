@@ -52,20 +52,23 @@ class Against:
 
     def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
         """One query with the rankings of it. Without a candidate list, what was ranked is the list."""
-        doc_ids = self.lists.get(query_id)
+        doc_ids, missing = self.lists.get(query_id), tuple[str, ...]()
+        judged = self.judgements.qrels.get(query_id, {})
         if doc_ids is None:
             # by id: in the order of the ranking, measures that ask for the candidates' order would flatter it
             doc_ids = sorted({doc_id for ranking in rankings for doc_id in ranking.doc_ids})
+            missing = tuple(sorted((judged.keys() & self.sides.keys()) - {*doc_ids}))
         documents = self.judgements.documents
         return Judged(
             Candidates(
                 Query(query_id, ""),
                 tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids),
-                self.judgements.qrels.get(query_id, {}),
+                judged,
             ),
             tuple(rankings),
             self.sides,
             groups=self.groups,
+            missing=missing,
         )
 
 

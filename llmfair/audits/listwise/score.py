@@ -79,7 +79,10 @@ def _measured(
         held = _columns(measures, variant, files, target)
         found, exposures = held.columns, held.exposures
         limits |= {str(m): note for m, of_it in held.limits.items() if (note := limit_note(m, of_it))}
-        variants[variant] = _facts(files, target.against) | {"longest": max(held.lengths, default=0)}
+        variants[variant] = _facts(files, target.against) | {
+            "missing": {"documents": sum(held.missing), "queries": len(held.missing)},
+            "longest": max(held.lengths, default=0),
+        }
         inference = Inference(
             level=settings.level,
             ci=settings.ci,
@@ -124,13 +127,14 @@ def _relevance(exposures: Column, inference: Inference) -> float | None:
 class _Measured:
     """What is kept of a variant's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
-    `limits`: what no order of the lists passes.
+    `missing`: of every query with some, how many judged items it lacks; `limits`: what no order of the lists passes.
     """
 
     columns: Sequence[Column]
     exposures: Column
     gains: Mapping[str, float]
     lengths: Sequence[int]
+    missing: Sequence[int]
     limits: Mapping[Measure, Sequence[Limit]]
 
 
@@ -145,7 +149,7 @@ def _columns(
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
     exposures: dict[str, Value] = {}
     gains: dict[str, float] = {}
-    lengths, limits = [], dict[Measure, list[Limit]]()
+    lengths, missing, limits = list[int](), list[int](), dict[Measure, list[Limit]]()
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
@@ -155,6 +159,8 @@ def _columns(
         if (gain := gain_on_chance(judged)) is not None:
             gains[query_id] = gain
         lengths.append(len(judged.doc_ids))
+        if rankings and judged.missing:
+            missing.append(len(judged.missing))
         for measure in measures:
             if (limit := measure.limit(judged)) is not None:
                 limits.setdefault(measure, []).append(limit)
@@ -164,7 +170,7 @@ def _columns(
             f"{unheld[0]} needs {_missing(unheld[0])}, which a run does not hold.",
             f"llmfair listwise measures it; {_instead(unheld[0])}",
         )
-    return _Measured(columns, Column(excess, variant, "", exposures), gains, lengths, limits)
+    return _Measured(columns, Column(excess, variant, "", exposures), gains, lengths, missing, limits)
 
 
 def _missing(measure: Measure) -> str:
