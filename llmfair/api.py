@@ -265,11 +265,10 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
             "one call for each model, then llmfair.compare; with an adapter add adapter_only=True",
         )
     subject = replace(asked[0], given=backend)
-    written = perform(kind.design(made, subject), _watch(f"Asking {subject.label}", progress, made))
+    watch = _watch(f"Asking {subject.label}", progress, made)
+    written = perform(kind.design(made, subject), watch, lambda run, _: not made.report or _report(run))
     for line in written.skipped:
         warnings.warn(line, stacklevel=3)
-    if made.report:
-        _report(written.folder)
     if made.junit is not None:
         suite = suite_of(subject.label, written.results, written.error)
         write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.statuses))
@@ -301,12 +300,14 @@ def _bar(name: str, calls: int, progress: Progress, limit: int, batch: bool) -> 
         yield
 
 
-def _report(run: RunDir) -> None:
-    """The report beside the results; a warning where there can be none, since no run is lost by it."""
+def _report(run: RunDir) -> bool:
+    """Whether the report is beside the results; a warning where there can be none, since no run is lost by it."""
     try:
         write_report(run.path)
     except Exception as error:
-        warnings.warn(f"no report was written, everything else was: {error}", stacklevel=4)
+        warnings.warn(f"no report was written, everything else was: {error}", stacklevel=6)
+        return False
+    return True
 
 
 def _readable(error: LlmfairError, folder: Path) -> LlmfairError:

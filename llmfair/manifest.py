@@ -74,6 +74,11 @@ class Manifest(Named):
     label: str = ""
     unused: Sequence[str] = ()
 
+    @property
+    def answers_on_disk(self) -> int:
+        """Those of all journals."""
+        return self.journal_answers + sum(self.stage_answers.values())
+
     def used(self) -> dict[str, Any]:
         """The settings that made a difference."""
         return {name: value for name, value in self.settings.items() if name not in self.unused}

@@ -71,6 +71,20 @@ def _points() -> Any:
     return entry_points()
 
 
+def offered() -> dict[str, str]:
+    """All that other packages offer, loaded or not: where in them it is, and the package with its version."""
+    groups = (_points().select(group=_group(kind)) for kind in _PACKAGES)
+    return {
+        point.value: "" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+        for group in groups
+        for point in group
+    }
+
+
+def _group(kind: What) -> str:
+    return f"llmfair.{_PLURALS.get(kind, kind + 's')}"
+
+
 def _discover(kind: What) -> None:
     """Imports our modules of this kind and the entry points of other packages, once."""
     if kind in _complete:
@@ -80,7 +94,7 @@ def _discover(kind: What) -> None:
         if kind == "audit" and not module.ispkg:  # a kind is a folder; files beside it serve them all
             continue
         import_module(f"{_PACKAGES[kind]}.{module.name}")
-    for point in _points().select(group=f"llmfair.{_PLURALS.get(kind, kind + 's')}"):
+    for point in _points().select(group=_group(kind)):
         try:
             offered = point.load()
             if kind == "audit":

@@ -29,6 +29,7 @@ from llmfair.trec import write_whole
 
 T = TypeVar("T")
 JOURNAL = "journal.jsonl"
+LOCK = ".lock"
 REPORT = "report.html"
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
 """How the name of a single order's and repeat's ranking ends; what stands before it is the arm that it belongs to."""
@@ -135,7 +136,7 @@ class RunDir:
             )
         if not self.manifest.exists():
             derived = self.path.name.endswith(fingerprint(settings)[:6])
-            strangers = sorted(p.name for p in self.path.iterdir() if p.name != ".lock")
+            strangers = sorted(p.name for p in self.path.iterdir() if p.name != LOCK)
             if strangers and not derived:
                 raise RunConflict(
                     f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",
@@ -171,7 +172,7 @@ class RunDir:
 
         Held under the lock. `made`: the folders that were `missing`. One that held anything before stays as it is.
         """
-        lock = self.path / ".lock"
+        lock = self.path / LOCK
         held = {*self.path.iterdir()} - {lock}
         try:
             yield
@@ -210,7 +211,7 @@ class RunDir:
     def is_locked(self) -> bool:
         """Whether a process works on the folder now."""
         try:
-            lock = os.open(self.path / ".lock", os.O_RDONLY)
+            lock = os.open(self.path / LOCK, os.O_RDONLY)
         except OSError:
             return False
         try:
@@ -224,7 +225,7 @@ class RunDir:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder against a second process; the kernel lets go of it when this one dies."""
-        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,9 +15,10 @@ from llmfair.asking.ledger import refuse_open
 from llmfair.asking.limits import Progress
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
-from llmfair.audits.kind import kind_of
+from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
-from llmfair.audits.prospects import require_prospects
+from llmfair.audits.prospects import Prospects, require_prospects
+from llmfair.audits.seal import inputs_of, is_sealed, seal
 from llmfair.audits.seen import seen
 from llmfair.audits.session import charge, refuse_fewer, session, superseded
 from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
@@ -77,18 +78,39 @@ class Answered:
     doubts: Sequence[str] = ()
 
 
-def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
-    """Runs or continues one model's audit; all of it ends in the run folder.
+@dataclass(frozen=True)
+class Begun:
+    """An audit that is about to ask: what names it and its folder, and all that is known before."""
 
-    Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
-    when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
-    unreadable or a gate is not met (everything is written).
-    """
+    design: Design[Any]
+    backend: Backend
+    stages: Sequence[Stage]
+    identity: Mapping[str, Any]
+    folder: RunDir
+    facts: Mapping[str, Any]
+    prospects: Prospects
+    fail_on: Sequence[str]
+
+    def watched(self, watch: Watch, progress: Progress, on_disk: int) -> AbstractContextManager[None]:
+        """Tells what is planned, and what of it is on disk."""
+        design = self.design
+        lost = superseded(self.folder, [str(one) for one in design.measures], design.settings.require)
+        planned = {**design.planned(), "on_disk": on_disk, "remarks": [*self.prospects.said, *lost]}
+        workers = limits_of(self.backend, design.settings).workers
+        return watch(self.folder.path, planned, progress, workers)
+
+    def judge(self, results: Results) -> None:
+        """Raises RequirementFailed when too many answers are unreadable or a gate is not met."""
+        require_readable(results)
+        require_met(results.requirements, refused(results.verdict, self.fail_on))
+
+
+def begin(design: Design[Any]) -> Begun:
+    """Makes an audit ready, and warns of what makes it doubtful; nothing is asked or written. Raises UsageError."""
     kind = kind_of(design.task)  # nothing is asked that no kind could tell
-    settings, backend, progress = design.settings, design.backend(), Progress()
+    settings, backend, subject = design.settings, design.backend(), design.subject
     fail_on = statuses_of(settings.fail_on, kind.statuses)
     identity, folder = folder_of(design, backend)
-    subject = design.subject
     sampling_of(settings)  # a malformed flag leaves no folder behind
     prospects = require_prospects(design)
     facts = design.describe()
@@ -108,18 +130,32 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     stages = design.stages()
     if stages:
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
+    return Begun(design, backend, stages, identity, folder, facts, prospects, fail_on)
+
+
+def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
+    """Runs or continues one model's audit; all of it ends in the run folder.
+
+    Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
+    when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
+    unreadable or a gate is not met (everything is written).
+    """
+    return carry_out(begin(design), watch)
+
+
+def carry_out(begun: Begun, watch: Watch) -> Result:
+    """The same of an audit that is ready."""
+    design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
+    progress, doubts = Progress(), facts["doubts"]
     earlier = earlier_lists_identity(design.dataset, design.queries)
-    with session(folder, identity, settings.fresh, facts, earlier) as (journal, manifest):
+    with session(folder, begun.identity, design.settings.fresh, facts, earlier) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
-        lost = superseded(folder, [str(one) for one in design.measures], settings.require)
-        planned = {**design.planned(), "on_disk": on_disk, "remarks": [*prospects.said, *lost]}
-        watched = watch(folder.path, planned, progress, limits_of(backend, settings).workers)
         try:
-            with watched:
+            with begun.watched(watch, progress, on_disk):
                 with shared_answers(design, backend) as cache:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
                 doubts += from_other_runs(journal)
-                for stage in stages:
+                for stage in begun.stages:
                     if answered.error is None:
                         answered = _further(stage, answered, folder, design, progress, manifest)
                         doubts += answered.doubts
@@ -140,8 +176,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
         raise answered.error
-    require_readable(outcome.results)
-    require_met(outcome.results.requirements, refused(outcome.results.verdict, fail_on))
+    begun.judge(outcome.results)
     named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
     return Result(folder, replace(outcome.results, doubts=doubts, **named), outcome.rows)
 
@@ -159,24 +194,28 @@ class Written:
     skipped: Sequence[str]
 
 
-def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
-    """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results."""
-    begun: list[Path] = []
+def perform(
+    design: Design[Any],
+    watch: Watch = no_watch,
+    draw: Callable[[RunDir, Mapping[str, Any]], bool] | None = None,
+) -> Written:
+    """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 
-    def noting(
-        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-    ) -> AbstractContextManager[None]:
-        begun.append(folder)
-        return watch(folder, planned, progress, limit)
-
-    error: LlmfairError | None = None
+    `draw` makes the page of the folder and its results, and says whether there is one as the settings want it. A run
+    that was drawn once and of which nothing has changed is read as it stands.
+    """
+    begun, progress = begin(design), Progress()
+    folder, error = begun.folder, None
+    inputs = inputs_of(design, begun.identity, begun.facts) if draw is not None and design.calls else ""
+    kept = bool(inputs) and not design.settings.fresh and is_sealed(folder, inputs)
     try:
-        audit(design, noting)
+        if kept:
+            with begun.watched(watch, progress, folder.read_manifest().answers_on_disk):
+                begun.judge(results_of(folder))
+        else:
+            carry_out(begun, watch)
     except (Incomplete, RequirementFailed) as failure:
-        if not begun:
-            raise
         error = failure
-    folder = RunDir(begun[0])
     manifest = folder.read_manifest()
     results = {**folder.read_results(), **manifest.told()}
     torn = {folder.journal: manifest.journal_lines_skipped}
@@ -186,6 +225,8 @@ def perform(design: Design[Any], watch: Watch = no_watch) -> Written:
         for journal, lines in torn.items()
         for line in lines
     ]
+    if draw is not None and not kept and draw(folder, results) and inputs and manifest.status == "complete":
+        seal(folder, inputs)
     return Written(folder, results, error, skipped)
 
 

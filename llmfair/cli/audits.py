@@ -155,8 +155,9 @@ def _audit(
     """
     from llmfair.audits.junit import suite_of
     from llmfair.audits.run import perform
-    from llmfair.cli.report import write_report
+    from llmfair.cli.report import show, write_report
     from llmfair.manifest import named_model
+    from llmfair.rundir import REPORT
 
     name = subject.label
     seen: dict[str, Any] = {}
@@ -182,6 +183,9 @@ def _audit(
         with shown:
             yield
 
+    def draw(run: RunDir, results: Mapping[str, Any]) -> bool:
+        return not (settings.report and ranked(results)) or write_report(run) is not None
+
     def how_far() -> str:
         if not seen["folder"].is_dir():
             return "Stopped before the first answer. The same command begins again."
@@ -193,7 +197,7 @@ def _audit(
     before = spending.told(settings)
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
-            written = perform(kind.design(asked, subject), noting)
+            written = perform(kind.design(asked, subject), noting, draw)
     except KeyboardInterrupt as stop:
         if "progress" not in seen:
             raise
@@ -216,7 +220,9 @@ def _audit(
         error.message += before
     for line in written.skipped:
         terminal.warn(line)
-    report = write_report(run, settings.open) if settings.report and ranked(results) else None
+    report = run.path / REPORT if (run.path / REPORT).is_file() else None
+    if report and settings.open:
+        show(report)
     _show(kind, results, seen["folder"], report, style)
     if error is not None:
         results |= terminal.failure(error)

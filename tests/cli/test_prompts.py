@@ -58,7 +58,7 @@ def test_two_names_of_a_prompt_are_one_run(mine: Path) -> None:
     ran(*LISTS, "-d", "mine", "--prompt", "wikiproject")
     ran(*LISTS, "-d", "mine", "--prompt", "listwise")
     manifest = kept("manifest")
-    assert manifest["calls"] == 0 and manifest["prompt"]["file"] == "wikiproject"
+    assert len(manifest["invocations"]) == 1 and manifest["prompt"]["file"] == "wikiproject"
     assert manifest["prompt"]["sha256"] == load_prompt("listwise").sha256
 
 

@@ -183,7 +183,7 @@ def test_run_again_look_score_compare_and_report() -> None:
     valid(first)
     assert numbers("-o", "one") == first
     manifest = json.loads(Path("one/manifest.json").read_text())
-    assert [one["calls"] for one in manifest["invocations"]] == [CALLS, 0]
+    assert [one["calls"] for one in manifest["invocations"]] == [CALLS], "nothing is left to be done"
     other = json.loads(llmfair("numbers", "-m", "counter:y", "-o", "two", "--json"))
 
     assert "one" in llmfair("runs", "list", "--runs-dir", ".")

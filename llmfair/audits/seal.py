@@ -1,0 +1,89 @@
+"""A run folder that a command left sealed is neither measured nor drawn again by the same command.
+
+The seal is one SHA-256 over all that makes results and page (settings, data, who answers, the code itself) and over
+every file of the folder. Whatever differs, an edited file or an edited measure, breaks it, and all is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from llmfair import registry
+from llmfair.audits.design import Design
+from llmfair.audits.kind import kind_of
+from llmfair.audits.versions import versions
+from llmfair.rundir import LOCK, RunDir, fingerprint
+from llmfair.trec import write_whole
+
+SEAL = ".seal"
+UNCOUNTED = {
+    "output", "runs_dir", "fresh", "format", "open", "junit", "workers", "adaptive", "rpm", "tpm", "retries", "timeout",
+    "max_wait", "max_calls", "max_cost",
+}  # fmt: skip
+"""Settings that say where, how fast and as what, and change neither results nor page."""
+SOURCES = {".py", ".j2", ".js"}
+
+
+def inputs_of(design: Design[Any], identity: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """All that results and page of a design are made of beside its answers, as one SHA-256."""
+    data, offered = design.dataset, registry.offered()
+    code = [f"{one.__module__}.{one.__qualname__}" for one in (type(design), type(kind_of(design.task)))]
+    packages = {name.partition(".")[0] for name in ("llmfair", *code, *offered)}
+    settings = asdict(design.settings).items()
+    return fingerprint(
+        {
+            "identity": identity,
+            "facts": {name: value for name, value in facts.items() if name != "flags"},
+            "settings": {name: value for name, value in settings if name not in UNCOUNTED},
+            "measures": [str(measure) for measure in design.measures],
+            "attributes": data.attributes,
+            "documents": [(one.doc_id, one.title, one.text, one.groups) for one in data.documents.values()],
+            "stand-ins": [(name, one.groups) for name, one in data.stand_ins.items()],
+            "judgements": (data.qrels, data.relevant_counts),
+            "versions": versions(),
+            "code": (code, offered, [_source(name) for name in sorted(packages)]),
+        }
+    )
+
+
+def _source(package: str) -> str:
+    """SHA-256 over the source of a package or module, which may be edited while its version stays."""
+    try:
+        spec = find_spec(package)
+    except ValueError:  # a script or a notebook
+        spec = None
+    if spec is None or spec.origin is None:
+        return uuid4().hex  # never the same twice
+    origin = Path(spec.origin)
+    files = origin.parent.rglob("*") if spec.submodule_search_locations else [origin]
+    digest = hashlib.sha256()
+    for path in sorted(path for path in files if path.suffix in SOURCES):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def is_sealed(run: RunDir, inputs: str) -> bool:
+    """Whether the folder is as a command with these inputs left it, when it was complete."""
+    seal = run.path / SEAL
+    return seal.is_file() and seal.read_text("utf-8", "replace").strip() == _seal(run, inputs)
+
+
+def seal(run: RunDir, inputs: str) -> None:
+    """Seals a complete run, with its page, if it has one."""
+    write_whole(run.path / SEAL, [_seal(run, inputs) + "\n"])
+
+
+def _seal(run: RunDir, inputs: str) -> str:
+    digest = hashlib.sha256(f"{inputs} {run.path.name}".encode())
+    for path in sorted(run.path.rglob("*")):
+        if path.is_file() and path.name not in (LOCK, SEAL):
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"\n{content} {path.relative_to(run.path)}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()

@@ -1,0 +1,204 @@
+"""A finished command repeated reads what it left, says the same and writes nothing; after any change it measures anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmfair as api
+from llmfair import registry
+from llmfair.audits.run import perform
+from llmfair.audits.subject import Subject
+from tests.cli.command import Outcome, llmfair, ran
+from tests.folders import balanced, write_folder
+from tests.outside.counter import Counter
+from tests.outside.numbers import NUMBERS, NumbersSettings
+
+LISTS = (
+    "listwise",
+    "-d",
+    "data",
+    "-m",
+    "fake:biased,malformed=0",
+    "--window",
+    "5",
+    "--step",
+    "5",
+    "--orders",
+    "1",
+    "--permutations",
+    "99",
+)
+PAIRS = ("pairwise", "-d", "data", "-m", "fake:biased,malformed=0", "--pairs", "8")
+
+
+@pytest.fixture(autouse=True)
+def data() -> Path:
+    return write_folder(Path("data"), balanced(6, 4, 4))
+
+
+def files() -> dict[str, tuple[bytes, int]]:
+    """What is in the folder, and when it was written; the lock says who looked last."""
+    found = (path for path in Path("run").rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+
+def repeated(*words: str, measured: bool) -> Outcome:
+    """A command that finds the folder of an earlier one, and whether it measures anew."""
+    invocations = len(json.loads(Path("run/manifest.json").read_text())["invocations"])
+    found = llmfair(*words, "-o", "run")
+    again = len(json.loads(Path("run/manifest.json").read_text())["invocations"])
+    assert (again > invocations) == measured, found.err
+    return found
+
+
+@pytest.mark.parametrize("report", [pytest.param("--report", marks=pytest.mark.whole), "--no-report"])
+@pytest.mark.parametrize("words", [LISTS, PAIRS], ids=["lists", "pairs"])
+def test_repeated_it_says_the_same_and_writes_nothing(words: tuple[str, ...], report: str) -> None:
+    words = (*words, report)
+    ran(*words, "-o", "run")
+    before = files()
+    kept = repeated(*words, measured=False)
+    assert files() == before and ("run/report.html" in before) == (report == "--report")
+    Path("run/.seal").unlink()
+    assert repeated(*words, measured=True) == kept
+    assert [path for path in before if path not in files()] == []
+
+
+@pytest.mark.parametrize("style", ["table", "json", "tsv", "md"])
+def test_each_style_is_printed_of_what_is_kept(style: str) -> None:
+    ran(*LISTS, "-o", "run")
+    kept = repeated(*LISTS, "--format", style, measured=False)
+    Path("run/.seal").unlink()
+    assert repeated(*LISTS, "--format", style, measured=True) == kept
+
+
+def test_a_gate_that_is_not_met_is_told_again() -> None:
+    words = (*LISTS, "--require", "P@20>=2", "--fail-on", "disparity", "--junit", "first.xml")
+    first = llmfair(*words, "-o", "run")
+    again = repeated(*words[:-1], "again.xml", measured=False)
+    assert (first.code, again.code) == (4, 4) and again.out == first.out
+    assert Path("again.xml").read_bytes() == Path("first.xml").read_bytes()
+
+
+def edited(name: str, old: str, new: str) -> Callable[[], None]:
+    def edit() -> None:
+        text = Path(name).read_text()
+        assert old in text
+        Path(name).write_text(text.replace(old, new, 1))
+
+    return edit
+
+
+CHANGES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
+    "measures": (lambda: None, ("--measures", "P@5")),
+    "gate": (lambda: None, ("--require", "P@20>=0")),
+    "verdicts": (lambda: None, ("--fail-on", "parity")),
+    "band": (lambda: None, ("--band", "0.9..1.1")),
+    "level": (lambda: None, ("--level", "0.9")),
+    "label": (lambda: None, ("--label", "mine")),
+    "fresh": (lambda: None, ("--fresh",)),
+    "another attribute's groups": (
+        edited("data/groups.tsv", "q0f0\t", "q0f0\tlocation\tCaribbean\nq0f0\t"),
+        (),
+    ),
+    "journal": (edited("run/journal.jsonl", '"attempts":1', '"attempts":2'), ()),
+    "results": (edited("run/results.json", '"value"', '"valve"'), ()),
+    "manifest": (edited("run/manifest.json", '"doubts": [', '"doubts": [ '), ()),
+    "rankings": (lambda: Path("run/rankings/neutral.run").unlink(), ()),
+    "seal": (lambda: Path("run/.seal").write_bytes(b"\xff"), ()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_after_a_change_all_is_made_anew(change: str) -> None:
+    ran(*LISTS, "-o", "run")
+    make, words = CHANGES[change]
+    make()
+    found = repeated(*LISTS, *words, measured=True)
+    assert found.code == 0, found.err
+    again = repeated(*LISTS, *(word for word in words if word != "--fresh"), measured=False)
+    assert again.out == found.out
+
+
+@pytest.mark.whole
+def test_a_page_is_drawn_again_where_it_is_not_as_it_was() -> None:
+    ran(*LISTS, "--report", "-o", "run")
+    page = Path("run/report.html").read_bytes()
+    Path("run/report.html").unlink()
+    repeated(*LISTS, "--report", measured=True)
+    ran("report", "run", "--evidence", "3")
+    repeated(*LISTS, "--report", measured=True)
+    assert Path("run/report.html").read_bytes() == page
+    repeated(*LISTS, "--no-report", measured=True)
+    assert not Path("run/report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["qrels.txt", "docs.jsonl"])
+def test_other_data_are_another_run(name: str) -> None:
+    ran(*LISTS, "-o", "run")
+    path = Path("data", name)
+    path.write_text(
+        path.read_text().replace(*{"qrels.txt": ("q0f0 1", "q0f0 2")}.get(name, ("Title", "Name")), 1)
+    )
+    assert "belongs to other settings" in repeated(*LISTS, measured=False).err
+
+
+def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(*LISTS, "-o", "run")
+    monkeypatch.setattr("llmfair.audits.seal._source", lambda package: f"{package}, edited")
+    repeated(*LISTS, measured=True)
+
+
+def test_an_incomplete_run_is_never_sealed() -> None:
+    assert llmfair(*LISTS, "--max-calls", "3", "-o", "run").code == 3
+    assert not Path("run/.seal").exists()
+    assert repeated(*LISTS, measured=True).code == 0
+    repeated(*LISTS, measured=False)
+
+
+@pytest.mark.whole
+def test_a_page_that_could_not_be_drawn_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("llmfair.pages.write_page", lambda path, page: 1 / 0)
+        assert "no report was written" in ran(*LISTS, "--report", "-o", "run").err
+    repeated(*LISTS, "--report", measured=True)
+    assert Path("run/report.html").is_file()
+
+
+def test_from_python_and_from_the_command_line() -> None:
+    settings: dict[str, Any] = {
+        "model": "fake:biased,malformed=0",
+        "window": 5,
+        "step": 5,
+        "orders": 1,
+        "permutations": 99,
+        "report": False,
+    }
+    first = api.audit_listwise("data", output="run", **settings)
+    before = files()
+    again = api.audit_listwise("data", output="run", **settings)
+    assert (again.results, again.verdict, files()) == (first.results, first.verdict, before)
+    repeated(*LISTS, "--no-report", measured=False)
+
+
+def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.names("audit"), registry.names("backend")
+    for what, name, thing in (("audit", "numbers", NUMBERS), ("backend", "counter", Counter)):
+        monkeypatch.setitem(registry._found[what], name, thing)  # type: ignore[index]
+    drawn: list[object] = []
+
+    def asked(**settings: Any) -> object:
+        made = NumbersSettings.make(dataset="data", output=Path("run"), no_cache=True, **settings)
+        design = NUMBERS.design(made, Subject("counter:x"))
+        return perform(design, draw=lambda run, results: not drawn.append(results))  # type: ignore[func-returns-value]
+
+    first = asked()
+    before = files()
+    assert asked() == first and files() == before and len(drawn) == 1
+    asked(level=0.9)
+    assert len(drawn) == 2
