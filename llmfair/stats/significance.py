@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -47,6 +47,10 @@ class Labelled:
             raise ValueError("a query needs protected and unprotected documents")
         if not np.isfinite(self.exposures).all():
             raise ValueError("an exposure is not finite")
+
+    def labels(self) -> tuple[bytes, bytes]:
+        """Equal where groups and strata are."""
+        return self.protected.tobytes(), self.strata.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +166,35 @@ def permutation(
     One generator per query, so that no query's draws depend on the others. `draws` 0: z alone.
     Raises ValueError without queries and for another number of generators.
     """
+    (found,) = permutations([queries], rngs, draws)
+    return found
+
+
+def permutations(
+    rankers: Sequence[Sequence[Labelled]], rngs: Sequence[np.random.Generator], draws: int = 9999
+) -> list[Permutation]:
+    """The same of several rankers of the same queries and labels, whose shuffles are drawn once for all of them.
+
+    Raises ValueError as `permutation` does, and for labels that differ.
+    """
+    queries = list(zip(*rankers, strict=True))
     if not queries or draws < 0 or len(rngs) != len(queries):
         raise ValueError(f"{draws} draws by {len(rngs)} generators for {len(queries)} queries")
-    expected = variance = statistic = 0.0
-    over, under = np.zeros(draws), np.zeros(draws)  # Σ E1 and Σ E0 of every shuffle
+    if any(one.labels() != query[0].labels() for query in queries for one in query):
+        raise ValueError("rankers of other documents are shuffled apart")
     with ThreadPoolExecutor(
         os.cpu_count()
     ) as pool:  # numpy draws and partitions without the interpreter's lock
-        shuffled = list(pool.map(_shuffled_sums, queries, rngs, repeat(draws)))
+        sums = list(pool.map(_shuffled_sums, queries, rngs, repeat(draws)))
+    return [
+        _tested(ranker, [of_query[place] for of_query in sums], draws) for place, ranker in enumerate(rankers)
+    ]
+
+
+def _tested(queries: Sequence[Labelled], shuffled: Iterable[Floats], draws: int) -> Permutation:
+    """The test of one ranker from the protected documents' summed exposure in each query's shuffles."""
+    expected = variance = statistic = 0.0
+    over, under = np.zeros(draws), np.zeros(draws)  # Σ E1 and Σ E0 of every shuffle
     for query, sums in zip(queries, shuffled, strict=True):
         null, (protected, unprotected) = null_of(query), means(query)
         expected += null.protected - null.unprotected
@@ -187,36 +212,41 @@ def permutation(
     return Permutation(statistic, z, p_z, (1 + reached) / (draws + 1), float(low), float(high), draws)
 
 
-def _shuffled_sums(query: Labelled, rng: np.random.Generator, draws: int) -> Floats:
-    """The protected documents' summed exposure in every shuffle; shape (draws,)."""
-    sums = np.zeros(draws)
+def _shuffled_sums(rankers: Sequence[Labelled], rng: np.random.Generator, draws: int) -> Floats:
+    """The protected documents' summed exposure in every shuffle of one query; shape (rankers, draws)."""
+    query, sums = rankers[0], np.zeros((len(rankers), draws))
     for members in _strata(query):
-        exposures, labels = query.exposures[members], query.protected[members]
+        labels, exposures = query.protected[members], [ranker.exposures[members] for ranker in rankers]
         # The smaller side is drawn; of equal ones that of the first document: swapping the sides keeps p.
         smaller = labels if 2 * labels.sum() < len(labels) + labels[0] else ~labels
         drawn = _subset_sums(exposures, int(smaller.sum()), rng, draws)
-        sums += drawn if smaller is labels else exposures.sum() - drawn
+        for place, found in enumerate(drawn):
+            sums[place] += found if smaller is labels else exposures[place].sum() - found
     return sums
 
 
-def _subset_sums(exposures: Floats, size: int, rng: np.random.Generator, draws: int) -> Floats:
-    """Sums over uniform random subsets of `size`, which are the documents with the smallest random keys.
+def _subset_sums(exposures: Sequence[Floats], size: int, rng: np.random.Generator, draws: int) -> Floats:
+    """Sums over uniform random subsets of `size` documents, for each of several exposures; shape (exposures, draws).
 
-    The lowest bits of a key name its document: no two are equal, and a partition leaves the subset in front.
+    A subset are the documents with the smallest random keys. The lowest bits of a key name its document: no two are
+    equal, and a partition leaves the subset in front.
     """
+    sums = np.zeros((len(exposures), draws))
     if size == 0:
-        return np.zeros(draws)
-    count = len(exposures)
+        return sums
+    count, first = len(exposures[0]), 0
     names = np.arange(count, dtype=np.uint64)
     name_bits = np.uint64(2 ** (count - 1).bit_length() - 1)
-    sums = []
     for rows in _blocks(draws, count):
         keys = rng.integers(0, 2**64, (rows, count), dtype=np.uint64)
         keys &= ~name_bits
         keys |= names
         keys.partition(size - 1, axis=1)
-        sums.append(exposures[keys[:, :size] & name_bits].sum(axis=1))
-    return np.concatenate([np.zeros(0), *sums])
+        chosen = (keys[:, :size] & name_bits).astype(np.intp)
+        for place, of_documents in enumerate(exposures):
+            sums[place, first : first + rows] = of_documents[chosen].sum(axis=1)
+        first += rows
+    return sums
 
 
 def _sides(query: Labelled, exposures: Floats) -> tuple[float, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
+from random import Random
 
 import numpy as np
 import pytest
@@ -10,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from llmfair.stats.significance import Labelled, Permutation, holm, means, null_of, permutation, sign_flip
+from llmfair.stats.significance import (
+    Labelled,
+    Permutation,
+    holm,
+    means,
+    null_of,
+    permutation,
+    permutations,
+    sign_flip,
+)
 from tests.pace import within
 
 GENERATOR = np.random.default_rng(0)
@@ -142,6 +153,8 @@ def test_bad_arguments_are_refused() -> None:
         permutation([one], [GENERATOR], draws=-1)
     with pytest.raises(ValueError, match="1 generators for 2 queries"):
         permutation([one, one], [GENERATOR])
+    with pytest.raises(ValueError, match="other documents"):
+        permutations([[one], [query([1, 2], "up", "00")]], [GENERATOR])
 
 
 # Properties
@@ -240,6 +253,20 @@ def test_another_query_leaves_the_draws_of_the_others_alone(queries: list[Labell
     permutation([*queries, query([1, 2, 3], "puu", "000")], rngs, 9)
     permutation(queries, again, 9)
     assert [rng.random() for rng in rngs[:-1]] == [rng.random() for rng in again]
+
+
+@given(QUERIES, st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_rankers_shuffled_at_once_are_tested_as_each_alone(queries: list[Labelled], random: Random) -> None:
+    rankers = [
+        [
+            replace(one, exposures=np.array(random.sample(list(one.exposures), len(one.exposures))))
+            for one in queries
+        ]
+        for _ in range(3)
+    ]
+    rngs = [np.random.default_rng([1, place]) for place in range(len(queries))]
+    assert permutations(rankers, rngs, 99) == [shuffled(ranker, draws=99) for ranker in rankers]
 
 
 # Simulated

@@ -8,7 +8,7 @@ odds. That they lie within it is said only of a ranker that does its job, since 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import log, sqrt
 
@@ -42,7 +42,7 @@ from llmfair.stats.control import run_noise, slope_on_initial, without_favour
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
-from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutation, sign_flip
+from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutations, sign_flip
 
 HEADLINE = "PreferenceOdds"
 """The measure that conclusions speak of."""
@@ -79,11 +79,14 @@ def findings_of(
     """
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
     excess = {c.variant: c for c in reversed(columns) if c.measure.name == EXCESS}
+    ranked = {arm: queries for arm, queries in judged.items() if any(query.rankings for query in queries)}
+    shuffled = _shuffled(ranked, asked)
     return {
         column.variant: _finding(
             column,
             excess.get(column.variant),
             judged.get(column.variant),
+            shuffled.get(column.variant),
             useful.get(column.variant),
             inference,
             asked,
@@ -126,6 +129,7 @@ def _finding(
     column: Column,
     exposure: Column | None,
     judged: Sequence[Judged] | None,
+    shuffled: Shuffled | None,
     useful: Usefulness | None,
     inference: Inference,
     asked: HowRanked,
@@ -152,15 +156,11 @@ def _finding(
         sign_flip=SignFlip(
             mean_preference(found.null_scores, asked), estimate.n, estimate.n <= MOST_ENUMERATED
         ),
-        permutation=None if not _ranked(judged) else _permutation(judged or (), asked),
+        permutation=shuffled,
         run_noise=_run_noise(ratios, runs),
         slope=_slope(runs),
         power=_power(estimate, asked.band),
     )
-
-
-def _ranked(judged: Iterable[Judged] | None) -> bool:
-    return any(query.rankings for query in judged or ())
 
 
 def assessed(finding: ListwiseFinding, answers: WindowAnswers) -> ListwiseFinding:
@@ -222,21 +222,39 @@ def mean_preference(scores: NDArray[np.float64], asked: HowRanked) -> float | No
     return sign_flip(scores, rng=np.random.default_rng(asked.seed))
 
 
-def _permutation(judged: Sequence[Judged], asked: HowRanked) -> Shuffled:
-    """The stratified test of no effect in any query; it needs initial orders that ignore the sides."""
+def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, Shuffled]:
+    """The stratified test of no effect in any query, by arm; arms that ranked the same lists are shuffled at once.
+
+    It needs initial orders that ignore the sides.
+    """
     if asked.initial != "random":
-        return Shuffled(reason="order_not_random")
-    queries, rngs = [], []
-    for query in judged:
-        protected = query.on_side(Side.PROTECTED)
-        sided = protected | query.on_side(Side.UNPROTECTED)
-        if not query.rankings or not protected.any() or protected[sided].all():
+        return dict.fromkeys(judged, Shuffled(reason="order_not_random"))
+    alike: dict[object, dict[str, dict[str, Labelled]]] = {}
+    for arm, queries in judged.items():
+        labelled = {query.query_id: found for query in queries if (found := _labelled(query)) is not None}
+        lists = tuple((query_id, *found.labels()) for query_id, found in labelled.items())
+        alike.setdefault(lists, {})[arm] = labelled
+    shuffled: dict[str, Shuffled] = {}
+    for arms in alike.values():
+        of_arms = list(arms.values())
+        if len(of_arms[0]) < FEWEST_TESTED:
+            shuffled |= dict.fromkeys(arms, Shuffled(reason="too_few_queries"))
             continue
-        queries.append(Labelled(exposures(query)[sided], protected[sided], query.grades[sided]))
-        rngs.append(np.random.default_rng([asked.seed, zlib.crc32(query.query_id.encode()), SHUFFLES]))
-    if len(queries) < FEWEST_TESTED:
-        return Shuffled(reason="too_few_queries")
-    return Shuffled(**asdict(permutation(queries, rngs, asked.permutations)))
+        rngs = [
+            np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in of_arms[0]
+        ]
+        tested = permutations([list(labelled.values()) for labelled in of_arms], rngs, asked.permutations)
+        shuffled |= {arm: Shuffled(**asdict(found)) for arm, found in zip(arms, tested, strict=True)}
+    return shuffled
+
+
+def _labelled(query: Judged) -> Labelled | None:
+    """The items of either group with their exposures; None where one group has none, or nothing is ranked."""
+    protected = query.on_side(Side.PROTECTED)
+    sided = protected | query.on_side(Side.UNPROTECTED)
+    if not query.rankings or not protected.any() or protected[sided].all():
+        return None
+    return Labelled(exposures(query)[sided], protected[sided], query.grades[sided])
 
 
 def _runs(judged: Sequence[Judged]) -> list[tuple[Controlled, ...]]:
