@@ -316,7 +316,7 @@ def test_a_gate_needs_an_order_that_can_be_assessed_whatever_is_measured() -> No
         found = llmfair(
             "listwise", "--initial", "deltr", "--passes", "1", "--require", "ExpRatio=0.5..2", *more
         )
-        assert found.code == 4 and "order not random" in found.err
+        assert found.code == 4 and "the initial ranking is not random" in found.err
 
 
 def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
