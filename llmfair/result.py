@@ -65,7 +65,12 @@ class Result:
         Raises UsageError of what has none: plans, calibrations, studies, comparisons.
         """
         from llmfair.audits.kind import found_of
+        from llmfair.jsonfiles import typed
+        from llmfair.results import RunVerdict
 
+        if written := self.results.get("verdict"):
+            read: RunVerdict = typed(written, RunVerdict)
+            return read
         found = found_of(self.results) if self._measured and self.kind != "finetune-lora" else None
         if found is None or found.verdict is None:
             raise UsageError(f"{self.kind} has no verdict.", "audits and score have one")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     if style == "json":
         terminal.print_json({**done.document, **(terminal.failure(error) if error else {})})
     else:
-        _show(done.results, done.folder.path, settings, style)
+        _show(done.results, done.folder.path, style)
     if missed := missed_on_test(done.results):
         terminal.warn(missed)
     if error is not None:
@@ -65,31 +64,18 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         raise typer.Exit(code if ranks.rank() == 0 else 0)
 
 
-AUDITED = (
-    "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "experts", "min_experts", "allow_missing",
-    "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
-)  # fmt: skip
-"""Settings that an audit of the adapter must share with its training."""
-
-
-def _show(results: Finetuned, folder: Path, settings: FinetuneSettings, style: str) -> None:
+def _show(results: Finetuned, folder: Path, style: str) -> None:
     from llmfair.report.tables import markdown
-    from llmfair.tuning.table import finetune_table, finetune_tsv
+    from llmfair.tuning.table import finetune_tsv, headed_table
 
     if style == "tsv":
         print(finetune_tsv(results), end="")
     elif style == "md":
-        print(markdown(finetune_table(results)), end="")
+        print(markdown(headed_table(results)), end="")
     else:
-        terminal.print_table(finetune_table(results))
+        terminal.print_table(headed_table(results))
         print()
         print(folder)
-        if results.status == "complete":
-            terminal.say(
-                f"Next: llmfair pairwise -m {shlex.quote(results.model)} --adapter {shlex.quote(str(folder))} "
-                f"--queries {shlex.quote(f'@{folder}/test-queries.txt')} --answers margin --form {settings.form} "
-                + settings.as_flags(AUDITED)
-            )
 
 
 def _dry_run(settings: FinetuneSettings, style: str) -> None:

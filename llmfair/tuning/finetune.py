@@ -38,6 +38,7 @@ from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair, row
 from llmfair.tuning.results import Finetuned, TrainingFacts, Validation
 from llmfair.tuning.safeguards import missed, validate, with_text
+from llmfair.tuning.verdict import audit_of, judged
 
 if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
@@ -214,12 +215,15 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         offset=offset,
         processes=ranks.world(),
     )
-    results = results_of(
-        design.told(folder.path.name),
-        figures,
-        changes(base, after, settings.level),
-        validate(figures[BASE], figures[AFTER]),
-        training,
+    results = judged(
+        results_of(
+            design.told(folder.path.name),
+            figures,
+            changes(base, after, settings.level),
+            validate(figures[BASE], figures[AFTER]),
+            training,
+        ),
+        audit_of(settings, f"hf:{design.checkpoint.name}", folder.path),
     )
     seconds = time.monotonic() - started
     manifest = manifest_of(design, model, [*labelled.values()], sha256(pairs), results, seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from llmfair.audits.pairwise.outcome import HEADLINE
@@ -17,10 +17,12 @@ from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
 from llmfair.report.section import Section, Verdict, verdict
 from llmfair.report.tables import capitalised
+from llmfair.results import RunVerdict
 from llmfair.tuning.effects import KINDS_OF_PAIRS, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER
 from llmfair.tuning.results import AnswersOnPairs, Finetuned
 from llmfair.tuning.table import MODELS, ODDS, finetune_table, missed_on_test, odds_change, rows_of_all
+from llmfair.tuning.verdict import judged, verdict_of
 
 if TYPE_CHECKING:
     from llmfair.report.source import Source
@@ -38,14 +40,15 @@ WORDS = (
 
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
-    results = _found(source)
+    results, found = _found(source), _verdict(source)
     verdicts = [*_verdicts(results)]
     section = Section(finetune_table(results), [*_plots(results)], verdicts, words=WORDS)
-    return plain_page(
+    page = plain_page(
         source.document, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         [*adapter_warnings(results)],
     )  # fmt: skip
+    return replace(page, outcome=[("", found)], following=found.next)
 
 
 def adapter_warnings(results: Finetuned) -> Iterator[str]:
@@ -110,7 +113,11 @@ def _shares(figures: AnswersOnPairs) -> dict[str, float]:
 
 
 def _found(source: Source) -> Finetuned:
-    return typed(source.results, Finetuned, source.run.results)
+    return judged(typed(source.results, Finetuned, source.run.results))
+
+
+def _verdict(source: Source) -> RunVerdict:
+    return verdict_of(found) if (found := _found(source)).verdict is None else found.verdict
 
 
 ADAPTER_PAGE = General(
@@ -118,4 +125,5 @@ ADAPTER_PAGE = General(
     page=adapter_page,
     table=lambda source: finetune_table(_found(source)),
     doubts=lambda source: adapter_warnings(_found(source)),
+    outcome=lambda source: [("", _verdict(source))],
 )

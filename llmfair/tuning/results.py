@@ -9,7 +9,19 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
-from llmfair.results import Band, Count, Counts, Level, Row, Sha256, Share, Version, Words, left_out_without
+from llmfair.results import (
+    Band,
+    Count,
+    Counts,
+    Level,
+    Row,
+    RunVerdict,
+    Sha256,
+    Share,
+    Version,
+    Words,
+    left_out_without,
+)
 
 # Known before anything is asked
 
@@ -229,6 +241,7 @@ class Finetuned(OfTraining):
         Literal["complete", "rejected", "failed"],
         Meta(description="rejected (failed on stdout): no checkpoint kept the gates."),
     ]
+    verdict: RunVerdict | None = field(default=None, metadata={"needs": "verdict", "after": "status"})
     rows: Annotated[
         Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, logit offset.")
     ]

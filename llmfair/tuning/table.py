@@ -9,12 +9,14 @@ from typing import Any
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.pairwise.table import pair_conclusion
 from llmfair.jsonfiles import typed
+from llmfair.report.lead import headed
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, p_text, plural, tsv
 from llmfair.results import Figure, Row, plain
 from llmfair.tuning.effects import KINDS_OF_PAIRS, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER, BASE, BASELINE
 from llmfair.tuning.results import Finetuned, FinetunePlan, Merged, PairCounts, TuningFacts
 from llmfair.tuning.safeguards import missed
+from llmfair.tuning.verdict import judged
 
 Rows = Mapping[tuple[str, str, str, str], Row]
 MODELS = (BASE, ADAPTER, BASELINE)
@@ -25,7 +27,12 @@ TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n
 
 def table_of(document: Mapping[str, Any]) -> Table:
     """The table of results as JSON has them. Raises UsageError naming the field that is wrong."""
-    return finetune_table(typed(document, Finetuned))
+    return headed_table(typed(document, Finetuned))
+
+
+def headed_table(results: Finetuned) -> Table:
+    """The table below its verdict."""
+    return headed(finetune_table(results), judged(results).verdict)
 
 
 def finetune_table(results: Finetuned) -> Table:
@@ -238,7 +245,7 @@ says what came of it. `llmfair finetune-lora`, labels `{design.labels}`, anchor 
 
 On {queries} of {results.dataset} that were not trained on; every pair was asked in both orders.
 
-{markdown(finetune_table(results))}
+{markdown(headed_table(results))}
 `metrics.csv` holds every figure with its interval, `results.json` all that explains them.
 
 ## How to use it

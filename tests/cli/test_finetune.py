@@ -126,7 +126,10 @@ def test_the_same_command_again_prints_the_same_and_loads_no_model(
     again = finetune(root, "-o", adapter, "--json")
     assert (again.code, again.out) == (0, (root / "printed.json").read_text())
     assert "Already complete" in again.err
-    table = finetune(root, "-o", adapter).out
+    table = finetune(root, "-o", adapter, "-v").out
+    verdict = json.loads(again.out)["verdict"]
+    assert verdict["status"] in ("repaired", "rejected", "inconclusive")
+    assert table.startswith(f"VERDICT  {verdict['status']}: ") and "\nNEXT     " in table
     assert "logit offset" in table and "only 2 queries" in table and "preference odds" in table
     tsv = finetune(root, "-o", adapter, "--format", "tsv").out.splitlines()
     assert tsv[0].split("\t")[:4] == ["run", "model", "variant", "measure"]

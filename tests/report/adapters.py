@@ -11,8 +11,10 @@ from llmfair.tuning.effects import changes
 from llmfair.tuning.outcome import results_of
 from llmfair.tuning.results import Finetuned, Overlap, PairCounts, TrainingFacts, TuningFacts
 from llmfair.tuning.safeguards import validate, with_text
+from llmfair.tuning.verdict import judged
 from tests.tuning.answered import BAND, biased, figures
 
+AUDIT = "llmfair pairwise -m hf:org/model --adapter small"
 DESIGN = TuningFacts(
     preset=None, queries=40, split={"train": 29, "validation": 3, "test": 8, "unused": 0}, train_share=0.8, pairs=36,
     form="letter", labels="shifted", soft_labels=False, anchor="relevance", rank=1, lora_alpha=2.0,
@@ -38,7 +40,7 @@ def results(passed: bool) -> Finetuned:
         processes=1,
     )  # fmt: skip
     of = {"base": base, "adapter": adapter, "logit offset": figures(before.shifted_by(-1.5), before)}
-    return results_of(TOLD, of, changes(before, after, 0.95), found, training)
+    return judged(results_of(TOLD, of, changes(before, after, 0.95), found, training), AUDIT)
 
 
 def adapter(folder: Path, passed: bool = True) -> Path:
