@@ -309,3 +309,9 @@ def test_an_adapter_is_asked_again_by_its_flags() -> None:
     assert told == (
         "llmfair pairwise -m 'hf:my model' --adapter lora --adapter-only --extra a=1 --extra b=2 --pairs 5"
     )
+
+
+def test_the_figures_of_a_partition_are_named_after_what_it_has(tmp_path: Path) -> None:
+    ran("listwise", "--design", "partition", "-m", "fake:biased,malformed=0", "-o", tmp_path / "run")
+    titles = [plot.title for plot in page_of([read_source(RunDir(tmp_path / "run"))], 0).plots]
+    assert titles == ["Utility and preference", "Preference odds against the band"]

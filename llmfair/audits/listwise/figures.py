@@ -27,7 +27,7 @@ from llmfair.report.plots.ratios import Point, utility_and_ratio
 
 
 def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Declared) -> Iterator[Plot]:
-    """Utility and exposure, the headline against its band, rank boxes, exposure curve."""
+    """Utility and exposure, or preference where nothing is ranked; the headline and its band, ranks, exposure curve."""
     cells, design, words = results.by_variant(), results.design, asdict(results.words)
     arms = [arm for arm in design.arms if results.chains[arm].ranked]
     looks = palette([TITLES.get(arm, arm) for arm in (*arms, "input")])

@@ -77,7 +77,8 @@ def utility_and_ratio(
     sentence = f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}"
     height = 300 + legend_height([label for *_, label in points if label is not None])
     draw = partial(_utility, points, across, up, reach, joined)
-    return Plot(name, "Utility and exposure", sentence, f"{told}.", draw, height)
+    title = f"Utility and {'preference' if up.partition('(')[0].endswith('Odds') else 'exposure'}"
+    return Plot(name, title, sentence, f"{told}.", draw, height)
 
 
 def _utility(
