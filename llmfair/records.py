@@ -52,7 +52,8 @@ class Attribute:
     """A sensitive attribute: which groups are on which side, and the word a prompt uses for each side.
 
     `protected` or `unprotected` may be `("*",)`: every group that is named nowhere else. A background is the
-    share of every group in the world at large; there is one for each way of naming the groups.
+    share of every group in the world at large; there is one for each way of naming the groups. Where nobody gave words
+    for prompts (`worded`), `words` are what tables call the sides, and the neutral prompt is the only one.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Attribute:
     other: tuple[str, ...] = ()
     mixed: MixedPolicy = "drop"
     backgrounds: tuple[Mapping[str, float], ...] = ()
+    worded: bool = True
 
     def side(self, document: Document) -> Side | None:
         """The document's side, or None: unknown, mixed (unless `mixed` says which) or of neither side."""
@@ -88,7 +90,7 @@ class Attribute:
     @property
     def variants(self) -> dict[str, Side | None]:
         """Prompt variants by name, with the side each one names: neutral, unprotected, protected."""
-        sides = (Side.UNPROTECTED, Side.PROTECTED)
+        sides = (Side.UNPROTECTED, Side.PROTECTED) if self.worded else ()
         return {"neutral": None} | {self.words[side].lower().replace(" ", "-"): side for side in sides}
 
 

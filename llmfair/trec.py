@@ -25,7 +25,7 @@ RUN = ("query_id", "Q0", "doc_id", "rank", "score", "tag")
 GROUPS = ("doc_id", "attribute", "group")
 UNKNOWN = "@UNKNOWN"
 """A document's group when nobody knows it."""
-DECLARATION = 'protected = ["…"], unprotected = ["…"], words = { protected = "…", unprotected = "…" }'
+DECLARATION = 'protected = ["…"], unprotected = ["…"]'
 """What attributes.toml says of an attribute: the groups of either side, and what prompts call them."""
 
 

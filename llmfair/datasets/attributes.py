@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Side
+from llmfair.records import ANY_GROUP, Attribute, Side
 from llmfair.trec import declared_groups, nearest
 
 HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
@@ -52,7 +53,7 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
         if not isinstance(value, list) or not all(isinstance(group, str) for group in value):
             raise fail(key, "needs a list of group names")
         lists[key] = tuple(value)
-    words = row.get("words")
+    words = row.get("words", {side.value: _called(lists[side.value], side) for side in Side})
     if not isinstance(words, dict) or not all(isinstance(words.get(side.value), str) for side in Side):
         raise fail("words", 'needs { protected = "…", unprotected = "…" }')
     taken = [group for groups in lists.values() for group in groups]
@@ -65,9 +66,11 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
         unprotected=lists["unprotected"],
         other=lists["other"],
         words={side: words[side.value] for side in Side},
+        worded="words" in row,
     )
     names = list(attribute.variants)
-    if len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names):
+    badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names)
+    if attribute.worded and badly:
         raise fail(
             "words", f"need two different words of letters, none of them {', '.join(sorted(RESERVED))}"
         )
@@ -76,6 +79,11 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
     except ValueError as error:
         raise fail("background", str(error)) from None
     return replace(attribute, backgrounds=backgrounds)
+
+
+def _called(groups: Sequence[str], side: Side) -> str:
+    """What a side is called that has no word: after its group, if that is one."""
+    return groups[0] if len(groups) == 1 and groups[0] != ANY_GROUP else side.value
 
 
 def _backgrounds(value: Any, declared: set[str] | None) -> tuple[dict[str, float], ...]:

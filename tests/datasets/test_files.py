@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
 from llmfair.datasets.files import Folder
 from llmfair.errors import UsageError
@@ -79,7 +81,7 @@ def test_groups_of_one_s_own_are_told_once_where_to_be_declared(folder: Path) ->
     with pytest.raises(UsageError) as caught:
         attribute_of(Folder(folder), None)
     own = folder / "attributes.toml"
-    declared = 'protected = ["…"], unprotected = ["…"], words = { protected = "…", unprotected = "…" }'
+    declared = 'protected = ["…"], unprotected = ["…"]'
     assert caught.value.message.splitlines() == [
         f"{folder}/groups.tsv:1: attribute: 'seniority' is not declared; declare [seniority] in {own}: {declared}",
         f"{folder}/groups.tsv:{len(lines) + 1}: attribute: 'age' is not declared; declare [age] in {own}: {declared}",
@@ -144,7 +146,7 @@ def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) ->
         ("[gender", "not valid TOML"),
         ("gender = 1", "gender: is not a table"),
         ('[gender]\nprotected = "female"\nunprotected = ["male"]', "gender.protected: needs a list"),
-        ('[gender]\nprotected = ["female"]\nunprotected = ["male"]', "gender.words: needs"),
+        ('[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = {protected = "x"}', "gender.words: needs"),
         ('[gender]\nprotected = ["a"]\nunprotected = ["a"]\nwords = {protected = "x", unprotected = "y"}', "named twice"),
         (GENDER + "background = 1", "gender.background: needs { group = share, … }"),
         (GENDER + "background = { female = 1, mail = 1 }", "'mail' is not a group of it; did you mean 'male'?"),
@@ -183,3 +185,18 @@ def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "large", lists)
     # 20,000 documents; the bar is 100,000 in 10 s
     assert len(within(3, lambda: Folder(folder).queries)) == 100
+
+
+def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -> None:
+    (folder / "attributes.toml").write_text('[gender]\nprotected = ["female"]\nunprotected = ["*"]\n')
+    (attribute,) = Folder(folder).attributes
+    assert [*attribute.variants] == ["neutral"]
+    assert {side.value: word for side, word in attribute.words.items()} == {
+        "protected": "female",
+        "unprotected": "unprotected",
+    }
+    design = make_design(ListwiseSettings.make(dataset=str(folder)))
+    assert [arm.name for arm in design.arms] == ["neutral", "control"]
+    with pytest.raises(UsageError, match="has no prompt 'female'") as caught:
+        make_design(ListwiseSettings.make(dataset=str(folder), variants="female"))
+    assert caught.value.hint == "known: neutral; `words` in attributes.toml give it those that name a group"

@@ -229,7 +229,10 @@ def _variants(attribute: Attribute, text: str | None) -> list[str]:
         if variant not in known:
             raise UsageError(
                 f"{attribute.name} has no prompt '{variant}'.{did_you_mean(variant, known)}",
-                f"known: {', '.join(known)}",
+                f"known: {', '.join(known)}"
+                + (
+                    "" if attribute.worded else "; `words` in attributes.toml give it those that name a group"
+                ),
             )
     if not wanted:
         raise UsageError("--variants names none.", f"known: {', '.join(known)}")
