@@ -23,14 +23,14 @@ SEEDS = 200
 
 
 def ndcg(dataset: str, folder: Path, seed: int) -> dict[str, dict[str, float]]:
-    """nDCG@20 by variant and query of one bm25 audit: the ranking, and the random order it was given."""
+    """nDCG@20 by condition and query of one bm25 audit: the ranking, and the random order it was given."""
     output = folder / str(seed)
     settings = ListwiseSettings.make(dataset=dataset, measures="nDCG@20", seed=seed, output=output)
     audit(LISTWISE.design(settings, Subject("bm25")))
     with (output / "per_query.csv").open(newline="") as file:
         found: dict[str, dict[str, float]] = {}
         for row in csv.DictReader(file):
-            found.setdefault(row["variant"], {})[row["query_id"]] = float(row["value"])
+            found.setdefault(row["condition"], {})[row["query_id"]] = float(row["value"])
     return found
 
 
@@ -39,8 +39,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             audits = [ndcg(dataset, Path(folder), seed) for seed in range(SEEDS)]
         ranked, chance = (
-            {q: float(np.mean([audit[variant][q] for audit in audits])) for q in audits[0][variant]}
-            for variant in ("neutral", "input")
+            {q: float(np.mean([audit[condition][q] for audit in audits])) for q in audits[0][condition]}
+            for condition in ("neutral", "initial")
         )
         gain = mean([ranked[query_id] - chance[query_id] for query_id in ranked])
         interval = "no interval" if gain.low is None else f"[{gain.low:+.3f}, {gain.high:+.3f}]"

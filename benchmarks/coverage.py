@@ -21,8 +21,8 @@ from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.values import Quotient
 from llmfair.rankers.windows import covering
 from llmfair.records import Side
+from llmfair.stats.injected import random_lists, rank_injected
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.planted import random_lists, rank_planted
 from llmfair.stats.significance import Labelled, permutation, sign_flip
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ RELEVANCE = 2.0
 SIDES = (Side.PROTECTED, Side.PROTECTED, Side.UNPROTECTED, Side.UNPROTECTED)
 GRADES = (0, 1, 0, 1)
 EVEN, UNEVEN = (50, 50, 50, 50), (95, 5, 85, 15)
-"""Documents of a list: protected, protected experts, unprotected, unprotected experts."""
+"""Documents of a list: protected, protected relevant, unprotected, unprotected relevant."""
 WINDOWS = covering(sum(EVEN), window=20, step=10)
 
 
@@ -86,7 +86,7 @@ def coverage(ranker: Ranker, queries: int = QUERIES, runs: int = RUNS, seed: int
 
 
 def rejections(queries: int = QUERIES, runs: int = RUNS, seed: int = 0) -> dict[str, Share]:
-    """A ranker without preference, experts 5 % of the protected and 15 % of the unprotected: who is rejected.
+    """A ranker without preference, relevant 5 % of the protected and 15 % of the unprotected: who is rejected.
 
     `naive`: t on R, as if relevance did not matter. `t` on the excess ratio, `sign_flip` over queries, and
     `permutation`: labels shuffled among equally relevant documents.
@@ -136,7 +136,7 @@ def _documents(queries: int, runs: int, seed: int) -> Iterator[list[Labelled]]:
     weights = 1 / np.log1p(np.arange(1, n + 1))
     for run in range(runs):
         rng = np.random.default_rng([seed, run, 1])
-        lists = rank_planted(
+        lists = rank_injected(
             random_lists([1] * n, queries * ORDERS, rng=rng), RELEVANCE * grades, WINDOWS, PASSES, rng=rng
         )
         exposures = np.empty(lists.shape)
@@ -172,7 +172,7 @@ def main() -> None:
     for ranker in RANKERS:
         print(f"  {coverage(ranker)}")
     print(
-        "experts 5 % of the protected, 15 % of the unprotected; a ranker without preference; 5 % would be right"
+        "relevant 5 % of the protected, 15 % of the unprotected; a ranker without preference; 5 % would be right"
     )
     for found in rejections().values():
         print(f"  {found}")

@@ -1,6 +1,6 @@
 """How long measuring takes: `python -m benchmarks.measures`, one core, best of three.
 
-The listwise measures for 50 queries × 200 documents × 4 variants, and AWRF over 21 groups for 1,000 lists,
+The listwise measures for 50 queries × 200 documents × 4 conditions, and AWRF over 21 groups for 1,000 lists,
 beside a plain Python loop over the same lists that only sums exposures.
 """
 
@@ -56,9 +56,9 @@ def plain(lists: list[Judged]) -> float:
 
 
 def main() -> None:
-    variants = {variant: judged(50, 200, seed) for seed, variant in enumerate(("a", "b", "c", "d"))}
-    lists = [one for found in variants.values() for one in found]
-    seconds = best(lambda: measure_all(parse_measures("P@20,overlap@20,nDCG@20,ExpRatio"), variants))
+    conditions = {condition: judged(50, 200, seed) for seed, condition in enumerate(("a", "b", "c", "d"))}
+    lists = [one for found in conditions.values() for one in found]
+    seconds = best(lambda: measure_all(parse_measures("P@20,overlap@20,nDCG@20,ExpRatio"), conditions))
     print(
         f"listwise measures, 50 × 200 × 4: {seconds:.2f} s, {seconds / best(lambda: plain(lists)):.0f} × a plain loop"
     )

@@ -1,6 +1,6 @@
 """How long the measures of pairs take: `python -m benchmarks.pairs`, one core, best of three.
 
-44 queries × 1,000 pairs of two kinds, items from a pool that recurs over queries: all measures of pairs with
+44 queries × 1,000 pairs of two strata, items from a pool that recurs over queries: all measures of pairs with
 three-way intervals, from the verdicts to the rows; beside a plain Python loop of one of them.
 """
 
@@ -19,13 +19,13 @@ from llmfair.audits.summary import summarise
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.records import Cell, PairAnswer, PairKind, Side, Verdict
+from llmfair.records import Cell, PairAnswer, PairStratum, Side, Verdict
 
 QUERIES, PAIRS, POOL = 44, 1_000, 500
-KINDS: tuple[PairKind, ...] = ("relevant", "irrelevant")
+KINDS: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 
 
-def asked(kind: PairKind, rng: np.random.Generator) -> list[tuple[Verdict, ...]]:
+def asked(stratum: PairStratum, rng: np.random.Generator) -> list[tuple[Verdict, ...]]:
     """Verdicts of every query; a tenth of the pairs asked twice."""
     answers = [PairAnswer(Side.PROTECTED), PairAnswer(Side.UNPROTECTED), PairAnswer(None, "no_order")]
     found = []
@@ -35,7 +35,13 @@ def asked(kind: PairKind, rng: np.random.Generator) -> list[tuple[Verdict, ...]]
         found.append(
             tuple(
                 Verdict(
-                    str(query), kind, t, draw, f"p{p}", f"u{u}", *(answers[one] for one in drawn[draw, :, t])
+                    str(query),
+                    stratum,
+                    t,
+                    draw,
+                    f"p{p}",
+                    f"u{u}",
+                    *(answers[one] for one in drawn[draw, :, t]),
                 )
                 for t, (p, u) in enumerate(zip(*items, strict=True))
                 for draw in range(2 if t < PAIRS // 10 else 1)
@@ -83,18 +89,18 @@ def best(work: Callable[[], object]) -> float:
 
 def main() -> None:
     rng = np.random.default_rng(1)
-    verdicts = {kind: asked(kind, rng) for kind in KINDS}
+    verdicts = {stratum: asked(stratum, rng) for stratum in KINDS}
     measures = parse_measures(MEASURED)
 
     def everything() -> None:
-        summarise(measure_all(measures, {kind: judged(of_kind) for kind, of_kind in verdicts.items()}))
+        summarise(measure_all(measures, {stratum: judged(of_kind) for stratum, of_kind in verdicts.items()}))
 
     seconds = best(everything)
-    print(f"{len(measures)} measures of {len(KINDS)} kinds, {QUERIES} × {PAIRS:,} pairs: {seconds:.2f} s")
+    print(f"{len(measures)} measures of {len(KINDS)} strata, {QUERIES} × {PAIRS:,} pairs: {seconds:.2f} s")
     balanced, relevant = [parse_measure("BalancedRatio")], verdicts["relevant"]
     one = best(lambda: summarise(measure_all(balanced, {"relevant": judged(relevant)})))
     plain = best(lambda: looped(relevant))
-    print(f"BalancedRatio of one kind: {1000 * one:.0f} ms; a plain loop {1000 * plain:.0f} ms")
+    print(f"BalancedRatio of one stratum: {1000 * one:.0f} ms; a plain loop {1000 * plain:.0f} ms")
     row = summarise(measure_all(balanced, {"relevant": judged(relevant)}))[-1]
     print(f"  {row.value:.10f} and {looped(relevant)[0]:.10f}")
 

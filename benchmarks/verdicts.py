@@ -26,11 +26,11 @@ from llmfair.errors import RequirementFailed
 from llmfair.rundir import RunDir
 from tests.folders import balanced, write_folder
 
-SHORT: Mapping[str, Any] = {"variants": "neutral", "control": False, "permutations": 0}
+SHORT: Mapping[str, Any] = {"conditions": "neutral", "repeat": False, "permutations": 0}
 ASKED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "lists": ("listwise", SHORT),
     "partition": ("listwise", {**SHORT, "design": "partition"}),
-    "pairs": ("pairwise", {"kind": "relevant", "noise_share": 0.0}),
+    "pairs": ("pairwise", {"conditions": "relevant", "noise_share": 0.0}),
 }
 MODELS: Mapping[str, Mapping[str, str]] = {
     "answers by chance": dict.fromkeys(ASKED, "fake:random"),

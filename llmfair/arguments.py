@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from llmfair import former
 from llmfair.config import typed
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.settings import CommandSettings, default_of
@@ -47,7 +48,7 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
 
 def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    hints = get_type_hints(settings)
+    given, hints = former.settings(given), get_type_hints(settings)
     known = [item.name for item in fields(settings) if item.name not in COMMAND_LINE]
     for name in given:
         if name in COMMAND_LINE and name in hints:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json, typed
 
@@ -62,7 +63,7 @@ class Manifest(Named):
     journal_lines_skipped: Sequence[int] = ()
     planned_calls: int | None = None
     prompt: AskedWith | None = None
-    doubts: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     sees: str = ""
     stages: Mapping[str, bool] = field(default_factory=dict)
     stage_answers: Mapping[str, int] = field(default_factory=dict)
@@ -85,7 +86,12 @@ class Manifest(Named):
 
     def told(self) -> dict[str, Any]:
         """What the run is told with beside its results, as far as there is any of it."""
-        told = {"server": self.server, "label": self.label, "doubts": list(self.doubts), "sees": self.sees}
+        told = {
+            "server": self.server,
+            "label": self.label,
+            "warnings": list(self.warnings),
+            "sees": self.sees,
+        }
         return {key: value for key, value in told.items() if value}
 
     @property
@@ -102,7 +108,7 @@ def named_model(model: str, server: str = "", label: str = "") -> str:
 
 def read_named(path: Path, of: type[T]) -> T:
     """Raises UsageError naming the file, and the field that is wrong or missing."""
-    document = read_json(path, RUNS_HINT)
+    document = former.manifest(read_json(path, RUNS_HINT))
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: is not a manifest of schema {SCHEMA}.", RUNS_HINT)
     return typed(document, of, path, RUNS_HINT)

@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, PairKind, Probe, Side
+from llmfair.records import Attribute, Candidates, Document, PairStratum, Probe, Side
 
-CONTROL = "control"
+REPEAT = "repeat"
 Pools = tuple[Sequence[str], Sequence[str]]
 """The ids of protected and of unprotected items that are paired."""
 # The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r (listwise.md 6), 32 and 33 permute
@@ -28,62 +28,62 @@ PAIR_STREAM, WINDOW_STREAM = 32, 34
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One of the things compared: a prompt variant, or neutral asked again (`control`)."""
+class PromptCondition:
+    """What lists are asked under: a variant of the prompt, or neutral once more (`repeat`)."""
 
     name: str
     variant: str
     first_draw: int = 0
 
 
-def arms_of(variants: Sequence[str], repeats: int, control: bool) -> list[Arm]:
+def conditions_of(variants: Sequence[str], repeats: int, repeat: bool) -> list[PromptCondition]:
     """The variants, and neutral once more under later draws when there is a neutral to compare with."""
-    arms = [Arm(variant, variant) for variant in variants]
-    if control and "neutral" in variants:
-        arms.append(Arm(CONTROL, "neutral", first_draw=repeats))
-    return arms
+    conditions = [PromptCondition(variant, variant) for variant in variants]
+    if repeat and "neutral" in variants:
+        conditions.append(PromptCondition(REPEAT, "neutral", first_draw=repeats))
+    return conditions
 
 
 def listwise_probes(
-    candidates: Candidates, orders: Sequence[Candidates], arms: Sequence[Arm], repeats: int
+    candidates: Candidates, orders: Sequence[Candidates], conditions: Sequence[PromptCondition], repeats: int
 ) -> Iterator[Probe]:
-    """The chains of one query: each arm asks each initial order `repeats` times."""
+    """The chains of one query: each condition asks each initial order `repeats` times."""
     query_id = candidates.query.query_id
-    for arm in arms:
+    for condition in conditions:
         for order, listed in enumerate(orders):
             for repeat in range(repeats):
                 yield Probe(
-                    probe_id=f"{query_id}/{arm.name}/o{order}/r{repeat}",
+                    probe_id=f"{query_id}/{condition.name}/o{order}/r{repeat}",
                     candidates=listed,
-                    arm=arm.name,
-                    variant=arm.variant,
+                    condition=condition.name,
+                    variant=condition.variant,
                     order=order,
                     repeat=repeat,
-                    draw=arm.first_draw + repeat,
+                    draw=condition.first_draw + repeat,
                 )
 
 
 def initial_orders(
     candidates: Candidates,
     attribute: Attribute,
-    kind: Literal["random", "given", "mirrored", "deltr"],
+    stratum: Literal["random", "given", "mirrored", "deltr"],
     count: int,
     seed: int,
 ) -> list[Candidates]:
-    """The orders in which a list is first shown, the same in every arm.
+    """The orders in which a list is first shown, the same in every condition.
 
     `random`: independent permutations of the sorted doc_ids. `given`: the dataset's order. `deltr`: that order
     with relevance falling and, within a grade, unprotected items before protected ones. `mirrored`: every
     odd order swaps the slots of protected and unprotected items of the one before, grade by grade, so that
     group exposures swap exactly. Raises UsageError when a grade has unequal numbers of both sides.
     """
-    if kind == "given":
+    if stratum == "given":
         return [candidates] * count
-    if kind == "deltr":
+    if stratum == "deltr":
         return [_deltr(candidates, attribute)] * count
     orders: list[Candidates] = []
     for order in range(count):
-        if kind == "mirrored" and order % 2:
+        if stratum == "mirrored" and order % 2:
             orders.append(_mirror(orders[-1], attribute))
             continue
         rng = np.random.default_rng(
@@ -133,12 +133,12 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
 
 
 Grading = Literal["match", "any"]
-"""Which pairs of a kind are asked about: those of equal grade, or any."""
+"""Which pairs of a stratum are asked about: those of equal grade, or any."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairProbes:
-    """The pairs of one query and kind, by number and draw; `passed_over` had two equal texts: nothing to choose."""
+    """The pairs of one query and stratum, by number and draw; `passed_over` had two equal texts: nothing to choose."""
 
     probes: tuple[Probe, ...]
     passed_over: int
@@ -147,7 +147,7 @@ class PairProbes:
 def pairwise_probes(
     candidates: Candidates,
     attribute: Attribute,
-    kind: PairKind,
+    stratum: PairStratum,
     pairs: int,
     seed: int,
     shown: Callable[[Document], str],
@@ -166,7 +166,7 @@ def pairwise_probes(
     documents = {document.doc_id: document for document in candidates.documents}
     texts = {doc_id: shown(document) for doc_id, document in documents.items()}
     passed_over, chosen = 0, list[tuple[int, str, str]]()
-    pools = pair_pools(candidates, attribute, kind, seed)
+    pools = pair_pools(candidates, attribute, stratum, seed)
     alike = by_grade(candidates, *pools).values() if grades == "match" else [pools]
     for number, (protected, unprotected) in enumerate(merged_schedule(alike)):
         if len(chosen) == pairs:
@@ -179,9 +179,9 @@ def pairwise_probes(
     twice = math.ceil(noise_share * len(chosen) - 1e-9)
     probes = tuple(
         Probe(
-            probe_id=f"{candidates.query.query_id}/{kind}/p{number}/d{draw}",
+            probe_id=f"{candidates.query.query_id}/{stratum}/p{number}/d{draw}",
             candidates=replace(candidates, documents=(documents[protected], documents[unprotected])),
-            arm=kind,
+            condition=stratum,
             variant="neutral",
             order=number,
             draw=draw,
@@ -228,23 +228,23 @@ def by_grade(
     return {grade: found[grade] for grade in sorted(found, reverse=True)}
 
 
-def pair_grades(candidates: Candidates, attribute: Attribute, kind: PairKind) -> list[int]:
-    """The grades of the items that pairs of a kind could be made of, falling; none where one group has no item."""
-    pools = pair_pools(candidates, attribute, kind, seed=0)
+def pair_grades(candidates: Candidates, attribute: Attribute, stratum: PairStratum) -> list[int]:
+    """The grades of the items that pairs of a stratum could be made of, falling; none where one group has no item."""
+    pools = pair_pools(candidates, attribute, stratum, seed=0)
     return [*by_grade(candidates, *pools)] if all(pools) else []
 
 
 def pair_pools(
-    candidates: Candidates, attribute: Attribute, kind: PairKind, seed: int
+    candidates: Candidates, attribute: Attribute, stratum: PairStratum, seed: int
 ) -> tuple[list[str], list[str]]:
     """The ids of protected and unprotected items that are relevant, or that are not, each in random order."""
     pools: dict[Side, list[str]] = {Side.PROTECTED: [], Side.UNPROTECTED: []}
     for document in candidates.documents:
         side = attribute.side(document)
         relevant = candidates.relevance.get(document.doc_id, 0) >= 1
-        if side is not None and relevant == (kind == "relevant"):
+        if side is not None and relevant == (stratum == "relevant"):
             pools[side].append(document.doc_id)
-    stream = PAIR_STREAM + get_args(PairKind).index(kind)
+    stream = PAIR_STREAM + get_args(PairStratum).index(stratum)
     rng = np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), stream])
     protected, unprotected = (
         sorted(pools[side], key=_by_number) for side in (Side.PROTECTED, Side.UNPROTECTED)

@@ -254,27 +254,27 @@ class Completion:
 class Probe:
     """One question put to a ranker: a query's candidates in an initial order, under a prompt variant.
 
-    `arm` names what is compared (a variant, or `control`: neutral asked again); `order` and `repeat` count
+    `condition` names what is compared (a variant, or `repeat`: neutral asked again); `order` and `repeat` count
     initial orders and repeats within it, `draw` keeps equal chats of different repeats apart.
     """
 
     probe_id: str
     candidates: Candidates
-    arm: str
+    condition: str
     variant: str
     order: int = 0
     repeat: int = 0
     draw: int = 0
 
 
-PairKind = Literal["relevant", "irrelevant"]
+PairStratum = Literal["relevant", "irrelevant"]
 
 
 class Cell(StrEnum):
     """What both answers on a pair come to; which item was shown first in either is the other way round.
 
     PP, UU: the same side's item won both times. FF: the item shown first won both times, SS: the one shown
-    second. T: a tie and nothing unreadable. M1, M2: one or both answers unreadable.
+    second. T: a tie and nothing unparseable. M1, M2: one or both answers unparseable.
     """
 
     PP = "PP"
@@ -297,7 +297,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairAnswer:
-    """One answer on a pair: the side whose item won, or the problem (`tie` or why it is unreadable).
+    """One answer on a pair: the side whose item won, or the problem (`tie` or why it is unparseable).
 
     `margin`: log-probability of the label of the item shown first minus that of the other, where it is known.
     `mass`: the probability of both labels together, likewise.
@@ -309,7 +309,7 @@ class PairAnswer:
     mass: float | None = None
 
     @property
-    def unreadable(self) -> bool:
+    def unparseable(self) -> bool:
         return self.problem not in (None, "tie")
 
 
@@ -321,7 +321,7 @@ class Verdict:
     """
 
     query_id: str
-    kind: PairKind
+    stratum: PairStratum
     number: int
     draw: int
     protected: str
@@ -332,9 +332,9 @@ class Verdict:
     @property
     def cell(self) -> Cell:
         answers = (self.first, self.second)
-        unreadable = sum(answer.unreadable for answer in answers)
-        if unreadable:
-            return Cell.M1 if unreadable == 1 else Cell.M2
+        unparseable = sum(answer.unparseable for answer in answers)
+        if unparseable:
+            return Cell.M1 if unparseable == 1 else Cell.M2
         if any(answer.problem == "tie" for answer in answers):
             return Cell.T
         won_first, won_second = (answer.winner is Side.PROTECTED for answer in answers)
@@ -380,7 +380,7 @@ class Measurement:
     query_id: str
     measure: str
     value: float | None
-    variant: str
+    condition: str
     group: str = ""
     low: float | None = None
     high: float | None = None

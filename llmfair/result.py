@@ -37,8 +37,8 @@ Record = Mapping[str, Any]
 class Result:
     """What was found; `print` shows the command's table, and a notebook the same.
 
-    `kind` is the command's name, `results` what its `--json` prints. `result[measure, variant]`, or with a third
-    text `result[measure, variant, group]`, is one Measurement of all queries, by the name that the table gives it.
+    `kind` is the command's name, `results` what its `--json` prints. `result[measure, condition]`, or with a third
+    text `result[measure, condition, group]`, is one Measurement of all queries, by the name that the table gives it.
     """
 
     kind: str
@@ -54,9 +54,9 @@ class Result:
         return self.path
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What makes an audit's figures doubtful as a whole: answers of other runs, queries a model was trained on."""
-        return tuple(self.results.get("doubts", ()))
+        return tuple(self.results.get("warnings", ()))
 
     @cached_property
     def verdict(self) -> RunVerdict:
@@ -88,43 +88,43 @@ class Result:
         return [_measurement(row) for row in self._records_of_queries()]
 
     def __getitem__(self, key: tuple[str, ...]) -> Measurement:
-        measure, variant, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
-        if not variant or len(key) > 3:
+        measure, condition, group = (*key, "", "", "")[:3] if isinstance(key, tuple) else (key, "", "")
+        if not condition or len(key) > 3:
             raise UsageError(
                 f"{key!r} names no figure.", 'a measure and a condition: result["ExpRatio", "female"]'
             )
         measure = as_shown(measure, self.results.get("shown", ()))
         found = [
-            row for row in self.rows if (row.measure, row.variant, row.group) == (measure, variant, group)
+            row for row in self.rows if (row.measure, row.condition, row.group) == (measure, condition, group)
         ]
         if len(found) == 1:
             return self._concluded(found[0])
         if found:
             raise UsageError(
-                f"{len(found)} runs have {measure} of {variant}.", "result.to_frame() tells them apart"
+                f"{len(found)} runs have {measure} of {condition}.", "result.to_frame() tells them apart"
             )
-        raise UsageError(f"no {measure} of {variant}{f' ({group})' if group else ''}.", self._nearest(*key))
+        raise UsageError(f"no {measure} of {condition}{f' ({group})' if group else ''}.", self._nearest(*key))
 
     def _concluded(self, row: Measurement) -> Measurement:
-        """The figure with what is concluded of its variant, where that is what says whether it can be assessed."""
-        known = self.results.get("findings", {}).get(row.variant)
+        """The figure with what is concluded of its condition, where that is what says whether it can be assessed."""
+        known = self.results.get("findings", {}).get(row.condition)
         if known is None or row.conclusion is not None:
             return row
         names = (parse_measure(name) for name in (row.measure, known["measure"]))
         assessed, headline = (measure.definition for measure in names)
         return replace(row, conclusion=known["conclusion"]) if assessed.assessed_by == headline.name else row
 
-    def _nearest(self, measure: str, variant: str, group: str = "") -> str:
+    def _nearest(self, measure: str, condition: str, group: str = "") -> str:
         """What there is instead of a figure that is not there."""
         of_measure = [row for row in self.rows if row.measure == measure]
         if not of_measure:
             known = dict.fromkeys(row.measure for row in self.rows)
             return f"measures: {', '.join(known)}.{did_you_mean(measure, known)}"
-        of_variant = [row for row in of_measure if row.variant == variant]
-        if not of_variant:
-            known = dict.fromkeys(row.variant for row in of_measure)
-            return f"conditions: {', '.join(known)}.{did_you_mean(variant, known)}"
-        known = dict.fromkeys(row.group for row in of_variant)
+        of_condition = [row for row in of_measure if row.condition == condition]
+        if not of_condition:
+            known = dict.fromkeys(row.condition for row in of_measure)
+            return f"conditions: {', '.join(known)}.{did_you_mean(condition, known)}"
+        known = dict.fromkeys(row.group for row in of_condition)
         return f"groups: {', '.join(map(repr, known))}.{did_you_mean(group, known)}"
 
     def to_frame(self, per_query: bool = False) -> pandas.DataFrame:
@@ -147,7 +147,7 @@ class Result:
         if study := study_of(self.kind):
             columns, lines = study.lines(self.results)
             return pandas.DataFrame(lines, columns=list(columns))
-        records = self.results.get("rows", self.results.get("planted"))
+        records = self.results.get("rows", self.results.get("injected"))
         if records is None:
             raise UsageError(f"{self.kind} has no rows.", "result.results has its figures")
         return pandas.DataFrame(list(records))

@@ -29,7 +29,7 @@ Level = Annotated[float, Meta(gt=0, lt=1)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Counts = Mapping[str, Count]
 Undefined = Mapping[str, Mapping[str, Counts]]
-"""Queries without a value, by measure, variant and reason."""
+"""Queries without a value, by measure, condition and reason."""
 Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on preference odds.")]
 ExitCode = Annotated[
     Literal[1, 2, 3, 4, 130, 143],
@@ -63,13 +63,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class _Named:
-    """Whose figure: of which run, variant, query ("all": of all queries together), measure and group."""
+    """Whose figure: of which run, condition, query ("all": of all queries together), measure and group."""
 
     run: str
     dataset: str
     attribute: str
     model: str
-    variant: Annotated[
+    condition: Annotated[
         str, Meta(description="The condition: a prompt, a relevance stratum of pairs, or a file.")
     ]
     query_id: str
@@ -84,7 +84,7 @@ class Row(Figure, _Named):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What is concluded of a variant's headline figure; each kind adds what stands behind it."""
+    """What is concluded of a condition's headline figure; each kind adds what stands behind it."""
 
     measure: str
     conclusion: Conclusion
@@ -112,11 +112,11 @@ class RunVerdict:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One --require of one variant; `reason`: why it does not hold."""
+    """One --require of one condition; `reason`: why it does not hold."""
 
     require: str
     measure: str
-    variant: str
+    condition: str
     group: str
     value: float | None
     holds: bool
@@ -142,7 +142,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Family:
-    """How many p-values were adjusted together, and the measure that variants were contrasted in."""
+    """How many p-values were adjusted together, and the measure that conditions were contrasted in."""
 
     size: Count
     contrasted: str | None
@@ -170,9 +170,9 @@ ErrorSaid = TypedDict("ErrorSaid", {"class": str, "message": str, "hint": str})
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """Answers of one variant, counted."""
+    """Answers of one condition, counted."""
 
-    unreadable: Count
+    unparseable: Count
 
     @property
     def asked(self) -> int:
@@ -182,7 +182,7 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeAnswers(Answers):
-    """Probes of a kind that does not count single answers; `unreadable` ones have no result that could be read."""
+    """Probes of a kind that does not count single answers; `unparseable` ones have no result that could be read."""
 
     probes: Count
 
@@ -193,12 +193,12 @@ class ProbeAnswers(Answers):
 
 @dataclass(frozen=True, kw_only=True)
 class DesignFacts:
-    """What was asked; `arms` are the prompt variants, or the kinds of pairs."""
+    """What was asked; `conditions` are prompts, relevance strata of pairs, or what else is compared."""
 
     preset: str | None
     queries: Count
     drawn: HowDrawn | None = left_out_without("drawn")
-    arms: Annotated[Sequence[str], Meta(min_length=1)]
+    conditions: Annotated[Sequence[str], Meta(min_length=1)]
     factors: Annotated[
         Mapping[str, Mapping[str, Any]] | None,
         Meta(description="What varies between conditions, by condition."),
@@ -221,7 +221,7 @@ def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str
 class Results:
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
 
-    Raises ValueError where a field lacks a variant that it has to have.
+    Raises ValueError where a field lacks a condition that it has to have.
     """
 
     schema: Version = 1
@@ -250,7 +250,7 @@ class Results:
     family: Family
     rows: Sequence[Row]
     requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and condition.")]
-    doubts: Sequence[str] = field(default=(), metadata={"needs": "doubts"})
+    warnings: Sequence[str] = field(default=(), metadata={"needs": "warnings"})
     server: Annotated[str, Meta(description="Which server answered, of several that may have the model.")] = (
         field(default="", metadata={"needs": "server"})
     )
@@ -265,14 +265,21 @@ class Results:
     ] = field(default_factory=dict, metadata={"needs": "limits"})
 
     def __post_init__(self) -> None:
-        arms = self.design.arms
-        lacking = [(arm, name) for name, known in self.of_arms().items() for arm in arms if arm not in known]
-        lacking += [(arm, "design.arms") for arm in self.findings if arm not in arms]
+        conditions = self.design.conditions
+        lacking = [
+            (condition, name)
+            for name, known in self.of_conditions().items()
+            for condition in conditions
+            if condition not in known
+        ]
+        lacking += [
+            (condition, "design.conditions") for condition in self.findings if condition not in conditions
+        ]
         if lacking:
             raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
 
-    def of_arms(self) -> Mapping[str, Collection[str]]:
-        """The variants of each field that has to have all of them."""
+    def of_conditions(self) -> Mapping[str, Collection[str]]:
+        """The conditions of each field that has to have all of them."""
         return {"chains": self.chains}
 
     @property
@@ -288,7 +295,7 @@ class Results:
     @property
     def calls(self) -> int:
         """The calls behind the figures."""
-        return sum(arm.asked for arm in self.answers.values())
+        return sum(condition.asked for condition in self.answers.values())
 
     @property
     def of_measures(self) -> dict[str, str]:
@@ -300,15 +307,15 @@ class Results:
         counted = self.answers.get(condition)
         if counted is None or self.max_invalid is None:
             return False
-        return counted.unreadable > self.max_invalid * counted.asked
+        return counted.unparseable > self.max_invalid * counted.asked
 
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""
         return (row for row in self.rows if row.query_id == "all")
 
-    def by_variant(self) -> dict[tuple[str, str], Row]:
-        """Rows of all queries by measure and variant, without those of single groups."""
-        return {(row.measure, row.variant): row for row in self.of_all() if not row.group}
+    def by_condition(self) -> dict[tuple[str, str], Row]:
+        """Rows of all queries by measure and condition, without those of single groups."""
+        return {(row.measure, row.condition): row for row in self.of_all() if not row.group}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,11 +330,11 @@ class PlainResults(Results):
         return self.design.calls
 
 
-def absent_row(measure: str, variant: str) -> Row:
+def absent_row(measure: str, condition: str) -> Row:
     """The row of what was not measured."""
     figure = dict.fromkeys(("value", "low", "high", "n", "p", "p_adjusted", "conclusion"))
     named = dict.fromkeys(("run", "dataset", "attribute", "model", "query_id", "group"), "")
-    return Row(**named, **figure, measure=measure, variant=variant, reason="not_measured")  # type: ignore[arg-type]
+    return Row(**named, **figure, measure=measure, condition=condition, reason="not_measured")  # type: ignore[arg-type]
 
 
 def rows_of(tidy: Iterable[Sequence[Any]]) -> tuple[Row, ...]:

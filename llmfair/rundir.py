@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmfair import former
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, Named, read_manifest, read_named
@@ -32,9 +33,9 @@ JOURNAL = "journal.jsonl"
 LOCK = ".lock"
 REPORT = "report.html"
 ONE_OF_SEVERAL = re.compile(r"\.o(\d+)\.r(\d+)$")
-"""How the name of a single order's and repeat's ranking ends; what stands before it is the arm that it belongs to."""
+"""How the name of a single order's and repeat's ranking ends; what stands before it is its condition."""
 COLUMNS = (
-    "run", "dataset", "attribute", "model", "variant", "query_id", "measure", "group", "value", "low", "high",
+    "run", "dataset", "attribute", "model", "condition", "query_id", "measure", "group", "value", "low", "high",
     "n", "p", "p_adjusted", "conclusion", "reason",
 )  # fmt: skip
 
@@ -93,7 +94,7 @@ class RunDir:
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
             )
-        found = read_json(self.results)
+        found = former.results(read_json(self.results))
         if not isinstance(found, dict) or not isinstance(found.get("task"), str):
             raise UsageError(f"{self.results}: holds no results.", RUNS_HINT)
         return found
@@ -257,17 +258,17 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]:
-    """Measurements as CSV rows in the order of COLUMNS, sorted by query, measure, variant, group."""
-    ordered = sorted(rows, key=lambda row: (row.query_id, row.measure, row.variant, row.group))
+    """Measurements as CSV rows in the order of COLUMNS, sorted by query, measure, condition, group."""
+    ordered = sorted(rows, key=lambda row: (row.query_id, row.measure, row.condition, row.group))
     return [[run.get(column, getattr(row, column, None)) for column in COLUMNS] for row in ordered]
 
 
 def with_factors(
     rows: Iterable[Sequence[Any]], factors: Mapping[str, Mapping[str, Any]]
 ) -> tuple[tuple[str, ...], list[list[Any]]]:
-    """Header and tidy rows, each factor of a condition in a column of its own behind `variant`."""
+    """Header and tidy rows, each factor of a condition in a column of its own behind `condition`."""
     names = tuple(dict.fromkeys(name for of_it in factors.values() for name in of_it))
-    place = COLUMNS.index("variant") + 1
+    place = COLUMNS.index("condition") + 1
     header = (*COLUMNS[:place], *names, *COLUMNS[place:])
     return header, [
         [*row[:place], *(factors.get(row[place - 1], {}).get(name) for name in names), *row[place:]]
@@ -289,7 +290,7 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
             rows = csv.DictReader(file)
             found: list[T] = []
             try:
-                found.extend(map(whole, rows))
+                found.extend(map(whole, former.rows(rows)))
             except (ValueError, KeyError, TypeError, csv.Error) as error:
                 raise UsageError(f"{path}:{rows.line_num}: is not {what}: {error}.", hint) from None
             return found

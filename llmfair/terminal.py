@@ -255,7 +255,7 @@ class Bar(Line):
         rate = self._rate()
         parts = [
             f"{progress.answered:,}/{self.total:,}",
-            f"{progress.unreadable:,} unparseable",
+            f"{progress.unparseable:,} unparseable",
             f"{progress.replayed:,} from the journal",
             f"{progress.cached:,} cached",
             f"{progress.in_flight}/{progress.limit or self.limit} in flight",

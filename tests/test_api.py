@@ -50,8 +50,8 @@ FUNCTIONS: dict[str, type[CommandSettings]] = {
     "finetune_lora": FinetuneSettings, "plan_listwise": PlanSettings, "plan_pairwise": PlanPairwiseSettings,
     "score": ScoreSettings, "study_windows": WindowsSettings,
 }  # fmt: skip
-QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "variants": "neutral", "control": False, "report": False}
-QUICK_FLAGS = ("--limit", "5", "--orders", "1", "--variants", "neutral", "--no-control")
+QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "conditions": "neutral", "repeat": False, "report": False}
+QUICK_FLAGS = ("--limit", "5", "--orders", "1", "--conditions", "neutral", "--no-repeat")
 PAIRS: dict[str, Any] = {"pairs": 4, "noise_share": 0, "report": False}
 PAIRS_FLAGS = ("--pairs", "4", "--noise-share", "0")
 
@@ -230,7 +230,7 @@ def test_a_figure_is_found_by_measure_variant_and_group() -> None:
     result = llmfair.audit_pairwise(**PAIRS)
     row = result["AdjustedOdds", "relevant"]
     assert isinstance(row, llmfair.Measurement)
-    assert (row.query_id, row.variant, row.n) == ("all", "relevant", 8)
+    assert (row.query_id, row.condition, row.n) == ("all", "relevant", 8)
     shares = [result["WinShare", "relevant", side].value or 0.0 for side in llmfair.Side]
     assert 0 < sum(shares) < 1
     wrong = {
@@ -260,12 +260,12 @@ def test_frames_hold_the_rows_of_the_csv_files() -> None:
         ]
         assert frame["value"].dtype == float and str(frame["n"].dtype) == "Int64"
     wide = result.to_frame(per_query=True).pivot_table(
-        index="query_id", columns=["measure", "variant"], values="value"
+        index="query_id", columns=["measure", "condition"], values="value"
     )
     assert len(wide) == 5
     assert [row.query_id for row in result.per_query] == list(result.to_frame(per_query=True)["query_id"])
-    planted = llmfair.calibrate_pairwise(runs=3, pairs=3).to_frame()
-    assert isinstance(planted, pandas.DataFrame) and "covered" in planted
+    injected = llmfair.calibrate_pairwise(runs=3, pairs=3).to_frame()
+    assert isinstance(injected, pandas.DataFrame) and "covered" in injected
     with pytest.raises(llmfair.UsageError, match="plan listwise has no rows"):
         llmfair.plan_listwise(limit=5).to_frame()
 
@@ -372,7 +372,7 @@ def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
     manifest = json.loads((result.folder / "manifest.json").read_text())
     assert re.fullmatch("python in order [0-9a-f]{12}", manifest["settings"]["identity"])
     assert {row["model"] for row in result.results["rows"]} == {"python:in order"}
-    assert result["P@20", "neutral"].value == result["P@20", "input"].value  # it changes nothing
+    assert result["P@20", "neutral"].value == result["P@20", "initial"].value  # it changes nothing
     assert command("runs", "check", result.folder).code == 0
     llmfair.write_report(result)
     assert "python:in order" in (result.folder / "report.html").read_text()
@@ -387,10 +387,10 @@ def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
 
 def test_a_name_means_what_the_table_shows_under_it() -> None:
     result = llmfair.audit_listwise(
-        model="fake:biased", limit=5, variants="neutral", control=False, report=False
+        model="fake:biased", limit=5, conditions="neutral", repeat=False, report=False
     )
     assert result["ExpRatio", "neutral"] == result["ExpRatio(control=order)", "neutral"]
-    (plain,) = [row for row in result.rows if (row.measure, row.variant) == ("ExpRatio", "neutral")]
+    (plain,) = [row for row in result.rows if (row.measure, row.condition) == ("ExpRatio", "neutral")]
     assert plain.value != result["ExpRatio", "neutral"].value
     assert result["PreferenceOdds", "neutral"].conclusion is not None
 
@@ -527,9 +527,9 @@ def test_doubts_of_a_run_are_those_of_its_manifest() -> None:
     with Server(rank) as server:
         asked: dict[str, Any] = {"base_url": server.base_url, "server_name": "test", "max_invalid": 1}
         asked |= {**PAIRS, "model": "openai:any"}
-        assert llmfair.audit_pairwise(output="one", **asked).doubts == ()
+        assert llmfair.audit_pairwise(output="one", **asked).warnings == ()
         result = llmfair.audit_pairwise(output="two", **asked)
-    assert len(result.doubts) == 1 and "answers came from other runs of this model" in result.doubts[0]
-    assert llmfair.open_run("two").doubts == result.doubts and result.doubts[0] in str(result)
-    assert f"  {result.doubts[0]}" in command("runs", "show", "two").out
-    assert command("runs", "show", "two", "--json").json["doubts"] == [*result.doubts]
+    assert len(result.warnings) == 1 and "answers came from other runs of this model" in result.warnings[0]
+    assert llmfair.open_run("two").warnings == result.warnings and result.warnings[0] in str(result)
+    assert f"  {result.warnings[0]}" in command("runs", "show", "two").out
+    assert command("runs", "show", "two", "--json").json["warnings"] == [*result.warnings]

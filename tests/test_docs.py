@@ -224,9 +224,9 @@ def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> Non
         module = ModuleType(f"extending_{number}")
         sys.modules[module.__name__] = module
         exec(compile(block, module.__name__, "exec"), module.__dict__)
-    asked = ("listwise", "-n", "6", "--orders", "2", "--variants", "neutral", "-m", "parrot:x", "--json")
+    asked = ("listwise", "-n", "6", "--orders", "2", "--conditions", "neutral", "-m", "parrot:x", "--json")
     results = llmfair(*asked, "--measures", "FirstSeen,P@20").json
-    rows = [row for row in results["rows"] if row["measure"] == "FirstSeen" and row["variant"] == "neutral"]
+    rows = [row for row in results["rows"] if row["measure"] == "FirstSeen" and row["condition"] == "neutral"]
     assert {row["group"] for row in rows} == {"protected", "unprotected"}
     assert all(row["value"] >= 1 and row["low"] is not None for row in rows)
     assert min(row["value"] for row in rows) < 2 and results["model"] == "parrot:x"
@@ -235,8 +235,8 @@ def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> Non
     results = llmfair(
         "pairwise", "--pairs", "4", "--measures", "Agreed,Agreed(agg=mean),FlipRate", "--json"
     ).json
-    figures = {(row["measure"], row["variant"]): row for row in results["rows"]}
-    for kind in results["design"]["arms"]:
+    figures = {(row["measure"], row["condition"]): row for row in results["rows"]}
+    for kind in results["design"]["conditions"]:
         assert (
             0 <= figures["Agreed", kind]["value"] <= 1 and figures["Agreed", kind]["reason"] == "no_interval"
         )

@@ -130,3 +130,24 @@ def test_a_word_that_comes_back_is_named(tmp_path: Path) -> None:
     assert given_up("new.py", literals(tmp_path / "new.py")) == [
         "new.py:3: 'unreadable' (unparseable) in: {} unreadable"
     ]
+
+
+NOT_IDENTIFIERS = re.compile(
+    r"(?:^|_)(?:arms?|doubts?|unreadable|planted|experts?)(?:_|$)|^(?:Arm|Planted|PairKind)"
+)
+
+
+def test_identifiers_follow() -> None:
+    """What is named in code, but for the names of earlier versions."""
+    back = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name == "former.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [getattr(node, key, None) for key in ("id", "attr", "arg", "name")]
+            back += [
+                f"{path.relative_to(ROOT)}: {name}"
+                for name in names
+                if isinstance(name, str) and NOT_IDENTIFIERS.search(name)
+            ]
+    assert not back, "\n".join(sorted({*back}))

@@ -1,4 +1,4 @@
-"""Initial orders and chains: seeded per query, equal in every arm, counterbalanced when asked."""
+"""Initial orders and chains: seeded per query, equal in every condition, counterbalanced when asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llmfair.errors import UsageError
 from llmfair.probes import (
     PairProbes,
-    arms_of,
+    conditions_of,
     initial_orders,
     listwise_probes,
     merged_schedule,
@@ -24,7 +24,7 @@ from llmfair.probes import (
     pair_schedule,
     pairwise_probes,
 )
-from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Side
+from llmfair.records import Attribute, Candidates, Document, PairStratum, Query, Side
 from tests.fresh import printed_by
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
@@ -94,15 +94,15 @@ def test_mirrored_needs_equal_numbers_in_every_grade() -> None:
 
 
 def test_arms_and_chains() -> None:
-    arms = arms_of(["neutral", "male", "female"], repeats=2, control=True)
-    assert [(arm.name, arm.variant, arm.first_draw) for arm in arms] == [
-        ("neutral", "neutral", 0), ("male", "male", 0), ("female", "female", 0), ("control", "neutral", 2),
+    conditions = conditions_of(["neutral", "male", "female"], repeats=2, repeat=True)
+    assert [(condition.name, condition.variant, condition.first_draw) for condition in conditions] == [
+        ("neutral", "neutral", 0), ("male", "male", 0), ("female", "female", 0), ("repeat", "neutral", 2),
     ]  # fmt: skip
-    assert [arm.name for arm in arms_of(["male"], 1, control=True)] == ["male"]
+    assert [condition.name for condition in conditions_of(["male"], 1, repeat=True)] == ["male"]
     listed = candidates("q", "fm")
-    probes = list(listwise_probes(listed, [listed, listed, listed], arms, repeats=2))
+    probes = list(listwise_probes(listed, [listed, listed, listed], conditions, repeats=2))
     assert len(probes) == 4 * 3 * 2 == len({probe.probe_id for probe in probes})
-    assert probes[-1].probe_id == "q/control/o2/r1" and probes[-1].draw == 3
+    assert probes[-1].probe_id == "q/repeat/o2/r1" and probes[-1].draw == 3
     asked = {(probe.variant, probe.order, probe.draw) for probe in probes}
     assert len(asked) == len(probes), "control and repeats never ask the very same question"
 
@@ -144,13 +144,13 @@ def title(document: Document) -> str:
 
 def pairs_of(
     listed: Candidates,
-    kind: PairKind = "relevant",
+    stratum: PairStratum = "relevant",
     pairs: int = 50,
     seed: int = 0,
     noise: float = 0,
     repeats: int = 1,
 ) -> PairProbes:
-    return pairwise_probes(listed, GENDER, kind, pairs, seed, title, noise, repeats)
+    return pairwise_probes(listed, GENDER, stratum, pairs, seed, title, noise, repeats)
 
 
 def asked_of(found: PairProbes) -> list[tuple[int, tuple[str, ...], int]]:
@@ -190,7 +190,7 @@ def test_a_probe_is_a_pair_of_either_side() -> None:
             Side.PROTECTED,
             Side.UNPROTECTED,
         ]
-        assert (probe.arm, probe.variant, probe.draw) == ("irrelevant", "neutral", 0)
+        assert (probe.condition, probe.variant, probe.draw) == ("irrelevant", "neutral", 0)
         assert probe.candidates.query == MIXED.query and probe.candidates.relevance == MIXED.relevance
     assert found.probes[2].probe_id == "q7/irrelevant/p2/d0"
 
@@ -200,7 +200,7 @@ def test_a_probe_is_a_pair_of_either_side() -> None:
     st.text("fm-", max_size=14), st.lists(st.integers(-1, 2), max_size=14), st.integers(0, 2**32), st.integers(1, 60),
 )  # fmt: skip
 def test_nothing_else_moves_a_pair(sides: str, grades: list[int], seed: int, pairs: int) -> None:
-    """More pairs only add some; the order of the file, the other kind and other items' text change none."""
+    """More pairs only add some; the order of the file, the other stratum and other items' text change none."""
     listed = candidates("q", sides, relevance=tuple(grades))
     found = pairs_of(listed, pairs=pairs, seed=seed)
     assert asked_of(found) == asked_of(pairs_of(listed, pairs=60, seed=seed))[:pairs]
@@ -218,15 +218,15 @@ def test_pairs_are_of_one_grade(sides: str, grades: list[int], seed: int) -> Non
     """All of them, each once; and of one grade they are the very pairs that were drawn when grades did not count."""
     listed = candidates("q", sides, relevance=tuple(grades))
     relevance = {document.doc_id: listed.relevance.get(document.doc_id, 0) for document in listed.documents}
-    for kind in get_args(PairKind):
-        pools = pair_pools(listed, GENDER, kind, seed)
+    for stratum in get_args(PairStratum):
+        pools = pair_pools(listed, GENDER, stratum, seed)
         alike = [(p, u) for p in pools[0] for u in pools[1] if relevance[p] == relevance[u]]
-        found = [ids for _, ids, _ in asked_of(pairs_of(listed, kind, pairs=999, seed=seed))]
+        found = [ids for _, ids, _ in asked_of(pairs_of(listed, stratum, pairs=999, seed=seed))]
         assert sorted(found) == sorted(alike)
-        of_any = pairwise_probes(listed, GENDER, kind, 999, seed, title, grades="any")
+        of_any = pairwise_probes(listed, GENDER, stratum, 999, seed, title, grades="any")
         assert [ids for _, ids, _ in asked_of(of_any)] == [*pair_schedule(*pools)]
-        if len(pair_grades(listed, GENDER, kind)) < 2:
-            assert asked_of(of_any) == asked_of(pairs_of(listed, kind, pairs=999, seed=seed))
+        if len(pair_grades(listed, GENDER, stratum)) < 2:
+            assert asked_of(of_any) == asked_of(pairs_of(listed, stratum, pairs=999, seed=seed))
 
 
 def test_pools_of_several_grades_are_gone_through_alike() -> None:

@@ -103,7 +103,7 @@ def finished(command: Sequence[str], variables: Mapping[str, str]) -> subprocess
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-SMALL = "listwise -d 'my folder' --variants neutral --no-control --orders 1 --passes 1"
+SMALL = "listwise -d 'my folder' --conditions neutral --no-repeat --orders 1 --passes 1"
 PREFERS = "fake:biased,listwise=-4,malformed=0"
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import llmfair
+from llmfair import former
 from llmfair.audits.replay import check_run
 from llmfair.results import plain
 from llmfair.rundir import RunDir
@@ -19,7 +21,7 @@ from tests.cli.command import kept, ran
 
 RECORDED = Path(__file__).parent / "recorded"
 LISTS = (
-    "listwise", "-n", "5", "--orders", "2", "--variants", "neutral,female", "--passes", "1", "--no-control",
+    "listwise", "-n", "5", "--orders", "2", "--conditions", "neutral,female", "--passes", "1", "--no-repeat",
 )  # fmt: skip
 COMMANDS = {
     "listwise": LISTS,
@@ -37,14 +39,22 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def unchanged(name: str) -> None:
-    """Every file that was recorded is as it was, but for the two that hold times; results may have more fields."""
+    """What was recorded is there under the names of today, but for two files that hold times; results may have more."""
     for path in (RECORDED / name).rglob("*"):
         if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", "results.json"):
             relative = path.relative_to(RECORDED)
-            assert Path(relative).read_bytes() == path.read_bytes(), relative
-    recorded = json.loads((RECORDED / name / "results.json").read_text())
+            assert read(Path(relative)) == read(path), relative
+    recorded = former.results(json.loads((RECORDED / name / "results.json").read_text()))
     found = kept("results", name)
     assert {key: found[key] for key in recorded} == recorded
+
+
+def read(path: Path) -> object:
+    """A file's rows by the names of today, or its bytes."""
+    if path.suffix != ".csv":
+        return path.read_bytes()
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(former.rows(csv.DictReader(file)))
 
 
 def test_a_verdict_is_read_off_what_it_holds(name: str) -> None:
@@ -58,7 +68,29 @@ def test_a_verdict_is_read_off_what_it_holds(name: str) -> None:
 
 
 def test_its_answers_give_what_is_on_disk(name: str) -> None:
+    (problem,) = check_run(RunDir(Path(name)))["problems"]
+    assert (
+        "has the names of an earlier version: the command that made the run writes its files anew" in problem
+    )
+    ran(*COMMANDS[name], "-o", name)
     assert check_run(RunDir(Path(name)))["problems"] == []
+
+
+def test_it_is_listed_shown_and_reported(name: str) -> None:
+    assert name in ran("runs", "list", "--runs-dir", ".").out
+    assert "VERDICT" in ran("report", name, "-o", "page.html").out + ran("runs", "show", name).out
+    shutil.copytree(name, "copy")
+    assert ran("compare", name, "copy").out
+    assert ran("runs", "show", name, "--furthest").out
+
+
+def test_flags_of_its_time_are_taken_and_told() -> None:
+    found = ran("listwise", "-q", "--variants", "neutral", "--no-control", "--dry-run")
+    assert (
+        "--variants is called --conditions now." in found.err
+        and "--no-control is called --no-repeat" in found.err
+    )
+    assert llmfair.plan_listwise(variants="neutral", control=False).results["calls"] == 216
 
 
 def test_the_command_again_asks_nothing_and_finds_the_same(name: str) -> None:
@@ -80,6 +112,7 @@ def test_half_of_it_goes_on(name: str) -> None:
 
 def test_what_was_measured_otherwise_is_told_and_measured_anew() -> None:
     shutil.copytree(RECORDED / "listwise", "listwise")
+    ran(*LISTS, "-o", "listwise")
     path = Path("listwise/results.json")
     path.write_text(path.read_text().replace('"PreferenceOdds"', '"ImpliedOdds(control=order)"'))
     (problem,) = check_run(RunDir(Path("listwise")))["problems"]

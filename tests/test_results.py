@@ -32,7 +32,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("LLMFAIR_REPORT", "0")
         for name, flags in {
             "listwise": LISTS,
-            "unreadable": (*LISTS, "-m", "fake:biased,malformed=1", "--max-invalid", "1"),
+            "unparseable": (*LISTS, "-m", "fake:biased,malformed=1", "--max-invalid", "1"),
             "given": (*LISTS, "--initial", "given"),
             "pairwise": PAIRS,
             "sequential": ("pairwise", "-q", "--sequential", "--max-pairs", "20"),
@@ -41,7 +41,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("name", ["listwise", "unreadable", "given", "pairwise", "sequential"])
+@pytest.mark.parametrize("name", ["listwise", "unparseable", "given", "pairwise", "sequential"])
 def test_what_is_read_is_written_again_byte_for_byte(folders: Path, name: str) -> None:
     path = folders / name / "results.json"
     found = found_of(json.loads(path.read_text()), path)

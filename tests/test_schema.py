@@ -21,7 +21,7 @@ from tests.cli.command import llmfair as command
 pytestmark = pytest.mark.whole
 
 SCHEMA = llmfair.schema()
-LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--variants", "neutral", "--no-control")
+LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--conditions", "neutral", "--no-repeat")
 PAIRS = ("pairwise", "-q", "--pairs", "3", "--noise-share", "0")
 WHOLE = Draft202012Validator(SCHEMA)
 
@@ -270,7 +270,7 @@ SPOILT: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda d: d.update(error={"class": "X", "message": "", "hint": ""}),
     ),
     "another schema": ("listwise", lambda d: d.update(schema=2)),
-    "a count below 0": ("listwise", lambda d: d["answers"]["neutral"].update(unreadable=-1)),
+    "a count below 0": ("listwise", lambda d: d["answers"]["neutral"].update(unparseable=-1)),
     "a finding without a conclusion": ("listwise", lambda d: d["findings"]["neutral"].pop("conclusion")),
     "a gate without a verdict": ("listwise", lambda d: d["requirements"][0].pop("holds")),
     "a p above 1": ("pairwise", lambda d: d["rows"][0].update(p=1.5)),

@@ -16,12 +16,12 @@ from llmfair.settings import seconds
 def test_the_default_design() -> None:
     settings = ListwiseSettings.make()
     assert (settings.window, settings.step, settings.passes, settings.orders) == (20, 10, 3, 3)
-    assert settings.control and settings.dataset == "sample" and settings.model == ("fake:biased",)
+    assert settings.repeat and settings.dataset == "sample" and settings.model == ("fake:biased",)
 
 
 def test_the_paper_preset_and_a_flag_over_it() -> None:
     paper = ListwiseSettings.make("paper")
-    assert (paper.window, paper.step, paper.passes, paper.orders, paper.control) == (5, 1, 1, 1, False)
+    assert (paper.window, paper.step, paper.passes, paper.orders, paper.repeat) == (5, 1, 1, 1, False)
     assert ListwiseSettings.make("paper", step=2).step == 2
     with pytest.raises(UsageError, match="Did you mean 'paper'"):
         ListwiseSettings.make("papr")
@@ -98,7 +98,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
         ("limit = true", "limit is True, but takes a whole number"),
         ('read = "loose"', "read is 'loose'"),
         ("model = 5", "model is 5, but takes a list of texts"),
-        ("control = 1", "control is 1, but takes true or false"),
+        ("repeat = 1", "repeat is 1, but takes true or false"),
     ],
 )
 def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: str) -> None:

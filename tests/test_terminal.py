@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import only_run
 
 CALLS = {"listwise": 8 * 4 * 3 * 9, "pairwise": 8 * 2 * (50 + 5) * 2}
-"""Queries by arms, orders and windows; queries by kinds, pairs (a tenth of them twice) and orders."""
+"""Queries by conditions, orders and windows; queries by kinds, pairs (a tenth of them twice) and orders."""
 EVERY = {
     "manifest.json", "journal.jsonl", "failures.csv", "metrics.csv", "per_query.csv", "results.json", "texts.jsonl", "report.html",
 }  # fmt: skip

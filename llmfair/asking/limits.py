@@ -43,7 +43,7 @@ class Progress:
     retries: int = 0
     in_flight: int = 0
     limit: int = 0
-    unreadable: int = 0
+    unparseable: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float | None = None

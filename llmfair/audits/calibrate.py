@@ -1,4 +1,4 @@
-"""The audit procedure against a known truth: simulated audits of planted preferences, whatever the kind.
+"""The audit procedure against a known truth: simulated audits of injected preferences, whatever the kind.
 
 A kind says how its audits are simulated, and what a real one finds in one of them. Here they are gone through, and
 what they recovered, covered and rejected is counted; shares have their Monte Carlo error.
@@ -35,7 +35,7 @@ def simulated(
     draw: Callable[[int], Mapping[str, Drawn]],
     value: Callable[[str, Drawn, int, int], Value],
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
-    """Simulated audits, each with the place of its planted preference; all preferences meet the same noise.
+    """Simulated audits, each with the place of its injected preference; all preferences meet the same noise.
 
     `draw` gives a block of audits by query_id, `value` what one of them measured: (query_id, block, place, run).
     """
@@ -57,7 +57,7 @@ def found_by_preference(
     read: Callable[[Mapping[str, Value]], Found],
     advance: Callable[[], None],
 ) -> list[list[Found]]:
-    """What was found in the audits of each planted preference; `advance` is called after every audit."""
+    """What was found in the audits of each injected preference; `advance` is called after every audit."""
     found: list[list[Found]] = [[] for _ in betas]
     for place, audit in audits:
         found[place].append(read(audit))
@@ -98,18 +98,18 @@ def row_of(
     level: float,
     own: Row,
 ) -> Row:
-    """What the audits of one planted preference found, in these columns; a share of no audit is None.
+    """What the audits of one injected preference found, in these columns; a share of no audit is None.
 
     `odds` are those that audits read; the row has their median, and the mean of their logarithms. `covered`: whether
-    each interval holds the truth. `p` below 1 − level is a false alarm where nothing is planted, elsewhere it is found.
+    each interval holds the truth. `p` below 1 − level is a false alarm where nothing is injected, elsewhere a find.
     `own` columns are of this kind alone; its `undefined` is counted with the reasons of findings.
     """
     logs, ends = np.log(odds), Counter(finding.conclusion for finding in findings)
     undefined = Counter(finding.reason for finding in findings if finding.reason is not None)
     undefined.update(own.get("undefined", {}))
     row = own | {
-        "planted": beta,
-        "planted_odds": exp(beta),
+        "injected": beta,
+        "injected_odds": exp(beta),
         "odds": float(np.median(odds)) if odds else None,
         "log_odds": float(logs.mean()) if odds else None,
         "log_odds_error": float(logs.std(ddof=1) / sqrt(len(odds))) if len(odds) > 1 else None,

@@ -31,7 +31,7 @@ class Row:
     """
 
     run: str
-    variant: str
+    condition: str
     measure: str
     scale: str
     better: str | None
@@ -69,19 +69,19 @@ class Compared:
         return self.settings.get(name, getattr(self.results.design, name, None))
 
     @property
-    def arms(self) -> list[str]:
+    def conditions(self) -> list[str]:
         """The conditions, without those that only repeat another."""
-        return [arm for arm in self.results.design.arms if arm not in self.aside]
+        return [condition for condition in self.results.design.conditions if condition not in self.aside]
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
-        """The queries' own values by measure and variant. Raises UsageError naming a line that cannot be read."""
+        """The queries' own values by measure and condition. Raises UsageError naming a line that cannot be read."""
         found: dict[tuple[str, str], dict[str, float]] = {}
-        for measure, variant, group, query_id, value in read_csv(
+        for measure, condition, group, query_id, value in read_csv(
             self.run.path / "per_query.csv", "a figure of a query", _value
         ):
             if value is not None and not group:
-                found.setdefault((measure, variant), {})[query_id] = value
+                found.setdefault((measure, condition), {})[query_id] = value
         return found
 
     @cached_property
@@ -94,14 +94,14 @@ class Compared:
                     found.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
         return found
 
-    def figure(self, measure: str, variant: str) -> float | None:
+    def figure(self, measure: str, condition: str) -> float | None:
         """The figure of all queries, as the run's own table has it."""
-        row: Figure | None = self.results.by_variant().get((measure, variant))
+        row: Figure | None = self.results.by_condition().get((measure, condition))
         return None if row is None else row.value
 
 
 def _value(row: Mapping[str, str]) -> tuple[str, str, str, str, float | None]:
-    named = (row["measure"], row["variant"], row["group"], row["query_id"])
+    named = (row["measure"], row["condition"], row["group"], row["query_id"])
     return *named, float(row["value"]) if row["value"] else None
 
 
@@ -123,7 +123,7 @@ def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], o
 
 def row_of(
     other: Compared,
-    variant: str,
+    condition: str,
     measure: Measure,
     headlines: Collection[Measure],
     before: float | None = None,
@@ -131,7 +131,7 @@ def row_of(
 ) -> Row:
     declared = measure.definition
     headline = measure in headlines
-    return Row(other.name, variant, str(measure), declared.scale, declared.better, headline, before, after)
+    return Row(other.name, condition, str(measure), declared.scale, declared.better, headline, before, after)
 
 
 def changed(row: Row, change: Change) -> Row:
@@ -154,7 +154,7 @@ def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despit
     """
     if not measure.definition.assessed_by:
         return row
-    found = [run.results.findings.get(row.variant) for run in (base, other)]
+    found = [run.results.findings.get(row.condition) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in found)
     row = replace(row, base_conclusion=before, other_conclusion=after)
     barred = [
@@ -170,18 +170,18 @@ def changes_by_query(
     base: Compared,
     other: Compared,
     chosen: Sequence[Measure] | None,
-    condition: str,
+    called: str,
     hint: str = "",
     despite: str = "",
 ) -> Iterator[Row]:
     """From the queries' own values, paired: every measure with a direction, or those chosen.
 
-    Raises UsageError where there is no `condition` in common. Figures stand `despite` this reason.
+    Raises UsageError where there is no condition, `called` so, in common. Figures stand `despite` this reason.
     """
-    arms = [arm for arm in base.arms if arm in other.arms]
-    if not arms:
-        raise UsageError(f"{base.name} and {other.name} have no {condition} in common.", hint)
-    both = {name for name, arm in base.values.keys() & other.values.keys() if arm in arms}
+    conditions = [condition for condition in base.conditions if condition in other.conditions]
+    if not conditions:
+        raise UsageError(f"{base.name} and {other.name} have no {called} in common.", hint)
+    both = {name for name, condition in base.values.keys() & other.values.keys() if condition in conditions}
     listed = ",".join(name for name in base.results.measures if name in both)
     known = parse_measures(listed) if listed else ()
     check_paired(chosen, known)
@@ -191,15 +191,15 @@ def changes_by_query(
     headlines = headlines_of(measures)
     level, seed = base.results.level, base.results.design.seed
     for measure in measures:
-        for arm in arms:
-            key, on_log_scale = (str(measure), arm), measure.definition.scale == "log"
+        for condition in conditions:
+            key, on_log_scale = (str(measure), condition), measure.definition.scale == "log"
             before, after = base.values.get(key, {}), other.values.get(key, {})
             queries = [
                 query
                 for query in sorted(before.keys() & after.keys())
                 if not on_log_scale or min(before[query], after[query]) > 0
             ]
-            row = row_of(other, arm, measure, headlines, base.figure(*key), other.figure(*key))
+            row = row_of(other, condition, measure, headlines, base.figure(*key), other.figure(*key))
             if not queries:
                 yield replace(row, reason="no_common_query")
                 continue

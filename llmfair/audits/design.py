@@ -82,7 +82,7 @@ class Design(ABC, Generic[T]):
     shown: tuple[Measure, ...]
     gates: tuple[Gate, ...] = ()
     prompt: Prompt | None = None
-    doubts: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
 
     # What is asked
 
@@ -180,7 +180,7 @@ class Design(ABC, Generic[T]):
                 },
             },
             **({"prompt": {"file": getattr(settings, "prompt", prompt.id), **asked}} if prompt else {}),
-            "doubts": list(self.doubts),
+            "warnings": list(self.warnings),
         }
 
     def facts(self) -> DesignFacts:
@@ -189,7 +189,7 @@ class Design(ABC, Generic[T]):
             preset=self.settings.preset_name(),
             queries=len(self.queries),
             drawn=drawn_of(self.dataset, self.settings),
-            arms=[condition.name for condition in self.conditions],
+            conditions=[condition.name for condition in self.conditions],
             factors={one.name: one.factors for one in self.conditions if one.factors},
             calls=self.calls,
             seed=self.settings.seed,
@@ -209,7 +209,7 @@ class Design(ABC, Generic[T]):
 
     # What comes back
 
-    def unreadable(self, result: T) -> int:
+    def unparseable(self, result: T) -> int:
         """How many answers behind a program's result cannot be read."""
         return 0
 
@@ -246,7 +246,7 @@ class Design(ABC, Generic[T]):
             if program.condition in found and program.probe_id in results:
                 found[program.condition].append(results[program.probe_id])
         return {
-            name: ProbeAnswers(probes=len(ended), unreadable=sum(self.unreadable(one) > 0 for one in ended))
+            name: ProbeAnswers(probes=len(ended), unparseable=sum(self.unparseable(one) > 0 for one in ended))
             for name, ended in found.items()
         }
 
@@ -312,7 +312,7 @@ class Design(ABC, Generic[T]):
         results = replace(results, rows=rows_of(tidy(of_all, named)))
         kind = registry.lookup("audit", self.task)
         gated = Gated(
-            results.design.arms, results.shown, results.rows, results.findings, results.reach,
+            results.design.conditions, results.shown, results.rows, results.findings, results.reach,
             f" {kind.condition}", where, kind.aside, kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)

@@ -25,10 +25,10 @@ class ComparisonRun(TypedDict):
 
 
 class ComparisonRow(TypedDict):
-    """One measure and variant of both runs; `change`: a difference, on a logarithmic scale a ratio."""
+    """One measure and condition of both runs; `change`: a difference, on a logarithmic scale a ratio."""
 
     run: str
-    variant: str
+    condition: str
     measure: str
     scale: Literal["linear", "log"]
     better: str | None
@@ -46,11 +46,11 @@ class ComparisonRow(TypedDict):
     reason: str | None
 
 
-class Planted(TypedDict):
-    """What simulated audits found of one planted preference; shares with their Monte Carlo error."""
+class Injected(TypedDict):
+    """What simulated audits found of one injected preference; shares with their Monte Carlo error."""
 
-    planted: float
-    planted_odds: float
+    injected: float
+    injected_odds: float
     odds: float | None
     log_odds: float | None
     log_odds_error: float | None

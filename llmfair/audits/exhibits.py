@@ -76,7 +76,7 @@ def _declaration(measure: Measure) -> Declaration:
 
 
 def drawn_answers(run: RunDir, manifest: Manifest, count: int) -> list[Evidence]:
-    """Answers with their chats: unreadable ones first, then the others, each in an order of the run's seed."""
+    """Answers with their chats: unparseable ones first, then the others, each in an order of the run's seed."""
     seed = int(manifest.settings.get("seed", 0))
 
     def place(answer: Evidence) -> tuple[bool, int, str]:

@@ -1,6 +1,6 @@
 """What a figure has to be for a run to pass: `--require ExpRatio:female=0.9..1.1` (cli.md 3).
 
-A gate is asked of every variant it speaks of. It does not hold where there is no figure, where the figure
+A gate is asked of every condition it speaks of. It does not hold where there is no figure, where the figure
 cannot be assessed, and where no ranker could fail it (statistics.md 10).
 """
 
@@ -24,16 +24,16 @@ GRAMMAR = (
 )
 # A measure's own parameters hold = and, quoted, anything: only what follows the last bracket is the bound.
 _SPELLING = re.compile(
-    r"(?P<measure>.+?)(?::(?P<variant>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
+    r"(?P<measure>.+?)(?::(?P<condition>[^:=<>(){}'\"]*))?(?P<operator>>=|<=|=)(?P<bound>[^=<>(){}'\"]*)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A measure by its canonical name, the variant (None: every one), and the bounds, both inclusive."""
+    """A measure by its canonical name, the condition (None: every one), and the bounds, both inclusive."""
 
     measure: str
-    variant: str | None
+    condition: str | None
     low: float | None
     high: float | None
     text: str
@@ -57,9 +57,9 @@ def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
     if match is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     low, high = _bounds(text, match["operator"], match["bound"])
-    variant = match["variant"]
+    condition = match["condition"]
     measure = str(parse_measure(match["measure"], reads))
-    return Gate(measure, None if variant is None else variant.strip(), low, high, text)
+    return Gate(measure, None if condition is None else condition.strip(), low, high, text)
 
 
 def _bounds(text: str, operator: str, bound: str) -> tuple[float | None, float | None]:
@@ -86,14 +86,16 @@ def _number(text: str, written: str) -> float:
         raise UsageError(f"--require '{text}': '{written.strip()}' is not a number.", GRAMMAR) from None
 
 
-def read_gates(texts: Iterable[str], variants: Collection[str], reads: type[Observation]) -> tuple[Gate, ...]:
-    """The gates of a design that has these variants. Raises UsageError for any other."""
+def read_gates(
+    texts: Iterable[str], conditions: Collection[str], reads: type[Observation]
+) -> tuple[Gate, ...]:
+    """The gates of a design that has these conditions. Raises UsageError for any other."""
     gates = tuple(parse_gate(text, reads) for text in texts)
     for gate in gates:
-        if gate.variant is not None and gate.variant not in variants:
+        if gate.condition is not None and gate.condition not in conditions:
             raise UsageError(
-                f"--require '{gate.text}': no condition '{gate.variant}'.{did_you_mean(gate.variant, variants)}",
-                f"this audit has: {', '.join(variants)}",
+                f"--require '{gate.text}': no condition '{gate.condition}'.{did_you_mean(gate.condition, conditions)}",
+                f"this audit has: {', '.join(conditions)}",
             )
     return gates
 
@@ -108,11 +110,11 @@ def assessing(gates: Iterable[Gate]) -> list[str]:
 class Gated:
     """What gates are asked of: the figures of a run, and what has to be known to trust them.
 
-    `asked` is what a variant is called in words (" prompt", " pairs"), unless `titles` has it; `where` of which setting
-    figures are; conditions `aside` only repeat another, and are asked about by name alone.
+    `asked` is what a condition is called in words (" prompt", " pairs"), unless `titles` has it; `where` of which
+    setting figures are; conditions `aside` only repeat another, and are asked about by name alone.
     """
 
-    arms: Sequence[str]
+    conditions: Sequence[str]
     shown: Sequence[str]
     rows: Sequence[Row]
     findings: Mapping[str, Finding]
@@ -124,11 +126,11 @@ class Gated:
 
 
 def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[Requirement]:
-    """Which gates hold: an entry for every gate, variant and, of measures that have them, group.
+    """Which gates hold: an entry for every gate, condition and, of measures that have them, group.
 
     With `interval`, the whole interval has to be within the bounds.
     `ExpRatio` is the one that the run's table shows: with what the initial orders explain taken out, if it is so there.
-    Without a variant a gate speaks of every condition that has the measure, not of those aside or of
+    Without a condition a gate speaks of every condition that has the measure, not of those aside or of
     what no question gave.
     """
     return [_entry(gate, row, results, interval) for gate in gates for row in _rows(gate, results)]
@@ -171,23 +173,23 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 
 def _rows(gate: Gate, results: Gated) -> list[Row]:
-    """The figures that a gate is asked of, in the order of the variants; never none."""
-    conditions = [arm for arm in results.arms if arm not in results.aside]
-    variants = conditions if gate.variant is None else [gate.variant]
+    """The figures that a gate is asked of, in the order of the conditions; never none."""
+    asked = [condition for condition in results.conditions if condition not in results.aside]
+    conditions = asked if gate.condition is None else [gate.condition]
     measure = as_shown(gate.measure, results.shown)
     found = [
         row
         for row in results.rows
-        if row.query_id == "all" and row.measure == measure and row.variant in variants
+        if row.query_id == "all" and row.measure == measure and row.condition in conditions
     ]
-    return sorted(found, key=lambda row: variants.index(row.variant)) or [
-        absent_row(measure, variant) for variant in variants
+    return sorted(found, key=lambda row: conditions.index(row.condition)) or [
+        absent_row(measure, condition) for condition in conditions
     ]
 
 
 def _entry(gate: Gate, row: Row, results: Gated, interval: bool) -> Requirement:
     reason = always_held(gate, results.reach, results.where) or _broken(gate, row, results, interval)
-    return Requirement(gate.text, row.measure, row.variant, row.group, row.value, reason is None, reason)
+    return Requirement(gate.text, row.measure, row.condition, row.group, row.value, reason is None, reason)
 
 
 def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | None:
@@ -203,14 +205,14 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 
 def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    shown = results.titles.get(row.variant, f"{row.variant}{results.asked}")
+    shown = results.titles.get(row.condition, f"{row.condition}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:
         return f"{what} is undefined{because}"
     assessed = parse_measure(gate.measure).definition.assessed_by
-    finding = results.findings.get(row.variant) if assessed else None
+    finding = results.findings.get(row.condition) if assessed else None
     if finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
         return f"{what} cannot be assessed: {in_words(finding.reason, finding.measure)}"
     if not interval:
@@ -230,7 +232,7 @@ def require_readable(results: Results) -> None:
     """Raises RequirementFailed where more answers of a condition cannot be read than the run allows."""
     for condition, counts in results.answers.items():
         if results.unparseable(condition):
-            share, limit = counts.unreadable / counts.asked, results.max_invalid
+            share, limit = counts.unparseable / counts.asked, results.max_invalid
             raise RequirementFailed(
                 f"{share:.1%} of the answers of '{condition}' are unparseable, more than {limit:.1%} (--max-invalid).",
                 "llmfair runs show RUN --invalid    shows them; everything is written",

@@ -85,11 +85,11 @@ def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
             _problem(found, "failure", verdict.status, verdict.sentence)
         ET.SubElement(found, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
     for gate in suite.requirements:
-        found = case(f"{gate.require} ({gate.variant}{f', {gate.group}' if gate.group else ''})")
+        found = case(f"{gate.require} ({gate.condition}{f', {gate.group}' if gate.group else ''})")
         if not gate.holds:
             failures += 1
             _problem(found, "failure", "require", str(gate.reason))
-    # of what is told by no test case above: answers that are missing, or too many that are unreadable
+    # of what is told by no test case above: answers that are missing, or too many that are unparseable
     other = suite.error if suite.error is not None and not failures else None
     if other is not None:
         kind = "failure" if isinstance(other, RequirementFailed) else "error"

@@ -192,14 +192,14 @@ class Kind(ABC):
         from llmfair.report.figures import headline_plots, ratio_plots
         from llmfair.report.section import Section, condition_verdicts
 
-        table, declared, arms = self.table(results), exhibits.measures, results.design.arms
-        figures = {measure for measure, _ in results.by_variant()}
+        table, declared, conditions = self.table(results), exhibits.measures, results.design.conditions
+        figures = {measure for measure, _ in results.by_condition()}
         plots = headline_plots if results.findings else ratio_plots
         first = next((measure for measure in results.shown if measure in figures), None)
         return Section(
             table=table,
-            plots=list(plots(results, arms, declared, self.titles)),
-            verdicts=list(condition_verdicts(results, table, declared, first, arms, "{}")),
+            plots=list(plots(results, conditions, declared, self.titles)),
+            verdicts=list(condition_verdicts(results, table, declared, first, conditions, "{}")),
             words=self.words(),
         )
 
@@ -263,16 +263,16 @@ class Kind(ABC):
         return f"{said}: {in_words(reason, finding['measure'])}" if reason else said
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
-        """What has to be known to read a table of measured runs; a row is a run, a variant and its name there."""
+        """What has to be known to read a table of measured runs; a row is a run, a condition and its name there."""
         return []
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
-        """Where measured runs have no value, and why: (variant, sentence), or ("", sentence) of them all."""
+        """Where measured runs have no value, and why: (condition, sentence), or ("", sentence) of them all."""
         from llmfair.report.tables import reasons
 
-        for measure, variants in undefined.items():
-            for variant, found in variants.items():
-                yield variant, f"{measure} undefined: {reasons(found)}"
+        for measure, conditions in undefined.items():
+            for condition, found in conditions.items():
+                yield condition, f"{measure} undefined: {reasons(found)}"
 
     def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
         """What changed from one run to another, in the chosen measures or those with a better direction.

@@ -17,7 +17,7 @@ from llmfair.datasets.base import (
     load_dataset,
     named_attribute,
 )
-from llmfair.datasets.buckets import EXPERTS_FOR_PRECISION, Drawn, draw_plan
+from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
@@ -36,11 +36,11 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     attribute = named_attribute(source, settings.attribute, settings.mixed)
     if isinstance(source, Folder) and (empty := empty_groups(attribute, source.documents.values())):
         warn(empty_groups_text(attribute.name, empty))
-    asked = (settings.candidates, settings.buckets, settings.experts, settings.min_experts)
+    asked = (settings.candidates, settings.buckets, settings.relevant, settings.min_relevant)
     if source.has_lists and asked == (None, None, None, None):
         return source, attribute_of(source, attribute.name, settings.mixed)
-    # Pools of a user's own are small; with fewer than ten experts a side TREC's P@20 could not reach 1.
-    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else EXPERTS_FOR_PRECISION)
+    # Pools of a user's own are small; with fewer than ten relevant a side TREC's P@20 could not reach 1.
+    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else RELEVANT_FOR_PRECISION)
     return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
 
 
@@ -121,7 +121,7 @@ def earlier_lists_identity(dataset: Dataset, queries: Sequence[Query]) -> dict[s
 
 
 def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:
-    """1 to 4 (unprotected, protected experts; unprotected, protected others), None without a side."""
+    """1 to 4 (unprotected, protected relevant; unprotected, protected others), None without a side."""
     side = sides[doc_id]
     if side is None:
         return None

@@ -33,12 +33,12 @@ RANKS_NOTHING: Mapping[str, Any] = {
 class Remeasured:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
-    `arms` are the variants that a gate which names none speaks of, `limits` what no order of its lists passes.
+    `conditions` are the conditions that a gate which names none speaks of, `limits` what no order of its lists passes.
     """
 
     facts: Mapping[str, Any]
     rows: Sequence[Measurement]
-    arms: Sequence[str]
+    conditions: Sequence[str]
     reach: Mapping[str, Reach] = field(default_factory=dict)
     windows: str = "on these lists"
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -63,10 +63,10 @@ def measured_again(
     measures, shown = measures_of(settings, results, reads)
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
-    variants = {
+    conditions = {
         name: {"queries": len({one.query_id for one in observed})} for name, observed in observations.items()
     }
-    facts = facts_of(run, results, shown, variants, columns)
+    facts = facts_of(run, results, shown, conditions, columns)
     return Remeasured(facts, summarise(columns, inference), list(observations))
 
 
@@ -74,7 +74,7 @@ def facts_of(
     run: RunDir,
     results: Results,
     shown: Sequence[str],
-    variants: Mapping[str, Mapping[str, Any]],
+    conditions: Mapping[str, Mapping[str, Any]],
     columns: Sequence[Column],
     findings: Mapping[str, Finding] | None = None,
     family: int = 0,
@@ -85,7 +85,7 @@ def facts_of(
         "task": results.task,
         "words": plain(results.words),
         "measures": shown,
-        "variants": {name: {**facts, **RANKS_NOTHING} for name, facts in variants.items()},
+        "conditions": {name: {**facts, **RANKS_NOTHING} for name, facts in conditions.items()},
         "undefined": undefined_counts(columns),
         "findings": plain(as_readable(findings or {}, results)),
         "family": {"size": family, "contrasted": None},

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmfair import former
 from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import completion_of, read_rows, request_key
@@ -22,6 +23,7 @@ from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
+from llmfair.jsonfiles import read_json
 from llmfair.records import Chat, Completion, Failure
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
@@ -67,7 +69,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
             f"{run.path.name} is incomplete: {found.missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
-    if others := _other_measures(run, design):
+    if others := _otherwise(run, design):
         problems.append(others)
         return {"answers": answers, "problems": problems}
     for name, text in design.outcome(_called(run), found.results, found.failures).files.items():
@@ -80,10 +82,15 @@ def check_run(run: RunDir) -> dict[str, Any]:
     return {"answers": answers, "problems": problems}
 
 
-def _other_measures(run: RunDir, design: Design[Any]) -> str:
-    """What a run folder says that was measured by a version with other measures, whose figures are not ours; or ""."""
+def _otherwise(run: RunDir, design: Design[Any]) -> str:
+    """What is said of a folder that a version wrote with other names, or measured with other measures; or ""."""
     if not run.results.is_file():
         return ""
+    if former.is_former(read_json(run.results)):
+        return (
+            "results.json has the names of an earlier version: the command that made the run writes its files anew, "
+            "without a call"
+        )
     ours, stored = [str(measure) for measure in design.measures], run.read_results().get("measures")
     if not isinstance(stored, list) or {*map(str, stored)} == {*ours}:
         return ""

@@ -21,7 +21,7 @@ from llmfair.audits.prospects import Prospects, require_prospects
 from llmfair.audits.seal import inputs_of, is_sealed, seal
 from llmfair.audits.seen import seen
 from llmfair.audits.session import charge, refuse_fewer, session, superseded
-from llmfair.audits.subject import adapter_doubts, limits_of, sampling_of
+from llmfair.audits.subject import adapter_warnings, limits_of, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
@@ -75,7 +75,7 @@ class Answered:
     results: dict[str, Any] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     error: LlmfairError | None = None
-    doubts: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Begun:
         return watch(self.folder.path, planned, progress, workers)
 
     def judge(self, results: Results) -> None:
-        """Raises RequirementFailed when too many answers are unreadable or a gate is not met."""
+        """Raises RequirementFailed when too many answers are unparseable or a gate is not met."""
         require_readable(results)
         require_met(results.requirements, refused(results.verdict, self.fail_on))
 
@@ -114,15 +114,15 @@ def begin(design: Design[Any]) -> Begun:
     sampling_of(settings)  # a malformed flag leaves no folder behind
     prospects = require_prospects(design)
     facts = design.describe()
-    doubts: list[str] = [*facts.get("doubts", ())]
+    warnings: list[str] = [*facts.get("warnings", ())]
     if subject.adapted and subject.adapter is not None:
-        doubts += adapter_doubts(subject.adapter, identity, str(facts["dataset"]))
-    for doubt in doubts:
-        warn(doubt)
+        warnings += adapter_warnings(subject.adapter, identity, str(facts["dataset"]))
+    for warning in warnings:
+        warn(warning)
     facts |= {
         "model": subject.label,
         "simulated": backend.reads_about,
-        "doubts": doubts,
+        "warnings": warnings,
         "sees": seen(design),
     }
     facts |= {key: said for key, said in (("server", server_of(backend)), ("label", settings.label)) if said}
@@ -138,7 +138,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
 
     Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
     when probes have no answer (what there is, is written), and RequirementFailed when too many answers are
-    unreadable or a gate is not met (everything is written).
+    unparseable or a gate is not met (everything is written).
     """
     return carry_out(begin(design), watch)
 
@@ -146,7 +146,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
 def carry_out(begun: Begun, watch: Watch) -> Result:
     """The same of an audit that is ready."""
     design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
-    progress, doubts = Progress(), facts["doubts"]
+    progress, warnings = Progress(), facts["warnings"]
     earlier = earlier_lists_identity(design.dataset, design.queries)
     with session(folder, begun.identity, design.settings.fresh, facts, earlier) as (journal, manifest):
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
@@ -154,11 +154,11 @@ def carry_out(begun: Begun, watch: Watch) -> Result:
             with begun.watched(watch, progress, on_disk):
                 with shared_answers(design, backend) as cache:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
-                doubts += from_other_runs(journal)
+                warnings += from_other_runs(journal)
                 for stage in begun.stages:
                     if answered.error is None:
                         answered = _further(stage, answered, folder, design, progress, manifest)
-                        doubts += answered.doubts
+                        warnings += answered.warnings
         finally:
             charge(manifest, progress)
         outcome = design.outcome(folder.path.name, answered.results, answered.failures)
@@ -169,7 +169,7 @@ def carry_out(begun: Begun, watch: Watch) -> Result:
         manifest |= {
             "status": status,
             "answers": plain(outcome.results.answers),
-            "doubts": doubts,
+            "warnings": warnings,
             "failed": len(answered.failures),
         }
         if found := getattr(backend, "facts", None):  # where a model of this process ran, and why there
@@ -178,7 +178,7 @@ def carry_out(begun: Begun, watch: Watch) -> Result:
         raise answered.error
     begun.judge(outcome.results)
     named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
-    return Result(folder, replace(outcome.results, doubts=doubts, **named), outcome.rows)
+    return Result(folder, replace(outcome.results, warnings=warnings, **named), outcome.rows)
 
 
 @dataclass(frozen=True)
@@ -251,9 +251,9 @@ def _further(
             found = Answered(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
         finally:
             counted[stage.name] = len(journal)
-        doubts = [f"{stage.name}: {doubt}" for doubt in from_other_runs(journal)]
+        warnings = [f"{stage.name}: {warning}" for warning in from_other_runs(journal)]
     failures = [*before.failures, *found.failures]
-    return Answered({**before.results, **found.results}, failures, found.error, doubts)
+    return Answered({**before.results, **found.results}, failures, found.error, warnings)
 
 
 def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
@@ -324,7 +324,7 @@ def ask(
                 answered.failures.append(result)
             else:
                 answered.results[probe_id] = result
-                progress.unreadable += design.unreadable(result)
+                progress.unparseable += design.unparseable(result)
     except Incomplete as error:
         answered.error = error
     # as they were asked, whoever was answered first: what is made of them is the same for the same answers
@@ -335,7 +335,7 @@ def ask(
         again, cause = "the same command asks them again", first.message
         if type(progress.bug).__name__ == first.failure:  # whose words alone may say little
             again, cause = f"{again}, -v shows where it happens", f"{first.failure}: {first.message}."
-        if all(failure.failure == "UnreadableAnswer" for failure in answered.failures):
+        if all(failure.failure == "UnparseableAnswer" for failure in answered.failures):
             again = "--on-bad-answer repair counts such answers and goes on, retry:N asks again"
         answered.error = Incomplete(
             f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: {cause}",

@@ -1,4 +1,4 @@
-"""The gates of rankings that exist: those of the audits (`gates.py`), asked of every RUN that has the variant."""
+"""The gates of rankings that exist: those of the audits (`gates.py`), asked of every RUN that has the condition."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def requirements_of(
 ) -> list[dict[str, Any]]:
     """Which gates the RUN holds, a `folder` or a file; `rows` are those of all queries.
 
-    A gate of a variant that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
+    A gate of a condition that the RUN has not is asked of the others. Whether a ranker could fail it at all is known
     of a run folder alone.
     """
     facts, kind = found.facts, kind_of(found.facts["task"])
     results = Gated(
-        found.arms,
+        found.conditions,
         facts["measures"],
         typed(rows, list[Row]),
         typed(facts["findings"], dict[str, Finding]),
@@ -47,7 +47,7 @@ def requirements_of(
         kind.titles,
     )
     gates = [parse_gate(text, kind.reads()) for text in settings.require]
-    asked = [gate for gate in gates if gate.variant is None or gate.variant in facts["variants"]]
+    asked = [gate for gate in gates if gate.condition is None or gate.condition in facts["conditions"]]
     entries = check_gates(asked, results, settings.require_interval)
     return [{"run": facts["run"], **plain(entry)} for entry in entries]
 
@@ -57,11 +57,11 @@ def named_in_reasons(
 ) -> list[dict[str, Any]]:
     """The entries of all RUNs, each reason with the name of its RUN where there are several.
 
-    Raises UsageError for a gate of a variant that none of them has.
+    Raises UsageError for a gate of a condition that none of them has.
     """
     if runs:
-        variants = dict.fromkeys(variant for facts in runs for variant in facts["variants"])
-        read_gates(settings.require, variants, kind_of(runs[0]["task"]).reads())
+        conditions = dict.fromkeys(condition for facts in runs for condition in facts["conditions"])
+        read_gates(settings.require, conditions, kind_of(runs[0]["task"]).reads())
     return [
         entry | {"reason": f"{entry['run']}: {entry['reason']}"}
         if entry["reason"] and len(runs) > 1
@@ -77,7 +77,7 @@ def verdict_of(
     facts, kind = found.facts, kind_of(found.facts["task"])
     manifest = RunDir(run).read_manifest() if run.is_dir() else None
     asked = None if manifest is None else settings_of(RunDir(run), manifest)
-    figures = {(row.measure, row.variant): row for row in typed(rows, list[Row]) if not row.group}
+    figures = {(row.measure, row.condition): row for row in typed(rows, list[Row]) if not row.group}
     return kind.verdict(
         Conclusions(
             **{name: facts[name] for name in ("task", "dataset", "attribute", "model", "measures")},
@@ -85,7 +85,7 @@ def verdict_of(
             words=typed(facts["words"], Words),
             level=settings.level,
             band=band_of(settings.band),
-            conditions=[arm for arm in found.arms if arm not in kind.aside],
+            conditions=[condition for condition in found.conditions if condition not in kind.aside],
             findings=typed(facts["findings"], get_type_hints(kind.results())["findings"]),
             figures=figures,
             complete="incomplete" not in facts,

@@ -34,7 +34,7 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What has to be known to read the figures of one variant of a run."""
+    """What has to be known to read the figures of one condition of a run."""
 
     queries: Count
     documents: Count = 0
@@ -69,7 +69,7 @@ class ScoredRun:
     task: str
     words: Words
     measures: Sequence[str]
-    variants: Mapping[str, Scored]
+    conditions: Mapping[str, Scored]
     undefined: Undefined
     findings: Mapping[str, Mapping[str, Any]]
     relevance: Mapping[str, float | None] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class Study(ABC):
         )
         header = ("setting", "calls", "answered already", *self.planned(first), "run folder")
         many, calls = tables.count(len(settings), "setting"), tables.count(planned["calls"], "call")
-        title = (self.name.capitalize(), many, ", ".join(first.get("arms", ())), calls)
+        title = (self.name.capitalize(), many, ", ".join(first.get("conditions", ())), calls)
         notes = (*tables.planned_note(first), "Nothing was asked.")
         return tables.Table(" · ".join(filter(None, title)), header, rows, notes)
 
@@ -94,12 +94,12 @@ class Study(ABC):
 
         if not found.rows:
             return tables.Table(self.title, ("setting",), (), ("no setting has results yet",))
-        figures = {(row.measure, row.group, row.setting, row.variant): row for row in found.rows}
+        figures = {(row.measure, row.group, row.setting, row.condition): row for row in found.rows}
         columns = tables.columns_of(found.shown, found.rows)
         named = tables.headings(columns, found, tables.with_interval(found.rows))
         rows = tuple(
             (*place, *(tables.cell(figures.get((*column, *place))) for column in columns))
-            for place in dict.fromkeys((row.setting, row.variant) for row in found.rows)
+            for place in dict.fromkeys((row.setting, row.condition) for row in found.rows)
         )
         title = (self.title, *found.about, tables.count(found.queries, "query", "queries"))
         notes = (*tables.drawn_note(found.drawn), *tables.few_queries(found.queries))

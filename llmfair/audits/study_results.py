@@ -33,7 +33,7 @@ class StudyResults:
     shown: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     queries: Count = 0
-    arms: Sequence[str] = ()
+    conditions: Sequence[str] = ()
     seed: Count = 0
     drawn: HowDrawn | None = None
     rows: Sequence[Any]

@@ -73,7 +73,7 @@ class Subject:
         return ranker
 
 
-def adapter_doubts(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:
+def adapter_warnings(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:
     """Why figures may flatter an adapter: queries it was trained on, or a question it was not trained to answer."""
     if (manifest := read_manifest(adapter)) is None:
         yield (

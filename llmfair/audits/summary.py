@@ -76,11 +76,11 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
     """
     rows = []
     for column in columns:
-        measure, variant, group = str(column.measure), column.variant, column.group
+        measure, condition, group = str(column.measure), column.condition, column.group
         for query_id, value in column.values.items():
             if not column.measure.of_all:
                 number, reason = value_of(value)
-                rows.append(Measurement(query_id, measure, number, variant, group, reason=reason))
+                rows.append(Measurement(query_id, measure, number, condition, group, reason=reason))
         rows.append(_aggregate_row(column, inference))
     return rows
 
@@ -90,20 +90,20 @@ def _aggregate_row(column: Column, inference: Inference) -> Measurement:
     estimate = aggregate(measure.aggregate, values, inference)
     if estimate is None:
         reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))
-        return Measurement(ALL, str(measure), None, column.variant, column.group, n=0, reason=reason)
+        return Measurement(ALL, str(measure), None, column.condition, column.group, n=0, reason=reason)
     if estimate.low is not None and estimate.high is not None:
         least, most = measure.definition.bounds
         estimate = replace(estimate, low=max(estimate.low, least), high=min(estimate.high, most))
-    return row_of(str(measure), column.variant, estimate, column.group)
+    return row_of(str(measure), column.condition, estimate, column.group)
 
 
-def row_of(measure: str, variant: str, estimate: Estimate, group: str = "") -> Measurement:
+def row_of(measure: str, condition: str, estimate: Estimate, group: str = "") -> Measurement:
     """The aggregate row of an estimate."""
     return Measurement(
         query_id=ALL,
         measure=measure,
         value=estimate.value,
-        variant=variant,
+        condition=condition,
         group=group,
         low=estimate.low,
         high=estimate.high,
@@ -123,13 +123,13 @@ def aggregate(how: str, values: Iterable[Value], inference: Inference = Inferenc
 
 
 def undefined_counts(columns: Sequence[Column]) -> dict[str, dict[str, dict[str, int]]]:
-    """Queries without a value, `{measure: {variant: {reason: count}}}`; measures without any are left out.
+    """Queries without a value, `{measure: {condition: {reason: count}}}`; measures without any are left out.
 
     A query counts once per reason, however many groups the measure speaks of.
     """
     queries: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for column in columns:
-        undefined = queries.setdefault((str(column.measure), column.variant), set())
+        undefined = queries.setdefault((str(column.measure), column.condition), set())
         undefined |= {
             (reason, query_id)
             for query_id, value in column.values.items()
@@ -137,10 +137,10 @@ def undefined_counts(columns: Sequence[Column]) -> dict[str, dict[str, dict[str,
             if number is None and reason
         }
     counts: dict[str, dict[str, dict[str, int]]] = {}
-    for (measure, variant), undefined in queries.items():
+    for (measure, condition), undefined in queries.items():
         if undefined:
             reasons = Counter(reason for reason, _ in sorted(undefined))
-            counts.setdefault(measure, {})[variant] = dict(reasons)
+            counts.setdefault(measure, {})[condition] = dict(reasons)
     return counts
 
 

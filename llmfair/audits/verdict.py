@@ -33,7 +33,7 @@ MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
 MOST_DECIMALS = 6
 """What differs by less is told as the same."""
-UNREADABLE = "too_many_unreadable"
+UNPARSEABLE = "too_many_unparseable"
 FORM = "llmfair runs show {run} --invalid    shows the answers; --constrain holds a model to their form"
 ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
     "no_encounter": "longer windows (--window), so that items of both groups are shown together",
     "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
     "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
-    UNREADABLE: FORM,
+    UNPARSEABLE: FORM,
 }
 """What to change where a conclusion is barred, by its reason."""
 
@@ -93,8 +93,8 @@ def conclusions_of(results: Results, aside: Collection[str], planned: str = "") 
     return Conclusions(
         task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
         model=results.model, words=results.words, level=results.level, band=results.band,
-        measures=results.measures, conditions=[arm for arm in results.design.arms if arm not in aside],
-        findings=as_readable(results.findings, results), figures=results.by_variant(),
+        measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
+        findings=as_readable(results.findings, results), figures=results.by_condition(),
         complete=results.status != "incomplete", planned=planned, prompted=results.design.prompted,
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def conclusions_of(results: Results, aside: Collection[str], planned: str = "") 
 def as_readable(findings: Mapping[str, F], results: Results) -> dict[str, F]:
     """The findings, none of them on a condition of which too many answers cannot be read."""
     return {
-        name: replace(one, conclusion=Conclusion.NOT_ASSESSABLE, reason=UNREADABLE)
+        name: replace(one, conclusion=Conclusion.NOT_ASSESSABLE, reason=UNPARSEABLE)
         if results.unparseable(name)
         else one
         for name, one in findings.items()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.backends.chat_completions import UNREADABLE, error_of
+from llmfair.backends.chat_completions import UNPARSEABLE, error_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, LlmfairError, Rejected, Unavailable
 from llmfair.jsonbytes import decode, encode
@@ -68,7 +68,7 @@ class Batches:
         """The key a line was sent under; None for one that does not say."""
         try:
             key = decode(line)["custom_id"]
-        except UNREADABLE:
+        except UNPARSEABLE:
             return None
         return key if isinstance(key, str) else None
 
@@ -156,7 +156,7 @@ class Batches:
             if self.backend.takes_other_limit(status, reply):
                 raise Transient(f"{self.backend.server} knows the limit on tokens under its other name")
             return self.backend.read(status, {}, reply, request)
-        except UNREADABLE:
+        except UNPARSEABLE:
             raise Transient(f"{self.backend.server} answers it with something else") from None
 
     def refusal(self, batch: Batch) -> Rejected:

@@ -13,7 +13,7 @@ from llmfair.records import Completion, Expects, Finish, Labels, Message, Permut
 
 FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+UNPARSEABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What reading a reply raises that is torn, very deep, or of some other form."""
 _LENGTH = {"length", "max_tokens"}
 
@@ -75,7 +75,7 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
 def read_completion(document: Mapping[str, Any], expects: Expects, seconds: float = 0.0) -> Completion:
     """The first choice of a chat completion; what is beside it counts where it is what it should be.
 
-    Raises what is UNREADABLE without one.
+    Raises what is UNPARSEABLE without one.
     """
     choice = document["choices"][0]
     message = choice["message"]

@@ -1,6 +1,6 @@
 """Simulated models: offline, seeded, with a bias of known size. They read what a chat is about, not its words.
 
-`fake:oracle` answers by relevance, then input order; `fake:random` by chance; `fake:biased` with planted preferences.
+`fake:oracle` answers by relevance, then input order; `fake:random` by chance; `fake:biased` with injected preferences.
 Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. How a form of question is answered, and by
 which parameters, is registered beside the others (`simulated/`). Every answer is drawn from its request's key, so
 answers depend neither on order nor on how many are in flight.
@@ -17,7 +17,7 @@ import numpy as np
 
 from llmfair import registry
 from llmfair.backends.base import BackendOptions, RateLimited
-from llmfair.backends.simulated.base import Answerer, Planted
+from llmfair.backends.simulated.base import Answerer, Injected
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Completion, Finish, Request
 from llmfair.registry import register
@@ -63,7 +63,7 @@ def fake(name: str, options: BackendOptions) -> Fake:
             raise UsageError(f"fake:{model}: {key}={text} is not a share of 1.", f"for example {key}=0.05")
         if key in scales and parameters[key] < 0:
             raise UsageError(f"fake:{model}: {key}={text} is negative.", f"for example {key}=0.1")
-    return Fake(Planted(model, parameters, options.seed), forms, further)
+    return Fake(Injected(model, parameters, options.seed), forms, further)
 
 
 def answerers() -> dict[str, Answerer]:
@@ -87,19 +87,21 @@ class Fake:
     max_workers = 64
     reads_about = True
 
-    def __init__(self, planted: Planted, forms: Mapping[str, Answerer], further: Mapping[str, float]) -> None:
-        self.planted, self.forms = planted, forms
+    def __init__(
+        self, injected: Injected, forms: Mapping[str, Answerer], further: Mapping[str, float]
+    ) -> None:
+        self.injected, self.forms = injected, forms
         self.capabilities = frozenset({"constrain", "seed", "system_role"})
-        if any(planted.model in form.with_margins for form in forms.values()):
+        if any(injected.model in form.with_margins for form in forms.values()):
             self.capabilities |= {"margins", "forced_margins"}
         # By default further parameters are not named: a run over lists is the same, whatever forms there are.
         shown = ",".join(
             f"{key}={value:g}"
-            for key, value in sorted(planted.parameters.items())
+            for key, value in sorted(injected.parameters.items())
             if key not in TIMING and value != further.get(key)
         )
-        self.identity = f"fake {planted.model} {shown} seed={planted.seed}"
-        self.model = f"fake:{planted.model}"
+        self.identity = f"fake {injected.model} {shown} seed={injected.seed}"
+        self.model = f"fake:{injected.model}"
         self._attempts: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -109,25 +111,25 @@ class Fake:
         return None
 
     async def complete(self, request: Request) -> Completion:
-        planted, chat = self.planted, request.chat
-        rng = np.random.default_rng([planted.seed, zlib.crc32(request.key.encode())])
-        if planted.parameters["latency"]:
-            await asyncio.sleep(planted.parameters["latency"])
-        if planted.parameters["rate_429"]:
+        injected, chat = self.injected, request.chat
+        rng = np.random.default_rng([injected.seed, zlib.crc32(request.key.encode())])
+        if injected.parameters["latency"]:
+            await asyncio.sleep(injected.parameters["latency"])
+        if injected.parameters["rate_429"]:
             self._refuse(request.key)
         form = self.forms.get(chat.about.get("task", ""))
         if form is None:
             raise UsageError(f"{self.model} answers ranking questions only.", "choose another model")
-        text, finish = form.answer(chat, planted, rng), Finish.STOP
-        if not request.sampling.constrain and rng.random() < planted.parameters["malformed"]:
+        text, finish = form.answer(chat, injected, rng), Finish.STOP
+        if not request.sampling.constrain and rng.random() < injected.parameters["malformed"]:
             damaged = form.damaged(chat, text)
             text, finish = damaged[int(rng.integers(len(damaged)))]
         told = request.sampling.margins and finish is Finish.STOP
-        margins = form.margins(chat, planted) if told else None
+        margins = form.margins(chat, injected) if told else None
         return Completion(text, finish, logprobs=margins, model=self.model)
 
     def _refuse(self, key: str) -> None:
         attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
-        chance = np.random.default_rng([self.planted.seed, zlib.crc32(key.encode()), attempt]).random()
-        if chance < self.planted.parameters["rate_429"]:
+        chance = np.random.default_rng([self.injected.seed, zlib.crc32(key.encode()), attempt]).random()
+        if chance < self.injected.parameters["rate_429"]:
             raise RateLimited

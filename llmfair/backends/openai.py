@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST, proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
-from llmfair.backends.chat_completions import UNREADABLE, encode_body, error_of, read_completion
+from llmfair.backends.chat_completions import UNPARSEABLE, encode_body, error_of, read_completion
 from llmfair.backends.headers import Allowance, allowance, retry_after
 from llmfair.backends.posting import CONNECT_SECONDS, Poster
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
@@ -234,7 +234,7 @@ class OpenAI:
                         "compare the answers' text with --answers text",
                     )
                 return completion
-        except UNREADABLE:
+        except UNPARSEABLE:
             raise Transient(f"{self.server} answers without a completion") from None
         if request.key in self._broken_off:
             raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")

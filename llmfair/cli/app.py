@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
-from llmfair import terminal
+from llmfair import former, terminal
 from llmfair.audits.kind import kinds
 from llmfair.cli.audits import audit_command
 from llmfair.cli.cache import cache
@@ -127,7 +127,11 @@ def run(arguments: list[str]) -> int:
     _terminated.clear()
     previous = signal.signal(signal.SIGTERM, _terminate)
     terminal.output = terminal.Output(as_json=_asks_json(arguments))
+    given, arguments = arguments, [*map(former.flag, arguments)]
     try:
+        for before, now in zip(given, arguments, strict=True):
+            if before != now:
+                terminal.warn(f"{before.partition('=')[0]} is called {now.partition('=')[0]} now.")
         if not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
             for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
                 terminal.warn(said)

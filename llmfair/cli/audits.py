@@ -277,7 +277,7 @@ def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None
     if style == "tsv":
         print(tidy_tsv(found_of(results).rows), end="")
     elif not ranked(results):
-        asked = sum(arm["asked"] for arm in results["chains"].values())
+        asked = sum(condition["asked"] for condition in results["chains"].values())
         print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
     elif style == "md":
         print(markdown(_table(kind, results, folder)), end="")
@@ -298,4 +298,4 @@ def _table(kind: Kind, results: Mapping[str, Any], folder: Path) -> Table:
 
 def ranked(results: Mapping[str, Any]) -> int:
     """How many chains or pairs have all their answers; without one there is nothing to show."""
-    return sum(arm["ranked"] for arm in results["chains"].values())
+    return sum(condition["ranked"] for condition in results["chains"].values())

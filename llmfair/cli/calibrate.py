@@ -1,4 +1,4 @@
-"""`llmfair calibrate`: the instrument itself against planted preferences."""
+"""`llmfair calibrate`: the instrument itself against injected preferences."""
 
 from __future__ import annotations
 

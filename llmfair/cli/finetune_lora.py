@@ -89,8 +89,8 @@ def _dry_run(settings: FinetuneSettings, style: str) -> None:
         terminal.print_json(plain(planned))
     else:
         print("\n".join(map(terminal.visible, plan_text(planned).splitlines())))
-    for doubt in planned.doubts:
-        terminal.warn(doubt)
+    for warning in planned.warnings:
+        terminal.warn(warning)
 
 
 def _merge(settings: FinetuneSettings, style: str) -> None:

@@ -79,7 +79,7 @@ def show(
         return
     if not (answers or failures or invalid or query):
         manifest = run.read_manifest()
-        results = {**run.read_results(), "doubts": [], **manifest.told()}
+        results = {**run.read_results(), "warnings": [], **manifest.told()}
         if as_json:
             calls = sum(one.calls or 0 for one in manifest.invocations)
             terminal.print_json({**results, "calls": calls, "cost": manifest.cost})

@@ -15,7 +15,7 @@ from llmfair.trec import declared_groups, nearest
 
 HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
 # Names of prompt variants name files and rows; these are taken.
-RESERVED = {"neutral", "control", "input"}
+RESERVED = {"neutral", "repeat", "initial"}
 VARIANT = re.compile(r"\w[\w-]*")
 
 

@@ -1,4 +1,4 @@
-"""Candidate lists drawn from judgements: four buckets of experts and others on both sides (data.md 7).
+"""Candidate lists drawn from judgements: four buckets of relevant and others on both sides (data.md 7).
 
 Experts are documents relevant to the query; the others are drawn from those relevant to other queries. A query's
 list depends on the seed and its own pools alone: not on which queries are kept, nor on the order of work.
@@ -18,9 +18,9 @@ from llmfair.datasets.base import Source
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Query, Side
 
-EXPERTS_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
+RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
 Buckets = tuple[list[str], list[str], list[str], list[str]]
-"""doc_ids of unprotected experts, protected experts, unprotected others, protected others."""
+"""doc_ids of unprotected relevant, protected relevant, unprotected others, protected others."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,19 @@ class DrawPlan:
 
     size: int = 200
     buckets: str | tuple[int, int, int, int] = "equal"
-    experts: int | None = None
-    fewest_experts: int | None = None
+    relevant: int | None = None
+    fewest_relevant: int | None = None
 
     @property
-    def wanted_experts(self) -> int:
-        return self.size // 2 if self.experts is None else self.experts
+    def wanted_relevant(self) -> int:
+        return self.size // 2 if self.relevant is None else self.relevant
 
 
 def draw_plan(
     size: int | None,
     buckets: str | None,
-    experts: int | None,
-    fewest_experts: int | None,
+    relevant: int | None,
+    fewest_relevant: int | None,
     default_fewest: int,
 ) -> DrawPlan:
     """The plan that flags ask for. Raises UsageError for numbers that cannot be halved, with the nearest ones."""
@@ -55,29 +55,29 @@ def draw_plan(
                 "for example 11,2,168,19: unprotected and protected relevant ones, unprotected and protected others",
             )
         one, two, three, four = (int(count) for count in counts)
-        if experts is not None or fewest_experts is not None or asked_size is not None:
+        if relevant is not None or fewest_relevant is not None or asked_size is not None:
             raise UsageError(
-                "--candidates, --experts and --min-experts have no meaning beside counts in --buckets.",
+                "--candidates, --relevant and --min-relevant have no meaning beside counts in --buckets.",
                 "leave them out",
             )
         if one + two + three + four < 2:
             raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
         return DrawPlan(one + two + three + four, (one, two, three, four), None, 0)
-    divisor = 2 if experts is not None else 4
+    divisor = 2 if relevant is not None else 4
     if size % divisor or size < divisor:
         lower = size - size % divisor
         raise UsageError(
             f"--candidates {size} cannot be shared out over the buckets.",
             f"use {lower or divisor} or {max(lower, 0) + divisor}",
         )
-    if experts is not None and (experts % 2 or not 0 < experts <= size):
+    if relevant is not None and (relevant % 2 or not 0 < relevant <= size):
         raise UsageError(
-            f"--experts {experts} cannot be halved within {size} candidates.",
+            f"--relevant {relevant} cannot be halved within {size} candidates.",
             f"an even number from 2 to {size}",
         )
-    wanted = size // 2 if experts is None else experts
-    fewest = min(default_fewest, wanted // 2) if fewest_experts is None else fewest_experts
-    return DrawPlan(size, text, experts, fewest)
+    wanted = size // 2 if relevant is None else relevant
+    fewest = min(default_fewest, wanted // 2) if fewest_relevant is None else fewest_relevant
+    return DrawPlan(size, text, relevant, fewest)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
             continue
         picked[topic.query_id] = buckets
         if sum(map(len, buckets)) != plan.size or (
-            plan.buckets == "equal" and len(buckets[0]) < plan.wanted_experts // 2
+            plan.buckets == "equal" and len(buckets[0]) < plan.wanted_relevant // 2
         ):
             shrunk[topic.query_id] = [len(bucket) for bucket in buckets]
     if not picked:
@@ -134,7 +134,7 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
         raise UsageError(
             f"no query of {source.name} has enough documents for its list (relevant documents unprotected/protected, "
             f"others unprotected/protected: {shown}).",
-            "ask for fewer with --candidates, --experts or --min-experts",
+            "ask for fewer with --candidates, --relevant or --min-relevant",
         )
     documents = source.load(
         {doc_id for buckets in picked.values() for bucket in buckets for doc_id in bucket}
@@ -210,12 +210,12 @@ class _Pools:
             self.topics[np.unique(places)] += 1
 
     def of(self, query_id: str) -> tuple[Any, Any, Any, Any]:
-        expert = np.zeros(len(self.ids), dtype=bool)
-        expert[self.relevant[query_id]] = True
-        other = ~expert & (self.topics > 0)
+        relevant = np.zeros(len(self.ids), dtype=bool)
+        relevant[self.relevant[query_id]] = True
+        other = ~relevant & (self.topics > 0)
         return (
-            self.ids[expert & ~self.protected],
-            self.ids[expert & self.protected],
+            self.ids[relevant & ~self.protected],
+            self.ids[relevant & self.protected],
             self.ids[other & ~self.protected],
             self.ids[other & self.protected],
         )
@@ -243,27 +243,27 @@ class _Shuffler:
 
 
 def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
-    """Equal numbers of both sides among experts and among others, so relevance and side are unrelated."""
+    """Equal numbers of both sides among relevant and among others, so relevance and side are unrelated."""
     sizes = [len(pool) for pool in draw.pool]
-    experts = min(plan.wanted_experts // 2, sizes[0], sizes[1])
-    if experts < (plan.fewest_experts or 0):
+    relevant = min(plan.wanted_relevant // 2, sizes[0], sizes[1])
+    if relevant < (plan.fewest_relevant or 0):
         return (
             f"{sizes[0]} unprotected and {sizes[1]} protected relevant documents, "
-            f"needs {plan.fewest_experts} of each (--min-experts)"
+            f"needs {plan.fewest_relevant} of each (--min-relevant)"
         )
-    others = min(plan.size // 2 - experts, sizes[2], sizes[3])
-    if experts + others < 1:
+    others = min(plan.size // 2 - relevant, sizes[2], sizes[3])
+    if relevant + others < 1:
         return "no document of one group"
-    return draw.take(0, experts), draw.take(1, experts), draw.take(2, others), draw.take(3, others)
+    return draw.take(0, relevant), draw.take(1, relevant), draw.take(2, others), draw.take(3, others)
 
 
 def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     """Experts and others drawn without looking at sides; shares as in the data."""
-    experts = draw.blind(4, 0, plan.wanted_experts)
-    others = draw.blind(5, 2, plan.size - len(experts))
+    relevant = draw.blind(4, 0, plan.wanted_relevant)
+    others = draw.blind(5, 2, plan.size - len(relevant))
     protected = {*draw.pool[1], *draw.pool[3]}
     split: Buckets = ([], [], [], [])
-    for first, drawn in ((0, experts), (2, others)):
+    for first, drawn in ((0, relevant), (2, others)):
         for doc_id in drawn:
             split[first + (doc_id in protected)].append(doc_id)
     lacking = [

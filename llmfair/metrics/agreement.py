@@ -1,6 +1,6 @@
 """How alike two rankings of one query are: each run beside the one it is held against (`Judged.beside`).
 
-An arm's rankings are held against their initial orders; between two prompts, each ranking against what the
+A condition's rankings are held against their initial orders; between two prompts, each ranking against what the
 other prompt made of the same order. Identical prompts already differ, so neutral asked twice is the floor.
 """
 

@@ -1,7 +1,7 @@
 """A measure is a value: `ExpRatio(agg=geometric)@20` is its name, its hash and its spelling everywhere.
 
 A file of this package defines measures with `@measure`; `parse_measure` reads their names; `measure_all`
-gives one column per measure, variant and group. Nothing is aggregated here: that is done once, with the
+gives one column per measure, condition and group. Nothing is aggregated here: that is done once, with the
 intervals, from the values of all queries.
 """
 

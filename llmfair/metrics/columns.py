@@ -17,25 +17,25 @@ SHOWN = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A measure's values under one variant, of one group ("" for none), by query_id (sorted)."""
+    """A measure's values under one condition, of one group ("" for none), by query_id (sorted)."""
 
     measure: Measure
-    variant: str
+    condition: str
     group: str
     values: Mapping[str, Value]
 
 
 def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:
-    """Every measure of every query: measures and variants in the order given, groups as measures name them.
+    """Every measure of every query: measures and conditions in the order given, groups as measures name them.
 
-    Raises ValueError when a query comes twice in a variant or a measure gives a value that is not finite, LlmfairError
+    Raises ValueError when a query comes twice in a condition or a measure's value is not finite, LlmfairError
     naming measure and query where a measure breaks off.
     """
     return [
         column
         for measure in measures
-        for variant, queries in observed.items()
-        for column in _columns(measure, variant, queries)
+        for condition, queries in observed.items()
+        for column in _columns(measure, condition, queries)
     ]
 
 
@@ -63,16 +63,16 @@ def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
     )
 
 
-def _columns(measure: Measure, variant: str, queries: Sequence[Observation]) -> list[Column]:
+def _columns(measure: Measure, condition: str, queries: Sequence[Observation]) -> list[Column]:
     groups: dict[str, dict[str, Value]] = {}
     for query in sorted(queries, key=lambda query: query.query_id):
         for group, value in _values(measure, query).items():
             if query.query_id in groups.setdefault(group, {}):
-                raise ValueError(f"query {query.query_id} comes twice in {variant}")
+                raise ValueError(f"query {query.query_id} comes twice in {condition}")
             if not all(math.isfinite(part) for part in _parts(value)):
                 raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
             groups[group][query.query_id] = value
-    return [Column(measure, variant, group, values) for group, values in groups.items()]
+    return [Column(measure, condition, group, values) for group, values in groups.items()]
 
 
 def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:

@@ -1,7 +1,7 @@
 """Pairs asked in both orders: which side's item comes first, and how much of it is position or noise.
 
 PP, UU = the same side's item won both times; FF = the item shown first won both times, SS = the one shown second;
-T = a tie and nothing unreadable, M = an answer unreadable. N = all pairs, n = PP + UU + FF + SS. With
+T = a tie and nothing unparseable, M = an answer unparseable. N = all pairs, n = PP + UU + FF + SS. With
 p1 = (PP + FF)/n and p2 = (PP + SS)/n, the protected item's wins when shown first and second, the logit model
 P(win) = β ± γ has closed forms. Source: Wang et al. 2024, "Do Large Language Models Rank Fairly?", 3.3.
 """
@@ -24,7 +24,7 @@ from llmfair.records import PairAnswer, Side, Verdict
 Floats = NDArray[np.float64]
 Cells = NDArray[Any]
 
-PROTECTED, UNPROTECTED, TIE, UNREADABLE = range(4)
+PROTECTED, UNPROTECTED, TIE, UNPARSEABLE = range(4)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class JudgedPairs:
     def answers(self) -> NDArray[np.intp]:
         """Both answers of every verdict, protected item shown first, then second; shape (verdicts, 2).
 
-        PROTECTED: the protected item won, UNPROTECTED: the other, TIE, or UNREADABLE.
+        PROTECTED: the protected item won, UNPROTECTED: the other, TIE, or UNPARSEABLE.
         """
         found = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
         return np.array(found, dtype=np.intp).reshape(-1, 2)
@@ -60,7 +60,7 @@ class JudgedPairs:
 def _answer(answer: PairAnswer) -> int:
     if answer.winner is not None:
         return PROTECTED if answer.winner is Side.PROTECTED else UNPROTECTED
-    return TIE if answer.problem == "tie" else UNREADABLE
+    return TIE if answer.problem == "tie" else UNPARSEABLE
 
 
 def _things(counted: Callable[[int, int], Sequence[bool]]) -> NDArray[np.int8]:
@@ -76,8 +76,8 @@ def _cells(a: int, b: int) -> list[bool]:
 
 def _kinds(a: int, b: int) -> list[bool]:
     """PP, UU, FF, SS, T, M."""
-    unreadable = UNREADABLE in (a, b)
-    return [*_cells(a, b), TIE in (a, b) and not unreadable, unreadable]
+    unparseable = UNPARSEABLE in (a, b)
+    return [*_cells(a, b), TIE in (a, b) and not unparseable, unparseable]
 
 
 def _answers(a: int, b: int) -> list[bool]:
@@ -277,7 +277,7 @@ def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
     if not twice:
         return {}
     before, after = pairs.answers[np.array(twice).T]
-    readable = (before != UNREADABLE) & (after != UNREADABLE)
+    readable = (before != UNPARSEABLE) & (after != UNPARSEABLE)
     if not readable.any():
         return {"": Undefined("no_valid_answer")}
     return {"": float(np.mean(before[readable] != after[readable]))}

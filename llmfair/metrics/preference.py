@@ -40,7 +40,7 @@ REASONS: Mapping[str, str] = {
     "no_better_than_input": "the ranker orders by relevance no better than its initial ranking, so nothing says that "
     "it does its job",
     "items_missing": "answers leave out items of one group more often than chance would",
-    "too_many_unreadable": "more answers cannot be read than --max-invalid allows",
+    "too_many_unparseable": "more answers cannot be read than --max-invalid allows",
     "no_finite_odds": "in one of the two, slots or groups decide every comparison",
     "not_judged": "no relevance judgement says whether the ranker does its job",
 }

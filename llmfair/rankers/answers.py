@@ -34,7 +34,7 @@ class AnswerClass(StrEnum):
     TRUNCATED = "truncated"
 
 
-class UnreadableAnswer(LlmfairError):
+class UnparseableAnswer(LlmfairError):
     """A bad answer where the policy is to fail: the chain has no ranking."""
 
 

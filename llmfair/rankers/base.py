@@ -24,7 +24,7 @@ class WindowAnswer:
     """One window and what its answer did.
 
     `place`: the first window of a pass is its tail, the last (and an only one) its head. `repaired`: a bad
-    answer of which something could be used; `unreadable`: one that left the window as it was. `permutation`: the
+    answer of which something could be used; `unparseable`: one that left the window as it was. `permutation`: the
     places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
     `replaced`: the classes of the bad answers that this one, a later draw, stands in for.
     """
@@ -35,7 +35,7 @@ class WindowAnswer:
     place: Place
     answer_class: AnswerClass
     repaired: bool
-    unreadable: bool
+    unparseable: bool
     permutation: tuple[int, ...] | None
     readers_differ: bool
     shown: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Reading which of two items an answer ranks first: the item shown first, the one shown second, or a reason.
 
 Nothing is repaired and nothing defaults to an item: a reader that takes the first label it meets turns every
-unreadable answer into a win of the item shown first. So prose gives no order, however clear it sounds. All
+unparseable answer into a win of the item shown first. So prose gives no order, however clear it sounds. All
 work is linear in the length of the text, which a model and not we decide.
 """
 
@@ -51,7 +51,7 @@ class Choice:
     mass: float | None = None
 
     @property
-    def unreadable(self) -> bool:
+    def unparseable(self) -> bool:
         return self.problem not in (None, Problem.TIE)
 
 

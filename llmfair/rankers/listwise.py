@@ -17,7 +17,7 @@ from llmfair.rankers.answers import (
     AnswerClass,
     ReaderName,
     Reading,
-    UnreadableAnswer,
+    UnparseableAnswer,
     read,
 )
 from llmfair.rankers.base import Place, Ranked, Strategy, Window, WindowAnswer
@@ -71,7 +71,7 @@ class ListwiseRanker:
         return self.strategy.calls(n)
 
     def steps(self, probe: Probe) -> Steps[Ranked]:
-        """Ranks a probe's candidates. Raises UnreadableAnswer for a bad answer if the policy is `fail`."""
+        """Ranks a probe's candidates. Raises UnparseableAnswer for a bad answer if the policy is `fail`."""
         asking = _Asking(self, probe)
         ranking = yield from self.strategy.steps(probe.candidates, asking)
         return Ranked(ranking, asking.answers())
@@ -212,7 +212,7 @@ def _fail_on_bad(asked: _Asked) -> None:
     if _is_bad(asked.reading):
         about = asked.chat.about
         start, end = about["window"]
-        raise UnreadableAnswer(
+        raise UnparseableAnswer(
             f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
             f"a bad answer ({asked.reading.answer_class}).",
             "--on-bad-answer repair counts it and goes on",
@@ -230,7 +230,7 @@ def _window_answer(asked: _Asked) -> WindowAnswer:
         place="middle",
         answer_class=reading.answer_class,
         repaired=permutation is not None and reading.answer_class is not AnswerClass.OK,
-        unreadable=permutation is None,
+        unparseable=permutation is None,
         permutation=permutation,
         readers_differ=reading.readers_differ,
         shown=shown,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from llmfair.prompts import Prompt
-from llmfair.rankers.answers import UnreadableAnswer
+from llmfair.rankers.answers import UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, read_choice, read_margin
 from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
@@ -22,7 +22,7 @@ from llmfair.records import (
     Expects,
     Labels,
     PairAnswer,
-    PairKind,
+    PairStratum,
     Permutation,
     Probe,
     Side,
@@ -39,7 +39,7 @@ class PairwiseRanker:
     """The settings of a pairwise ranking; `steps` makes the program of one probe.
 
     `form`: the prompt's variant. `answers`: whether the text is read or the log-probabilities of the labels.
-    `on_bad_answer`: `repair` (the answer stays unreadable), `retry`, `retry:N` or `fail`; a tie can be read.
+    `on_bad_answer`: `repair` (the answer stays unparseable), `retry`, `retry:N` or `fail`; a tie can be read.
     Raises UsageError for settings that cannot ask.
     """
 
@@ -69,20 +69,20 @@ class PairwiseRanker:
         )
 
     def steps(self, probe: Probe) -> Steps[Verdict]:
-        """Asks in both orders. Raises UnreadableAnswer for an unreadable answer if the policy is `fail`."""
+        """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
         chats = self.chats(probe)
         completions = yield chats
         choices = [self._read(completion) for completion in completions]
         first_retry = RETRY_DRAWS * (probe.draw + 1)
         for draw in range(first_retry, first_retry + retries_of(self.on_bad_answer)):
-            bad = [place for place, choice in enumerate(choices) if choice.unreadable]
+            bad = [place for place, choice in enumerate(choices) if choice.unparseable]
             if not bad:
                 break
             completions = yield [replace(chats[place], draw=draw) for place in bad]
             for place, completion in zip(bad, completions, strict=True):
                 choices[place] = self._read(completion)
         if self.on_bad_answer == "fail":
-            _refuse_unreadable(probe, choices)
+            _refuse_unparseable(probe, choices)
         return _verdict(probe, chats, choices)
 
     def _chat(self, probe: Probe, documents: Sequence[Document], sides: Sequence[Side]) -> Chat:
@@ -92,7 +92,7 @@ class PairwiseRanker:
         about = {
             "task": "pairwise",
             "query_id": query.query_id,
-            "kind": probe.arm,
+            "kind": probe.condition,
             "pair": probe.order,
             "variant": probe.variant,
             "names": None,
@@ -113,7 +113,7 @@ def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> 
     protected, unprotected = probe.candidates.doc_ids
     return Verdict(
         query_id=probe.candidates.query.query_id,
-        kind=cast(PairKind, probe.arm),
+        stratum=cast(PairStratum, probe.condition),
         number=probe.order,
         draw=probe.draw,
         protected=protected,
@@ -128,11 +128,11 @@ def _answer(chat: Chat, choice: Choice) -> PairAnswer:
     return PairAnswer(winner, choice.problem, choice.margin, choice.mass)
 
 
-def _refuse_unreadable(probe: Probe, choices: Sequence[Choice]) -> None:
+def _refuse_unparseable(probe: Probe, choices: Sequence[Choice]) -> None:
     for shown, choice in zip(("first", "second"), choices, strict=True):
-        if choice.unreadable:
-            raise UnreadableAnswer(
-                f"query '{probe.candidates.query.query_id}', {probe.arm} pair {probe.order}, protected item "
+        if choice.unparseable:
+            raise UnparseableAnswer(
+                f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
                 f"{shown}: an unparseable answer ({choice.problem}).",
                 "--on-bad-answer repair counts it and goes on",
             )

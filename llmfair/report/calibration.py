@@ -1,4 +1,4 @@
-"""What every calibration tells in a table and notes: what was planted, rejected and concluded."""
+"""What every calibration tells in a table and notes: what was injected, rejected and concluded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 def calibration_table(
     results: Mapping[str, Any], size: str, columns: Mapping[str, Callable[[Row], str]], notes: Sequence[str]
 ) -> Table:
-    """One row a planted preference: a kind's own columns, then tests and conclusions; `size` says of how much."""
+    """One row an injected preference: a kind's own columns, then tests and conclusions; `size` says of how much."""
     level, (low, high) = results["level"], results["band"]
     task = results["task"].capitalize()
     title = [
@@ -38,18 +38,18 @@ def calibration_table(
             share(row, "rejected"),
             *(percent(row[end]) for end in ends.values()),
         )
-        for row in results["planted"]
+        for row in results["injected"]
     )
     return Table(" · ".join(title), header, rows, tuple(notes))
 
 
 def calibration_tsv(results: Mapping[str, Any]) -> str:
     """The figures for programs: a line for every row, undefined ones empty."""
-    return tsv([name for name in results["planted"][0] if name != "undefined"], results["planted"])
+    return tsv([name for name in results["injected"][0] if name != "undefined"], results["injected"])
 
 
-def planted(row: Row) -> str:
-    return f"{row['planted_odds']:.3f} (ln {row['planted']:+g})" if row["planted"] else "1 (no preference)"
+def injected(row: Row) -> str:
+    return f"{row['injected_odds']:.3f} (ln {row['injected']:+g})" if row["injected"] else "1 (no preference)"
 
 
 def held(results: Mapping[str, Any]) -> str:
@@ -59,7 +59,7 @@ def held(results: Mapping[str, Any]) -> str:
 
 def false_alarms(rows: Iterable[Row], level: float, told: Callable[[Row], str], no_test: str) -> str:
     """How often nothing was found to be something; `told` follows where there was a test."""
-    none = next(row for row in rows if not row["planted"])
+    none = next(row for row in rows if not row["injected"])
     if none["rejected"] is None:
         return f"false-positive rate: {no_test}"
     return (
@@ -71,7 +71,7 @@ def false_alarms(rows: Iterable[Row], level: float, told: Callable[[Row], str], 
 def undefined_notes(rows: Iterable[Row], runs: int, kind: str = "") -> list[str]:
     """How many audits have no figure or conclusion, and why."""
     return [
-        f"{kind}injected {row['planted']:+g}: "
+        f"{kind}injected {row['injected']:+g}: "
         f"{', '.join(f'{reason} in {n:,}' for reason, n in row['undefined'].items())} of {runs:,} audits"
         for row in rows
         if row["undefined"]

@@ -17,7 +17,7 @@ from llmfair.report.tables import Table, count, few_queries, filled, p_text
 from llmfair.stats.conclusions import OTHER_REACH
 
 COLUMNS = (
-    "run", "variant", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
+    "run", "condition", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
     "base_conclusion", "other_conclusion", "reason",
 )  # fmt: skip
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
     rows = tuple(
         (
             _label(row),
-            row["variant"],
+            row["condition"],
             *((row["run"],) * several),
             _figure(row["base"]),
             _figure(row["other"]),
@@ -105,7 +105,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     alpha, base = 1 - compared["level"], compared["runs"][0]["name"]
     several = len(compared["runs"]) > 2
     headlines = {
-        (row["run"], row["variant"]): row
+        (row["run"], row["condition"]): row
         for row in compared["rows"]
         if row["better"] == "parity" and row["headline"]
     }
@@ -115,7 +115,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         yield f"{base} and {name} hold the same answers: they differ in how these were measured, and nothing is tested"
     yield from _unbounded(compared)
     for row in (row for row in compared["rows"] if row["run"] not in same):
-        about = f"{_label(row)}, {row['variant']}" + f", {row['run']}" * several
+        about = f"{_label(row)}, {row['condition']}" + f", {row['run']}" * several
         if row["reason"] == OTHER_REACH:
             continue
         if row["headline"] and row["base"] is not None and row["other"] is not None:
@@ -125,7 +125,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
                 continue
             yield f"{about}: {unassessed or _became(row, alpha)}"
         elif _shows(row) == "order dependence" and row["low"] is not None and row["low"] > 0:
-            odds = headlines.get((row["run"], row["variant"]))
+            odds = headlines.get((row["run"], row["condition"]))
             yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
     if untold:
         yield (

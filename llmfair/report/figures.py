@@ -61,18 +61,18 @@ def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | 
 
 
 def headline_plots(
-    results: Results, arms: Sequence[str], declared: Declared, titles: Mapping[str, str]
+    results: Results, conditions: Sequence[str], declared: Declared, titles: Mapping[str, str]
 ) -> Iterator[Plot]:
     """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names."""
-    cells = results.by_variant()
+    cells = results.by_condition()
     named = dict.fromkeys(finding.measure for finding in results.findings.values())
     measures = [measure for measure in named if has_log_axis(measure, declared)]
     for number, measure in enumerate(measures):
         label = declared[measure].label if measure in declared else plain_name(measure)
         rows = [
-            (titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm)))))
-            for arm in arms
-            if arm in results.findings
+            (titles.get(condition, condition), None, on_log(value_of(cells.get((measure, condition)))))
+            for condition in conditions
+            if condition in results.findings
         ]
         if any(value for _, _, value in rows):
             name = HEADLINES if not number else f"{HEADLINES}-{number}"
@@ -91,12 +91,15 @@ def has_log_axis(measure: str, declared: Declared) -> bool:
 
 
 def ratio_plots(
-    results: Results, arms: Sequence[str], declared: Declared, titles: Mapping[str, str]
+    results: Results, conditions: Sequence[str], declared: Declared, titles: Mapping[str, str]
 ) -> Iterator[Plot]:
     """The first ratio of the table against parity, where nothing is concluded of it."""
     if (measure := ratio_of(results.shown, declared)) is None:
         return
-    cells, label = results.by_variant(), str(declared[measure].label)
-    rows = [(titles.get(arm, arm), None, on_log(value_of(cells.get((measure, arm))))) for arm in arms]
+    cells, label = results.by_condition(), str(declared[measure].label)
+    rows = [
+        (titles.get(condition, condition), None, on_log(value_of(cells.get((measure, condition)))))
+        for condition in conditions
+    ]
     if any(value for _, _, value in rows):
         yield ratios(rows, label, None, f"{label[:1].upper()}{label[1:]} against parity", "ratio")

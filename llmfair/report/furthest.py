@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
+from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.metrics.base import plain_name
 from llmfair.results import Results
@@ -51,16 +52,16 @@ class Furthest:
 def furthest_from_parity(
     folder: Path,
     results: Results,
-    arms: Sequence[str],
+    conditions: Sequence[str],
     by: str,
     over: str,
     show: Callable[[str, Values], Shown | None],
 ) -> Furthest | None:
     """The queries whose own values of the measure `by` are furthest from parity; None where none is shown.
 
-    `show` gives a query as it is shown, by its id and its values under these `arms`, or None.
+    `show` gives a query as it is shown, by its id and its values under these `conditions`, or None.
     """
-    values = own_values(folder, by, arms)
+    values = own_values(folder, by, conditions)
     first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
     found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
     return (
@@ -87,7 +88,7 @@ def distance(values: Values) -> float:
 def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
     """A query's own values, in a line."""
     return f"{plain_name(by)} " + ", ".join(
-        f"{titles.get(arm, arm)} {value:.2f}" for arm, value in values.items()
+        f"{titles.get(condition, condition)} {value:.2f}" for condition, value in values.items()
     )
 
 
@@ -97,16 +98,16 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
         return
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
+            yield from former.rows(csv.DictReader(file))
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"{path}: cannot be read: {error}", HINT) from None
 
 
-def own_values(folder: Path, measure: str, arms: Sequence[str]) -> dict[str, dict[str, float]]:
-    """A measure's values of single queries: `{query_id: {arm: value}}`, undefined ones absent."""
+def own_values(folder: Path, measure: str, conditions: Sequence[str]) -> dict[str, dict[str, float]]:
+    """A measure's values of single queries: `{query_id: {condition: value}}`, undefined ones absent."""
     found: dict[str, dict[str, float]] = {}
-    wanted = set(arms)
+    wanted = set(conditions)
     for row in read_csv(folder / "per_query.csv"):
-        if row["measure"] == measure and row["variant"] in wanted and not row["group"] and row["value"]:
-            found.setdefault(row["query_id"], {})[row["variant"]] = float(row["value"])
+        if row["measure"] == measure and row["condition"] in wanted and not row["group"] and row["value"]:
+            found.setdefault(row["query_id"], {})[row["condition"]] = float(row["value"])
     return found

@@ -19,12 +19,12 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
     favoured = favoured_of(spoken.pop()) if len(spoken) == 1 else ("unprotected", "protected")
     for name, runs in group.drawn.items():
         for audited in runs.values():
-            results, cells = audited.results, audited.results.by_variant()
-            for arm, finding in results.findings.items():
-                if arm in group.aside or not has_log_axis(finding.measure, declared):
+            results, cells = audited.results, audited.results.by_condition()
+            for condition, finding in results.findings.items():
+                if condition in group.aside or not has_log_axis(finding.measure, declared):
                     continue
-                value = on_log(value_of(cells.get((finding.measure, arm))))
-                told = f"{name}\n{results.attribute}: {titles.get(arm, arm)}"
+                value = on_log(value_of(cells.get((finding.measure, condition))))
+                told = f"{name}\n{results.attribute}: {titles.get(condition, condition)}"
                 found.append((told, None, value, plain_name(finding.measure)))
                 says = declared.get(finding.measure)
                 labels[plain_name(finding.measure)] = says.label if says else None

@@ -66,9 +66,13 @@ class Group:
         found: dict[str, dict[str, None]] = {}
         for runs in self.rows.values():
             for attribute, audited in runs.items():
-                arms = (arm for arm in audited.results.design.arms if arm not in self.aside)
-                found.setdefault(attribute, {}).update(dict.fromkeys(arms))
-        return [(attribute, arm) for attribute, arms in found.items() for arm in arms]
+                conditions = (
+                    condition
+                    for condition in audited.results.design.conditions
+                    if condition not in self.aside
+                )
+                found.setdefault(attribute, {}).update(dict.fromkeys(conditions))
+        return [(attribute, condition) for attribute, conditions in found.items() for condition in conditions]
 
 
 def groups_of(audits: Iterable[Audited], kinds: Mapping[str, Grouped]) -> list[Group]:

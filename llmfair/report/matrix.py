@@ -1,4 +1,4 @@
-"""Many runs on one page: models down, attributes and prompts (or kinds of pairs) across, as in the papers' tables."""
+"""Many runs on one page: models down, attributes and prompts (or relevance strata) across, as in the papers' tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
                 "Simulated models with injected preferences: their figures test the audit procedure, no real model."
             ]
             * simulated,
-            *_doubts(sources, general),
+            *_warnings(sources, general),
             *[f"Figures show the first {DRAWN} models, tables all of them."]
             * any(len(g.rows) > DRAWN for g in groups),
         ],
@@ -136,13 +136,13 @@ def _attributes(source: Source) -> list[str]:
     return [run["attribute"] for run in results.get("runs", [results]) if "attribute" in run]
 
 
-def _doubts(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[str]:
+def _warnings(sources: Sequence[Source], general: Mapping[str, General]) -> Iterator[str]:
     """What has to be known of single runs before their figures are read, and where there are few queries."""
     for source in sources:
-        doubts = (source.results or {}).get("doubts", ())
+        warnings = (source.results or {}).get("warnings", ())
         if _task(source) in general:
-            doubts = general[_task(source)].doubts(source)
-        yield from (f"{source.name}: {doubt}" for doubt in doubts)
+            warnings = general[_task(source)].warnings(source)
+        yield from (f"{source.name}: {warning}" for warning in warnings)
     audits, few = [source for source in sources if source.is_audit], dict[str, list[str]]()
     for source in audits:
         for warning in few_queries(source.audit.design.queries):
@@ -198,15 +198,15 @@ def _missing(sources: Sequence[Source], general: Mapping[str, General]) -> list[
 def _tables(group: Group) -> Iterator[Table]:
     columns, about = group.columns, " · ".join([group.dataset, " and ".join(group.attributes)])
     several = len({attribute for attribute, _ in columns}) > 1
-    header = tuple(f"{attribute}: {arm}" if several else arm for attribute, arm in columns)
+    header = tuple(f"{attribute}: {condition}" if several else condition for attribute, condition in columns)
     named = kind_of(group.task).condition
     cells = {audited.folder: _own_cells(audited.results, group.aside) for audited in group.audits()}
     for measure, side in dict.fromkeys((key[0], key[2]) for of_it in cells.values() for key in of_it):
         rows = []
         for name, runs in group.rows.items():
             found = [
-                cells[runs[attribute].folder].get((measure, arm, side)) if attribute in runs else None
-                for attribute, arm in columns
+                cells[runs[attribute].folder].get((measure, condition, side)) if attribute in runs else None
+                for attribute, condition in columns
             ]
             if any(found):
                 rows.append((name, *map(cell, found), _queries(found)))
@@ -217,18 +217,18 @@ def _tables(group: Group) -> Iterator[Table]:
     }
     if any(text for by in concluded.values() for said in by.values() for text in said.values()):
         told = tuple(
-            (name, *(by.get(attribute, {}).get(arm, "") for attribute, arm in columns))
+            (name, *(by.get(attribute, {}).get(condition, "") for attribute, condition in columns))
             for name, by in concluded.items()
         )
         yield filled(Table(f"Conclusions · {about} · {group.task}", ("model", *header), told, ()))
 
 
 def _own_cells(results: Results, aside: Collection[str]) -> dict[tuple[str, str, str], Row]:
-    """Rows of the measures shown, by their plain name, variant and group: runs differ in how they control for order."""
-    asked = [arm for arm in results.design.arms if arm not in aside]
-    rows = [row for row in results.of_all() if row.variant in asked]
+    """Rows of the measures shown, by plain name, condition and group: runs differ in how they control for order."""
+    asked = [condition for condition in results.design.conditions if condition not in aside]
+    rows = [row for row in results.of_all() if row.condition in asked]
     return {
-        (plain_name(measure), row.variant, group): row
+        (plain_name(measure), row.condition, group): row
         for measure, group in columns_of(results.shown, rows)
         for row in rows
         if (row.measure, row.group) == (measure, group)

@@ -62,7 +62,7 @@ class Page:
 class General:
     """What reports know of a command that is neither an audit nor a study of audits, from a folder with its results.
 
-    `words` are its method's paragraphs; `missing` and `doubts` what is said of it among several runs, `outcome` its
+    `words` are its method's paragraphs; `missing` and `warnings` what is said of it among several runs, `outcome` its
     verdicts by name.
     """
 
@@ -70,7 +70,7 @@ class General:
     page: Callable[[Source, Exhibits], Page]
     table: Callable[[Source], Table]
     missing: Callable[[Source], Iterable[str]] = lambda source: ()
-    doubts: Callable[[Source], Iterable[str]] = lambda source: ()
+    warnings: Callable[[Source], Iterable[str]] = lambda source: ()
     outcome: Callable[[Source], Iterable[tuple[str, RunVerdict]]] = lambda source: ()
 
 
@@ -79,7 +79,7 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
     results: Results = found_of(document, folder / "results.json")
     kind = kind_of(results.task)
     section = kind.section(results, folder, exhibits)
-    names = {arm: kind.titles.get(arm, arm) for arm in results.design.arms}
+    names = {condition: kind.titles.get(condition, condition) for condition in results.design.conditions}
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     return Page(
         kind=kind.title,
@@ -87,13 +87,13 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
         subtitle=section.table.title,
         words=asdict(results.words),
         missing=missing_of(manifest.status, results, kind.titles),
-        warnings=warnings_of([results.model], results.requirements, results.doubts),
+        warnings=warnings_of([results.model], results.requirements, results.warnings),
         verdicts=section.verdicts,
         tables=[with_reach(section.table, results.reach)],
         plots=section.plots,
         furthest=section.furthest,
         queries=queries_table(
-            folder, kind.condition, lambda row: names.get(row["variant"]), results, results.shown, exhibits
+            folder, kind.condition, lambda row: names.get(row["condition"]), results, results.shown, exhibits
         ),
         evidence=exhibits.evidence,
         method=method_of(document, manifest, exhibits, section.words, [*section.facts, *calls]),
@@ -136,16 +136,16 @@ def plain_page(
 
 
 def warnings_of(
-    models: Iterable[str], requirements: Iterable[Requirement] = (), doubts: Iterable[str] = ()
+    models: Iterable[str], requirements: Iterable[Requirement] = (), warnings: Iterable[str] = ()
 ) -> list[str]:
-    """What has to be known before any figure is read: simulated models, doubts, gates that do not hold."""
+    """What has to be known before any figure is read: simulated models, warnings, gates that do not hold."""
     said = []
     if any(model.startswith("fake:") for model in models):
         said.append(
             "A simulated model with an injected preference: its figures test the audit procedure, no real model."
         )
     unmet = dict.fromkeys(entry.reason for entry in requirements if not entry.holds)
-    told = (f"{capitalised(doubt)}." for doubt in doubts)
+    told = (f"{capitalised(warning)}." for warning in warnings)
     return [*said, *told, *(f"Requirement not met: {reason}" for reason in unmet)]
 
 

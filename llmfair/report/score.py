@@ -25,11 +25,11 @@ from llmfair.rundir import ONE_OF_SEVERAL
 
 
 def score_table(results: ScoreResults) -> Table:
-    """Measured runs as a table: one row a run (in a run folder, a variant), one column a measure or group of one."""
-    cells = {(row.run, row.variant, row.measure, row.group): row for row in results.rows}
+    """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
+    cells = {(row.run, row.condition, row.measure, row.group): row for row in results.rows}
     columns = columns_of(results.measures, results.rows)
-    named = named_variants(results)
-    ranked = [run.variants[variant].queries for run, variant, _ in named]
+    named = named_conditions(results)
+    ranked = [run.conditions[condition].queries for run, condition, _ in named]
     uneven = len({*ranked}) > 1
     header = (
         "run",
@@ -39,16 +39,16 @@ def score_table(results: ScoreResults) -> Table:
     )
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
-    for (run, variant, name), queries in zip(named, ranked, strict=True):
-        of_it = {column: cells.get((run.run, variant, *column)) for column in columns}
-        said = _conclusion(run, variant, of_it, results)
+    for (run, condition, name), queries in zip(named, ranked, strict=True):
+        of_it = {column: cells.get((run.run, condition, *column)) for column in columns}
+        said = _conclusion(run, condition, of_it, results)
         rows.append((name, *((f"{queries:,}",) * uneven), *map(cell, of_it.values()), said))
     for task in dict.fromkeys(run.task for run in results.runs):
         notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
-    if sum(len(run.variants) for run in results.runs) > len(named):
+    if sum(len(run.conditions) for run in results.runs) > len(named):
         notes.append("a prompt's orders and repeats are taken together; --json has each by itself, too")
     notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
-    longest = max(run.variants[variant].longest for run, variant, _ in named)
+    longest = max(run.conditions[condition].longest for run, condition, _ in named)
     notes += [f"{measure}: {note}" for measure, note in uncut_notes(declared(results.measures), longest)]
     few = [
         f"{name}: {said}" if uneven else said
@@ -76,31 +76,33 @@ def score_outcome(results: ScoreResults) -> list[tuple[str, RunVerdict]]:
 
 
 def _conclusion(
-    run: ScoredRun, variant: str, figures: Mapping[tuple[str, str], Row | None], results: ScoreResults
+    run: ScoredRun, condition: str, figures: Mapping[tuple[str, str], Row | None], results: ScoreResults
 ) -> str:
-    """What a variant of a run comes to, in the words of its kind of audit."""
-    known = run.findings.get(variant)
+    """What a condition of a run comes to, in the words of its kind of audit."""
+    known = run.findings.get(condition)
     if known is None:
         return ""
     row = figures.get((known["measure"], ""))
     return kind_of(run.task).concluded(known, row, results.level, results.band, run.words)
 
 
-def named_variants(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
-    """Every run and variant of it, orders and repeats together, with what tells it from the others."""
-    variants = [
-        (run, variant)
+def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
+    """Every run and condition of it, orders and repeats together, with what tells it from the others."""
+    conditions = [
+        (run, condition)
         for run in results.runs
-        for variant in run.variants
-        if not {ONE_OF_SEVERAL.sub("", variant)} & {*run.variants} - {variant}
+        for condition in run.conditions
+        if not {ONE_OF_SEVERAL.sub("", condition)} & {*run.conditions} - {condition}
     ]
-    distinct = len({variant for _, variant in variants}) == len(variants)
+    distinct = len({condition for _, condition in conditions}) == len(conditions)
     named = []
-    for run, variant in variants:
+    for run, condition in conditions:
         name = (
-            kind_of(run.task).titles.get(variant, variant) if variant in kind_of(run.task).aside else variant
+            kind_of(run.task).titles.get(condition, condition)
+            if condition in kind_of(run.task).aside
+            else condition
         )
-        named.append((run, variant, name if distinct else f"{run.run} {name}"))
+        named.append((run, condition, name if distinct else f"{run.run} {name}"))
     return named
 
 
@@ -109,8 +111,8 @@ def score_warnings(results: ScoreResults) -> list[str]:
     warnings = [f"Not complete: {line}" for line in lacking(results)]
     warnings += [
         f"{name}: {warning}"
-        for run, variant, name in named_variants(results)
-        for warning in _warnings(run, variant)
+        for run, condition, name in named_conditions(results)
+        for warning in _warnings(run, condition)
     ]
     for run in results.runs:
         warnings += [said for of, said in kind_of(run.task).without_value(run.undefined) if not of]
@@ -129,8 +131,8 @@ def lacking(results: ScoreResults) -> list[str]:
     ]
 
 
-def _warnings(run: ScoredRun, variant: str) -> list[str]:
-    facts = run.variants[variant]
+def _warnings(run: ScoredRun, condition: str) -> list[str]:
+    facts = run.conditions[condition]
     notes = []
     if facts.upside_down:
         notes.append(
@@ -162,5 +164,5 @@ def _warnings(run: ScoredRun, variant: str) -> list[str]:
         if counted.queries:
             first = ", ".join(counted.first) + ", …" * (counted.queries > len(counted.first))
             notes.append(f"{count(counted.queries, 'query', 'queries')} {meaning} ({first})")
-    notes += [said for of, said in kind_of(run.task).without_value(run.undefined) if of == variant]
+    notes += [said for of, said in kind_of(run.task).without_value(run.undefined) if of == condition]
     return notes

@@ -15,7 +15,7 @@ from llmfair.report.plots.base import Plot
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.ratios import Point, ratios, utility_and_ratio
 from llmfair.report.queries import queries_table
-from llmfair.report.score import lacking, named_variants, score_outcome, score_table
+from llmfair.report.score import lacking, named_conditions, score_outcome, score_table
 from llmfair.report.section import Section
 from llmfair.report.source import Source
 from llmfair.report.tables import Table, count
@@ -49,11 +49,11 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
 
 def score_queries(folder: Path, results: ScoreResults, exhibits: Exhibits) -> Table | None:
     """Every query of every ranking that the table names."""
-    names = {(run.run, variant): name for run, variant, name in named_variants(results)}
+    names = {(run.run, condition): name for run, condition, name in named_conditions(results)}
     return queries_table(
         folder,
         "run",
-        lambda row: names.get((row["run"], row["variant"])),
+        lambda row: names.get((row["run"], row["condition"])),
         results,
         results.measures,
         exhibits,
@@ -63,18 +63,18 @@ def score_queries(folder: Path, results: ScoreResults, exhibits: Exhibits) -> Ta
 def score_plots(results: ScoreResults, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure of measured runs, and the headline of each against the band."""
     rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
-    named = named_variants(results)
+    named = named_conditions(results)
     looks = palette([name for *_, name in named])
     across, up = utility_of(results.measures, declared), ratio_of(results.measures, declared)
     points: list[Point] = []
     odds = []
-    for run, variant, name in named:
-        of_it = {row.measure: row for row in rows if (row.run, row.variant) == (run.run, variant)}
+    for run, condition, name in named:
+        of_it = {row.measure: row for row in rows if (row.run, row.condition) == (run.run, condition)}
         if across and up:
             utility, ratio = value_of(of_it.get(across)), on_log(value_of(of_it.get(up)))
             if utility and ratio:
                 points.append((name, utility, ratio, looks[name], name))
-        if finding := run.findings.get(variant):
+        if finding := run.findings.get(condition):
             odds.append((name, None, on_log(value_of(of_it.get(finding["measure"])))))
     if across and up and points:
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None)

@@ -53,7 +53,7 @@ def condition_verdicts(
     table: Table,
     declared: Declared,
     measure: str | None,
-    arms: Sequence[str],
+    conditions: Sequence[str],
     of: str,
     by_places: Mapping[str, Seen] | None = None,
 ) -> Iterator[Verdict]:
@@ -63,18 +63,18 @@ def condition_verdicts(
     """
     if measure is None:
         return
-    cells = results.by_variant()
-    for arm in arms[:SHOWN_VERDICTS]:
-        if (row := cells.get((measure, arm))) is None:
+    cells = results.by_condition()
+    for condition in conditions[:SHOWN_VERDICTS]:
+        if (row := cells.get((measure, condition))) is None:
             continue
-        finding = results.findings.get(arm)
-        sentence, seen = table.said.get(arm) or cell(row), ""
+        finding = results.findings.get(condition)
+        sentence, seen = table.said.get(condition) or cell(row), ""
         if finding is not None and finding.reason == "position_driven" and by_places:
-            said, seen = by_places[arm]
+            said, seen = by_places[condition]
             sentence = f"{sentence}. {said}"
         label = str(declared[measure].label) if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
-        yield verdict(of.format(arm), label, row, sentence, conclusion, seen)
+        yield verdict(of.format(condition), label, row, sentence, conclusion, seen)
 
 
 def verdict(

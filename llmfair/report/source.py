@@ -131,10 +131,12 @@ class Reached(Protocol):
 def missing_of(status: str, results: Reached, titles: Mapping[str, str]) -> list[str]:
     """What a half-finished run lacks, in sentences; none for a complete one. `status` is its manifest's."""
     said = []
-    for arm, chains in results.chains.items():
+    for condition, chains in results.chains.items():
         if chains.ranked < chains.asked:
             lacking = chains.asked - chains.ranked
-            said.append(f"{titles.get(arm, arm)}: {lacking:,} of {chains.asked:,} have no answer yet")
+            said.append(
+                f"{titles.get(condition, condition)}: {lacking:,} of {chains.asked:,} have no answer yet"
+            )
     if results.failures:
         said.append("failed: " + ", ".join(f"{name} {n:,}" for name, n in results.failures.items()))
     if status != "complete" and not said:

@@ -41,7 +41,7 @@ class Table:
 
 Column = tuple[str, str]
 """A measure, and the group that the figure is of: "" for a measure with one figure for all."""
-TIDY = ("run", "variant", "measure", "group", "value", "low", "high", "n", "reason")
+TIDY = ("run", "condition", "measure", "group", "value", "low", "high", "n", "reason")
 
 
 def tidy_tsv(rows: Iterable[Row]) -> str:
@@ -121,18 +121,22 @@ def headings(columns: Sequence[Column], results: Labelled, intervals: Collection
 
 
 def conditions_table(
-    title: str, results: Results, condition: str, titles: Mapping[str, str], unit: str = "probes"
+    title: str, results: Results, called: str, titles: Mapping[str, str], unit: str = "probes"
 ) -> Table:
     """Any audit as a table: one row a condition, one column a measure shown, and what is concluded."""
-    figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
+    figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values())
     said = {
-        arm: unparseable_text(arm, results) or _concluded(results.findings.get(arm))
-        for arm in results.design.arms
+        condition: unparseable_text(condition, results) or _concluded(results.findings.get(condition))
+        for condition in results.design.conditions
     }
     rows = [
-        (titles.get(arm, arm), *(cell(figures.get((*column, arm))) for column in columns), said[arm])
-        for arm in results.design.arms
+        (
+            titles.get(condition, condition),
+            *(cell(figures.get((*column, condition))) for column in columns),
+            said[condition],
+        )
+        for condition in results.design.conditions
     ]
     parts = [
         title,
@@ -140,18 +144,20 @@ def conditions_table(
         count(results.design.queries, "query", "queries"),
         f"{calls_of(results)} {plural(results.design.calls, 'call')}",
     ]
-    header = (condition, *headings(columns, results, with_interval(results.rows)), "conclusion")
+    header = (called, *headings(columns, results, with_interval(results.rows)), "conclusion")
     notes = [f"{measure}: {note}" for measure, note in results.of_measures.items()]
-    for arm, ended in results.chains.items():
+    for condition, ended in results.chains.items():
         if ended.ranked < ended.asked:
             notes.append(
-                f"{titles.get(arm, arm)}: {ended.ranked:,} of {ended.asked:,} {unit} have all their answers"
+                f"{titles.get(condition, condition)}: {ended.ranked:,} of {ended.asked:,} {unit} have all their answers"
             )
-    for arm, counted in results.answers.items():
-        if counted.unreadable:
-            share = percent(counted.unreadable, counted.asked)
-            notes.append(f"{titles.get(arm, arm)}: {share} of {counted.asked:,} {unit} cannot be parsed")
-    notes += [*drawn_note(results.design.drawn), *results.doubts, *few_queries(results.design.queries)]
+    for condition, counted in results.answers.items():
+        if counted.unparseable:
+            share = percent(counted.unparseable, counted.asked)
+            notes.append(
+                f"{titles.get(condition, condition)}: {share} of {counted.asked:,} {unit} cannot be parsed"
+            )
+    notes += [*drawn_note(results.design.drawn), *results.warnings, *few_queries(results.design.queries)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
 
 
@@ -160,7 +166,7 @@ def unparseable_text(condition: str, results: Results) -> str:
     if not results.unparseable(condition):
         return ""
     counted, limit = results.answers[condition], 100 * (results.max_invalid or 0)
-    share = percent(counted.unreadable, counted.asked)
+    share = percent(counted.unparseable, counted.asked)
     return f"not assessable: {share} of the answers are unparseable, more than {limit:g} % (--max-invalid)"
 
 
@@ -189,13 +195,13 @@ def filled(table: Table) -> Table:
 
 
 def the_same(
-    measures: Sequence[str], variants: Sequence[str], cells: Mapping[tuple[str, str], Figure]
+    measures: Sequence[str], conditions: Sequence[str], cells: Mapping[tuple[str, str], Figure]
 ) -> dict[str, str]:
     """Measures whose figures are all those of an earlier one: one column says both."""
     columns: dict[tuple[Any, ...], str] = {}
     same = {}
     for measure in measures:
-        rows = [cells.get((measure, variant)) for variant in variants]
+        rows = [cells.get((measure, condition)) for condition in conditions]
         first = columns.setdefault(tuple(row and (row.value, row.low) for row in rows), measure)
         if first != measure:
             same[measure] = first

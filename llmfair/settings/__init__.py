@@ -19,7 +19,7 @@ from llmfair.settings.base import (
     seconds,
     setting,
 )
-from llmfair.settings.designs import Calibrated, Planned, Studied, planted_of
+from llmfair.settings.designs import Calibrated, Planned, Studied, injected_of
 from llmfair.settings.score import SCORE_FORMS, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
@@ -42,7 +42,7 @@ __all__ = [
     "band_of",
     "check_stopping",
     "default_of",
-    "planted_of",
+    "injected_of",
     "seconds",
     "setting",
 ]

@@ -241,10 +241,10 @@ class ListSettings(CommandSettings):
         result=False,
         advanced=True,
     )
-    experts: int | None = setting(
+    relevant: int | None = setting(
         None, "Relevant documents in a drawn list (default: half).", "Data", result=False, advanced=True
     )
-    min_experts: int | None = setting(
+    min_relevant: int | None = setting(
         None,
         "Leave queries out with fewer relevant documents of a group than this.",
         "Data",
@@ -261,11 +261,11 @@ class ListSettings(CommandSettings):
     def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
         # Wang et al. 2024 do not say how many of a list's 200 pages are relevant. Its Table 1 reads P@20 of about 0.125
         # where its windows change next to nothing, which is the share that 24 or 25 of 200 have; 100 would read 0.5.
-        return {"few-relevant": {"candidates": 200, "experts": 24}}
+        return {"few-relevant": {"candidates": 200, "relevant": 24}}
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"limit": 1, "words": 1, "min_experts": 0, "seed": 0})
+        at_least(self, {"limit": 1, "words": 1, "min_relevant": 0, "seed": 0})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,16 +13,16 @@ from llmfair.settings.audit import AuditSettings
 from llmfair.settings.base import at_least, setting
 
 MOST_SPREAD = 3.0
-MOST_PLANTED = 6.0  # e^6 is as good as always
+MOST_INJECTED = 6.0  # e^6 is as good as always
 OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
 """What only a run that asks something reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated(AuditSettings):
-    """What simulated audits of planted preferences share, whatever the audit."""
+    """What simulated audits of injected preferences share, whatever the audit."""
 
-    planted: str = setting(
+    injected: str = setting(
         "-0.5,-0.25,0,0.25,0.5",
         "Injected log pair odds, comma-separated; 0 is always among them.",
         "Statistics",
@@ -39,7 +39,7 @@ class Calibrated(AuditSettings):
 
     def check(self) -> None:
         super().check()
-        planted_of(self.planted)
+        injected_of(self.injected)
         if self.runs < 2:
             raise UsageError(f"--runs is {self.runs}, but is at least 2.", "for example --runs 200")
         if not 0.05 < self.power < 1:
@@ -93,15 +93,15 @@ class Studied(AuditSettings):
         return super().make(preset, **{name: given[name] for name in given if name not in cls.varied})
 
 
-def planted_of(text: str) -> tuple[float, ...]:
+def injected_of(text: str) -> tuple[float, ...]:
     """Log pair odds such as `-0.5,0.5`, rising and with 0 among them. Raises UsageError."""
     try:
         betas = {float(part) for part in text.split(",")}
     except ValueError:
         betas = {math.nan}
-    if not all(abs(beta) <= MOST_PLANTED for beta in betas):
+    if not all(abs(beta) <= MOST_INJECTED for beta in betas):
         raise UsageError(
-            f"--planted '{text}' is no list of log odds from -{MOST_PLANTED:g} to {MOST_PLANTED:g}.",
+            f"--injected '{text}' is no list of log odds from -{MOST_INJECTED:g} to {MOST_INJECTED:g}.",
             "numbers with commas between: -0.5,-0.25,0.25",
         )
     return tuple(sorted({0.0, *betas}))

@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.planted import rank_exposures
+from llmfair.stats.injected import rank_exposures
 
 Plan = Callable[[int], Sequence[tuple[int, int]]]
 """The windows [start, end) of one pass over a list of n documents, in the order they are asked."""

@@ -25,7 +25,7 @@ from llmfair.errors import UsageError
 from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, PairKind, Query, Side
+from llmfair.records import Attribute, PairStratum, Query, Side
 from llmfair.results import Words, plain
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
@@ -89,8 +89,8 @@ class TuningDesign:
     def _graded(self) -> bool:
         """Whether the items of some query that pairs are made of have several grades."""
         lists = [self.dataset.candidates(query) for query in self.queries]
-        kinds = get_args(PairKind)
-        return any(len(pair_grades(one, self.attribute, kind)) > 1 for one in lists for kind in kinds)
+        strata = get_args(PairStratum)
+        return any(len(pair_grades(one, self.attribute, stratum)) > 1 for one in lists for stratum in strata)
 
     def folder(self) -> AdapterDir:
         """The folder that --output says, or one derived from the settings."""

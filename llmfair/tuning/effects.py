@@ -22,7 +22,7 @@ from llmfair.audits.summary import ALL, Inference, row_of
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
 from llmfair.metrics.values import Formula
-from llmfair.records import Attribute, Measurement, PairAnswer, PairKind, Side, Verdict
+from llmfair.records import Attribute, Measurement, PairAnswer, PairStratum, Side, Verdict
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
@@ -30,7 +30,7 @@ from llmfair.tuning.labels import Floats, group_sign, preference, sigmoid
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, TrainingPair, combination
 from llmfair.tuning.results import OddsChange
 
-KINDS_OF_PAIRS: tuple[PairKind, ...] = ("relevant", "irrelevant")
+PAIR_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
 SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST = (
     "SmoothedWinRatio", "SoftRatio", "Consistency", "OrderKept", "RelevantFirst",
@@ -70,8 +70,8 @@ class AnsweredPairs:
     def places(self, stratum: str) -> list[int]:
         return [place for place, pair in enumerate(self.pairs) if pair.stratum == stratum]
 
-    def verdicts(self, kind: PairKind) -> list[Verdict]:
-        return [_verdict(self.pairs[place], kind, self.margins[place]) for place in self.places(kind)]
+    def verdicts(self, stratum: PairStratum) -> list[Verdict]:
+        return [_verdict(self.pairs[place], stratum, self.margins[place]) for place in self.places(stratum)]
 
     def shifted_by(self, offset: float) -> AnsweredPairs:
         """The free baseline: `offset` off every protected item's margin over an unprotected one."""
@@ -81,11 +81,11 @@ class AnsweredPairs:
         )
 
 
-def _verdict(pair: TrainingPair, kind: PairKind, margins: Floats) -> Verdict:
+def _verdict(pair: TrainingPair, stratum: PairStratum, margins: Floats) -> Verdict:
     z1, z2 = margins.tolist()
     return Verdict(
         query_id=pair.query.query_id,
-        kind=kind,
+        stratum=stratum,
         number=int(pair.pair_id.rpartition("/")[2]),
         draw=0,
         protected=pair.a.doc_id,
@@ -106,37 +106,37 @@ def _answer(margin: float, first: Side, second: Side) -> PairAnswer:
 
 @dataclass(frozen=True)
 class Figures:
-    """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by kind of pairs."""
+    """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by relevance stratum."""
 
     rows: Sequence[Measurement]
     findings: Mapping[str, PairFinding]
     cells: Mapping[str, CellCounts]
 
-    def value(self, measure: str, variant: str, group: str = "") -> float | None:
-        return self.row(measure, variant, group).value
+    def value(self, measure: str, condition: str, group: str = "") -> float | None:
+        return self.row(measure, condition, group).value
 
-    def row(self, measure: str, variant: str, group: str = "") -> Measurement:
+    def row(self, measure: str, condition: str, group: str = "") -> Measurement:
         """The figure of all queries; one without value where there is none."""
         for row in self.rows:
-            if (row.query_id, row.measure, row.variant, row.group) == (ALL, measure, variant, group):
+            if (row.query_id, row.measure, row.condition, row.group) == (ALL, measure, condition, group):
                 return row
-        return Measurement(ALL, measure, None, variant, group, n=0, reason="no_pairs")
+        return Measurement(ALL, measure, None, condition, group, n=0, reason="no_pairs")
 
-    def mean_over_kinds(self, measure: str) -> float | None:
-        found = [self.value(measure, kind) for kind in KINDS_OF_PAIRS]
+    def mean_over_strata(self, measure: str) -> float | None:
+        found = [self.value(measure, stratum) for stratum in PAIR_STRATA]
         known = [value for value in found if value is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def objective(self) -> float | None:
         """|ln ratio_relevant| + |ln ratio_irrelevant| of the ratios with ½ added; 0 is parity, None not known."""
-        ratios = [self.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS]
+        ratios = [self.value(SMOOTHED, stratum) for stratum in PAIR_STRATA]
         known = [abs(log(ratio)) for ratio in ratios if ratio]
         return sum(known) if len(known) == len(ratios) else None
 
     def first_slot_distance(self) -> float | None:
         """How far the share of answers that name the item shown first is from one half, where it is farthest."""
-        found = [self.value("FirstSlotRate", kind) for kind in KINDS_OF_PAIRS]
+        found = [self.value("FirstSlotRate", stratum) for stratum in PAIR_STRATA]
         return max((abs(value - 0.5) for value in found if value is not None), default=None)
 
 
@@ -144,25 +144,25 @@ def measure(
     answers: AnsweredPairs, base: AnsweredPairs, inference: Inference, band: tuple[float, float]
 ) -> Figures:
     """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
-    by_kind: dict[str, list[Verdict]] = {kind: answers.verdicts(kind) for kind in KINDS_OF_PAIRS}
-    audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_kind, HowAsked(inference, band))
+    by_stratum: dict[str, list[Verdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
+    audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
-    for kind, verdicts in by_kind.items():
-        places, level = answers.places(kind), inference.level
+    for stratum, verdicts in by_stratum.items():
+        places, level = answers.places(stratum), inference.level
         for name, formula in ((SMOOTHED, SMOOTHED_WIN_RATIO), (CONSISTENCY, CONSISTENT)):
             found = tallied([tally(judged, formula) for judged in judged_of(verdicts, 1)], "macro", level)
-            rows += _row(name, kind, found)
+            rows += _row(name, stratum, found)
         g, before = preference(answers.margins[places]), preference(base.margins[places])
         queries = [answers.pairs[place].query.query_id for place in places]
-        rows += _row(SOFT, kind, _soft_ratio(g, queries, level))
-        rows += _row(ORDER, kind, _order_kept(g, before, queries, level))
+        rows += _row(SOFT, stratum, _soft_ratio(g, queries, level))
+        rows += _row(ORDER, stratum, _order_kept(g, before, queries, level))
     rows += _relevant_first(answers, inference.level)
-    cells = {kind: cell_counts(verdicts) for kind, verdicts in by_kind.items()}
+    cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
 
 
-def _row(measure: str, variant: str, found: Estimate | None, group: str = "") -> list[Measurement]:
-    return [] if found is None else [row_of(measure, variant, found, group)]
+def _row(measure: str, condition: str, found: Estimate | None, group: str = "") -> list[Measurement]:
+    return [] if found is None else [row_of(measure, condition, found, group)]
 
 
 def _soft_ratio(g: Floats, queries: Sequence[str], level: float) -> Estimate | None:
@@ -216,19 +216,19 @@ def _by_query(values: Floats, queries: Sequence[str]) -> list[Floats]:
 
 
 def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, OddsChange]:
-    """The position-adjusted odds after over those before, by kind of pairs: paired, so that what queries and items
+    """The position-adjusted odds after over those before, by relevance stratum: paired, so that what queries and items
     do to both cancels."""
     found = dict[str, OddsChange]()
-    for kind in KINDS_OF_PAIRS:
+    for stratum in PAIR_STRATA:
         one, two = (
-            joined([tally(judged, ADJUSTED_ODDS) for judged in judged_of(answers.verdicts(kind), 1)])
+            joined([tally(judged, ADJUSTED_ODDS) for judged in judged_of(answers.verdicts(stratum), 1)])
             for answers in (before, after)
         )
         if one is None or two is None:
             continue
         change = change_of_pairs(ADJUSTED_ODDS, one, two, level)
         of = change.estimate
-        found[kind] = OddsChange(HEADLINE, of.value, of.low, of.high, of.n, of.reason, change.p)
+        found[stratum] = OddsChange(HEADLINE, of.value, of.low, of.high, of.n, of.reason, change.p)
     return found
 
 
@@ -238,7 +238,7 @@ def offset_of(pairs: Sequence[TrainingPair], margins: Floats) -> float:
     The weighted median is the least g with half of the weight at or below it.
     """
     g, weights = preference(margins), np.zeros(len(pairs))
-    for stratum in KINDS_OF_PAIRS:
+    for stratum in PAIR_STRATA:
         queries: dict[str, list[int]] = {}
         for place, pair in enumerate(pairs):
             if pair.stratum == stratum:

@@ -82,7 +82,7 @@ def merge_adapter(settings: FinetuneSettings) -> Merged:
 
 
 def _spread(pairs: Sequence[TrainingPair]) -> PairGroup:
-    """Up to `PROBES` of them at even distances, and so of all queries and kinds of pairs."""
+    """Up to `PROBES` of them at even distances, and so of all queries and relevance strata."""
     most = min(PROBES, len(pairs))
     return tuple(pairs[place * len(pairs) // most] for place in range(most))
 

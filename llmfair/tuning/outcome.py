@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from llmfair.records import Measurement, PairKind, Side
+from llmfair.records import Measurement, PairStratum, Side
 from llmfair.results import Row, rows_of
 from llmfair.rundir import COLUMNS, csv_text, tidy
-from llmfair.tuning.effects import KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
+from llmfair.tuning.effects import PAIR_STRATA, RELEVANT_FIRST, SMOOTHED, Figures
 from llmfair.tuning.pairs import COMBINATIONS, TrainingPair
 from llmfair.tuning.results import (
     AnswersOnPairs,
@@ -41,18 +41,19 @@ def metrics_csv(rows: Iterable[Row]) -> str:
 
 
 def figure_4(before: Figures, after: Figures) -> dict[str, dict[str, AnswersOnPairs]]:
-    """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by kind of pairs."""
+    """The numbers of the paper's Figure 4: shares of answers and their ratio, before and after, by stratum."""
     both = {"before": before, "after": after}
     return {
-        kind: {when: _answers(figures, kind) for when, figures in both.items()} for kind in KINDS_OF_PAIRS
+        stratum: {when: _answers(figures, stratum) for when, figures in both.items()}
+        for stratum in PAIR_STRATA
     }
 
 
-def _answers(figures: Figures, kind: PairKind) -> AnswersOnPairs:
-    cells, ratio = figures.cells[kind], _interval(figures.row(SMOOTHED, kind))
+def _answers(figures: Figures, stratum: PairStratum) -> AnswersOnPairs:
+    cells, ratio = figures.cells[stratum], _interval(figures.row(SMOOTHED, stratum))
     return AnswersOnPairs(
-        **{side.value: _interval(figures.row("WinShare", kind, side)) for side in Side},
-        flipped=_interval(figures.row("FlipRate", kind)),
+        **{side.value: _interval(figures.row("WinShare", stratum, side)) for side in Side},
+        flipped=_interval(figures.row("FlipRate", stratum)),
         ratio=RatioOfPairs(**vars(ratio), protected=cells.PP, unprotected=cells.UU),
         pairs=sum(astuple(cells)),
     )

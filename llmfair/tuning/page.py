@@ -18,7 +18,7 @@ from llmfair.report.plots.ratios import ratios
 from llmfair.report.section import Section, Verdict, verdict
 from llmfair.report.tables import capitalised
 from llmfair.results import RunVerdict
-from llmfair.tuning.effects import KINDS_OF_PAIRS, SMOOTHED
+from llmfair.tuning.effects import PAIR_STRATA, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER
 from llmfair.tuning.results import AnswersOnPairs, Finetuned
 from llmfair.tuning.table import MODELS, ODDS, finetune_table, missed_on_test, odds_change, rows_of_all
@@ -60,28 +60,28 @@ def adapter_warnings(results: Finetuned) -> Iterator[str]:
 
 
 def _verdicts(results: Finetuned) -> Iterator[Verdict]:
-    """What each kind of pairs came to, in the sentences of the table."""
+    """What each relevance stratum came to, in the sentences of the table."""
     rows = rows_of_all(results)
-    for kind in KINDS_OF_PAIRS:
-        row = rows.get((ADAPTER, HEADLINE, kind, ""))
+    for stratum in PAIR_STRATA:
+        row = rows.get((ADAPTER, HEADLINE, stratum, ""))
         if row is None or row.value is None:
             continue
-        finding = results.findings[ADAPTER].get(kind)
-        change = odds_change(kind, results, rows) if kind in results.changes else ""
+        finding = results.findings[ADAPTER].get(stratum)
+        change = odds_change(stratum, results, rows) if stratum in results.changes else ""
         said = f"base → adapter {change}" if change else ""
         concluded = (
             "" if finding is None else f"{pair_conclusion(finding, row, results.level, results.words)}; "
         )
         conclusion = "" if finding is None else str(finding.conclusion)
-        yield verdict(f"{kind} pairs, adapter", ODDS, row, concluded + said, conclusion)
+        yield verdict(f"{stratum} pairs, adapter", ODDS, row, concluded + said, conclusion)
 
 
 def _plots(results: Finetuned) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
-    rows, both = rows_of_all(results), [(kind, model) for kind in KINDS_OF_PAIRS for model in MODELS[:2]]
+    rows, both = rows_of_all(results), [(stratum, model) for stratum in PAIR_STRATA for model in MODELS[:2]]
     shares = [
-        (f"{kind}\n{model}", _shares(figures))
-        for kind, of_it in results.figure_4.items()
+        (f"{stratum}\n{model}", _shares(figures))
+        for stratum, of_it in results.figure_4.items()
         for figures, model in zip(of_it.values(), MODELS, strict=False)
         if figures.pairs
     ]
@@ -89,16 +89,18 @@ def _plots(results: Finetuned) -> Iterator[Plot]:
         yield stacked_answers(shares, asdict(results.words))
     for measure, name, band in ((HEADLINE, ODDS, results.band), (SMOOTHED, "ratio", None)):
         found = []
-        for kind in KINDS_OF_PAIRS:
-            before, after = (on_log(value_of(rows.get((model, measure, kind, "")))) for model in MODELS[:2])
-            found.append((kind, before, after))
+        for stratum in PAIR_STRATA:
+            before, after = (
+                on_log(value_of(rows.get((model, measure, stratum, "")))) for model in MODELS[:2]
+            )
+            found.append((stratum, before, after))
         if any(after for *_, after in found):
             title = f"{capitalised(name)}, before and after"
             yield ratios(found, name, band, title, measure, ("before", "after"))
     first = [
-        (f"{kind}\n{model}", value)
-        for kind, model in both
-        if (value := value_of(rows.get((model, FIRST_SHOWN, kind, ""))))
+        (f"{stratum}\n{model}", value)
+        for stratum, model in both
+        if (value := value_of(rows.get((model, FIRST_SHOWN, stratum, ""))))
     ]
     if first:
         yield position_bias(first)
@@ -124,6 +126,6 @@ ADAPTER_PAGE = General(
     words=WORDS,
     page=adapter_page,
     table=lambda source: finetune_table(_found(source)),
-    doubts=lambda source: adapter_warnings(_found(source)),
+    warnings=lambda source: adapter_warnings(_found(source)),
     outcome=lambda source: [("", _verdict(source))],
 )

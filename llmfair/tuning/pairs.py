@@ -13,7 +13,7 @@ from itertools import chain, islice, product
 from typing import Any, Literal, get_args
 
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
-from llmfair.records import Attribute, Candidates, Document, PairKind, Query, Side
+from llmfair.records import Attribute, Candidates, Document, PairStratum, Query, Side
 
 Stratum = Literal["relevant", "irrelevant", "mixed"]
 STRATA: tuple[Stratum, ...] = get_args(Stratum)
@@ -74,8 +74,8 @@ def _mixed(
 ) -> list[TrainingPair]:
     documents = {document.doc_id: document for document in candidates.documents}
     pools = {
-        kind: dict(zip(Side, pair_pools(candidates, attribute, kind, seed), strict=True))
-        for kind in get_args(PairKind)
+        stratum: dict(zip(Side, pair_pools(candidates, attribute, stratum, seed), strict=True))
+        for stratum in get_args(PairStratum)
     }
 
     def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:

@@ -35,7 +35,7 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     return FinetunePlan(
         **design.told(str(design.folder().path)),
         status="planned",
-        doubts=_doubts(len(design.drawn.split.test)),
+        warnings=_warnings(len(design.drawn.split.test)),
         steps=recipe_of(settings).steps,
         tokens=PromptTokens(mean, max(lengths), shared, len(asked)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
@@ -43,7 +43,7 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     )
 
 
-def _doubts(test: int) -> list[str]:
+def _warnings(test: int) -> list[str]:
     """What a training of this split cannot tell, said before it is paid for."""
     if test >= FEWEST_QUERIES:
         return []

@@ -130,7 +130,7 @@ class FinetunePlan(OfTraining):
     """llmfair finetune-lora --dry-run."""
 
     status: Literal["planned"]
-    doubts: Annotated[Sequence[str], Meta(description="What the training cannot tell.")] = ()
+    warnings: Annotated[Sequence[str], Meta(description="What the training cannot tell.")] = ()
     steps: Count
     tokens: PromptTokens
     estimate: Needs | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from llmfair.tuning.effects import CONSISTENCY, KINDS_OF_PAIRS, RELEVANT_FIRST, SMOOTHED, Figures
+from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, RELEVANT_FIRST, SMOOTHED, Figures
 from llmfair.tuning.results import Safeguard, Validation
 
 REJECTED = 1e6
@@ -47,7 +47,7 @@ def safeguards_of(base: Figures, after: Figures) -> dict[str, Safeguard]:
 
     A gate whose figure the base does not have holds; one whose figure was lost does not.
     """
-    consistency = [figures.mean_over_kinds(CONSISTENCY) for figures in (base, after)]
+    consistency = [figures.mean_over_strata(CONSISTENCY) for figures in (base, after)]
     relevance = [figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after)]
     off = [figures.first_slot_distance() for figures in (base, after)]
     return {
@@ -76,7 +76,7 @@ def validate(base: Figures, after: Figures) -> Validation:
     gates = safeguards_of(base, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
     figures = {
         "objective": objective,
-        **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in KINDS_OF_PAIRS},
+        **{f"{SMOOTHED}/{kind}": after.value(SMOOTHED, kind) for kind in PAIR_STRATA},
     }
     met = all(gate.met for gate in gates.values())
     return Validation(objective if met else REJECTED, gates, figures)

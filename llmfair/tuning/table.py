@@ -12,7 +12,7 @@ from llmfair.jsonfiles import typed
 from llmfair.report.lead import headed
 from llmfair.report.tables import Table, capitalised, cell, count, few_queries, markdown, p_text, plural, tsv
 from llmfair.results import Figure, Row, plain
-from llmfair.tuning.effects import KINDS_OF_PAIRS, SMOOTHED
+from llmfair.tuning.effects import PAIR_STRATA, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER, BASE, BASELINE
 from llmfair.tuning.results import Finetuned, FinetunePlan, Merged, PairCounts, TuningFacts
 from llmfair.tuning.safeguards import missed
@@ -22,7 +22,7 @@ Rows = Mapping[tuple[str, str, str, str], Row]
 MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"
 NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
-TSV = ("run", "model", "variant", "measure", "group", "value", "low", "high", "n", "reason")
+TSV = ("run", "model", "condition", "measure", "group", "value", "low", "high", "n", "reason")
 
 
 def table_of(document: Mapping[str, Any]) -> Table:
@@ -36,7 +36,7 @@ def headed_table(results: Finetuned) -> Table:
 
 
 def finetune_table(results: Finetuned) -> Table:
-    """Base, adapter and free baseline on the test queries: a row each for every kind of pairs."""
+    """Base, adapter and free baseline on the test queries: a row each for every relevance stratum."""
     rows = rows_of_all(results)
     low, high = results.band
     header = (
@@ -52,7 +52,7 @@ def finetune_table(results: Finetuned) -> Table:
         "Spearman's rho with the base model",
         f"conclusion ({low:g}–{high:g})",
     )
-    table = [_row(kind, model, results, rows) for kind in KINDS_OF_PAIRS for model in MODELS]
+    table = [_row(stratum, model, results, rows) for stratum in PAIR_STRATA for model in MODELS]
     return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
 
 
@@ -62,26 +62,26 @@ def finetune_tsv(results: Finetuned) -> str:
 
 
 def rows_of_all(results: Finetuned) -> dict[tuple[str, str, str, str], Row]:
-    """Rows by model, measure, kind of pairs, and group."""
+    """Rows by model, measure, relevance stratum, and group."""
     return {
-        (BASELINE if row.model == "logit offset" else row.model, row.measure, row.variant, row.group): row
+        (BASELINE if row.model == "logit offset" else row.model, row.measure, row.condition, row.group): row
         for row in results.rows
     }
 
 
-def _row(kind: str, model: str, results: Finetuned, rows: Rows) -> tuple[str, ...]:
-    cells, pairs = results.cells[model][kind], results.figure_4[kind]["before"].pairs
+def _row(stratum: str, model: str, results: Finetuned, rows: Rows) -> tuple[str, ...]:
+    cells, pairs = results.cells[model][stratum], results.figure_4[stratum]["before"].pairs
 
     def share(measure: str, group: str = "") -> str:
-        value = rows.get((model, measure, kind, group), NOTHING).value
+        value = rows.get((model, measure, stratum, group), NOTHING).value
         return "" if value is None else f"{100 * value:.1f} %"
 
-    ratio = rows.get((model, SMOOTHED, kind, ""), NOTHING).value
-    order = rows.get((model, "OrderKept", kind, ""), NOTHING).value
-    odds = rows.get((model, HEADLINE, kind, ""), NOTHING)
-    finding = results.findings[model].get(kind)
+    ratio = rows.get((model, SMOOTHED, stratum, ""), NOTHING).value
+    order = rows.get((model, "OrderKept", stratum, ""), NOTHING).value
+    odds = rows.get((model, HEADLINE, stratum, ""), NOTHING)
+    finding = results.findings[model].get(stratum)
     return (
-        f"{kind}, {pairs:,}" if model == BASE else "",
+        f"{stratum}, {pairs:,}" if model == BASE else "",
         model,
         f"{share('WinShare', 'protected')} ({cells.PP:,})",
         f"{share('WinShare', 'unprotected')} ({cells.UU:,})",
@@ -110,11 +110,11 @@ def _title(results: Finetuned) -> str:
 
 def _notes(results: Finetuned, rows: Rows) -> list[str]:
     notes = [lost] if (lost := missed_on_test(results)) else []
-    for kind in KINDS_OF_PAIRS:
-        if kind in results.changes:
-            told = odds_change(kind, results, rows)
-            notes.append(f"{kind}: {ODDS} {told}" if told else f"{kind}: no odds before or after")
-    notes += [_other_ratios(kind, rows) for kind in KINDS_OF_PAIRS]
+    for stratum in PAIR_STRATA:
+        if stratum in results.changes:
+            told = odds_change(stratum, results, rows)
+            notes.append(f"{stratum}: {ODDS} {told}" if told else f"{stratum}: no odds before or after")
+    notes += [_other_ratios(stratum, rows) for stratum in PAIR_STRATA]
     notes += [_relevance_note(results, rows), _gate_note(results)]
     training, design = results.training, results.design
     notes.append(
@@ -146,10 +146,10 @@ def _notes(results: Finetuned, rows: Rows) -> list[str]:
     return [*notes, *few_queries(design.split["test"])]
 
 
-def odds_change(kind: str, results: Finetuned, rows: Rows) -> str:
+def odds_change(stratum: str, results: Finetuned, rows: Rows) -> str:
     """How far from parity before and after, paired; nothing where there are no odds before or after."""
-    change = results.changes[kind]
-    before, after = (rows.get((model, HEADLINE, kind, ""), NOTHING).value for model in MODELS[:2])
+    change = results.changes[stratum]
+    before, after = (rows.get((model, HEADLINE, stratum, ""), NOTHING).value for model in MODELS[:2])
     if before is None or after is None:
         return ""
     one, two = abs(log(before)), abs(log(after))
@@ -163,13 +163,13 @@ def odds_change(kind: str, results: Finetuned, rows: Rows) -> str:
     return f"{text}{queries}, paired): {told}, |ln| {one:.2f} → {two:.2f}"
 
 
-def _other_ratios(kind: str, rows: Rows) -> str:
+def _other_ratios(stratum: str, rows: Rows) -> str:
     told = []
     for measure in ("BalancedRatio", "SoftRatio"):
-        values = [rows.get((model, measure, kind, ""), NOTHING).value for model in MODELS]
+        values = [rows.get((model, measure, stratum, ""), NOTHING).value for model in MODELS]
         shown = ["undefined" if value is None else f"{value:.3f}" for value in values]
         told.append(f"{measure} {shown[0]} → {shown[1]} (logit offset {shown[2]})")
-    return f"{kind}: {', '.join(told)}"
+    return f"{stratum}: {', '.join(told)}"
 
 
 def _relevance_note(results: Finetuned, rows: Rows) -> str:
@@ -312,7 +312,7 @@ def _passes(planned: FinetunePlan) -> str:
 def _takes(planned: FinetunePlan) -> str:
     needs = planned.estimate
     if needs is None:
-        return "memory and time: not known of this kind of model"
+        return "memory and time: not known of this stratum of model"
     times = " or ".join(
         f"{_minutes(of_it['plain'])} ({_minutes(of_it['shared'])} with shared beginnings) on one {name}"
         for name, of_it in needs.seconds.items()

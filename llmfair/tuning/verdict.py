@@ -13,7 +13,7 @@ from llmfair.report.reasons import in_words
 from llmfair.report.tables import count
 from llmfair.results import RunVerdict, absent_row
 from llmfair.settings import FinetuneSettings
-from llmfair.tuning.effects import KINDS_OF_PAIRS
+from llmfair.tuning.effects import PAIR_STRATA
 from llmfair.tuning.outcome import ADAPTER
 from llmfair.tuning.results import Finetuned
 from llmfair.tuning.safeguards import missed
@@ -22,7 +22,7 @@ REPAIRED, REJECTED, INCONCLUSIVE = "repaired", "rejected", "inconclusive"
 GRAVEST = (Conclusion.OUTSIDE, Conclusion.NOT_ASSESSABLE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN)
 OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
 AUDITED = (
-    "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "experts", "min_experts", "allow_missing",
+    "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
     "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
 )  # fmt: skip
 """Settings that an audit of the adapter must share with its training."""
@@ -38,12 +38,14 @@ def verdict_of(results: Finetuned, audited: str = "") -> RunVerdict:
 
     `audited` is the command that audits the adapter.
     """
-    rows = {(row.measure, row.variant): row for row in results.rows if row.model == ADAPTER and not row.group}
+    rows = {
+        (row.measure, row.condition): row for row in results.rows if row.model == ADAPTER and not row.group
+    }
     known = results.findings[ADAPTER]
     found = Conclusions(
         task="pairwise", run=results.run, dataset=results.dataset, attribute=results.attribute, model=results.model,
         words=results.words, level=results.level, band=results.band, measures=[HEADLINE],
-        conditions=[kind for kind in KINDS_OF_PAIRS if kind in known], findings=known, figures=rows,
+        conditions=[kind for kind in PAIR_STRATA if kind in known], findings=known, figures=rows,
     )  # fmt: skip
     cases = [Case(found, kind, known[kind]) for kind in found.conditions]
     gravest = min(cases, key=lambda case: GRAVEST.index(case.finding.conclusion), default=None)

@@ -83,7 +83,7 @@ def folder(name: str, numbers: Sequence[float], task: str = "toy") -> RunDir:
     of_queries = dict(zip(QUERIES, numbers, strict=True))
     estimate = mean(np.array(numbers), 0.95)
     named: dict[str, Any] = {"run": name, "dataset": "sample", "attribute": "gender", "model": name}
-    figure = {"variant": "first", "measure": "Number", "group": "", "query_id": "all"}
+    figure = {"condition": "first", "measure": "Number", "group": "", "query_id": "all"}
     row = replace(absent_row("Number", "first"), query_id="all", value=estimate.value, reason=None)
     settings = {"task": task, "identity": name, "attribute": "gender", "lists_sha256": "0"}
     told = replace(manifest(invocation(8)), task=task, settings=settings, model=name)
@@ -99,7 +99,9 @@ def folder(name: str, numbers: Sequence[float], task: str = "toy") -> RunDir:
         shown=["Number"],
         labels={},
         measure_notes={},
-        design=DesignFacts(queries=8, arms=["first"], seed=0, calls=8, preset=None, drawn=None, factors={}),
+        design=DesignFacts(
+            queries=8, conditions=["first"], seed=0, calls=8, preset=None, drawn=None, factors={}
+        ),
         reach={},
         chains={"first": Ended(8, 8)},
         failures={},
@@ -125,7 +127,7 @@ def test_a_run_folder_is_measured_again_and_gated() -> None:
     found = score([Path("one")], ScoreSettings.make(require=("Number:first>=0.5", "Number<=1")))
     (run,) = found.results["runs"]
     assert run["task"] == "toy" and run["measures"] == ["Number"] and run["findings"] == {}
-    assert run["variants"]["first"]["queries"] == 8 and "incomplete" not in run
+    assert run["conditions"]["first"]["queries"] == 8 and "incomplete" not in run
     (row,) = found.results["rows"]
     expected = mean(np.array(BASE), 0.95)
     assert (row["value"], row["low"], row["high"], row["n"]) == (

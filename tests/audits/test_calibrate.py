@@ -21,7 +21,7 @@ from llmfair.metrics.base import Judged
 from llmfair.metrics.exposure import excess_ratio
 from llmfair.metrics.values import Quotient
 from llmfair.records import Candidates, Document, Query, Ranking, Side
-from llmfair.stats.planted import random_lists
+from llmfair.stats.injected import random_lists
 from tests.folders import write_folder
 
 pytestmark = pytest.mark.whole
@@ -102,12 +102,12 @@ def test_the_sample_recovers_what_is_injected(runs: int, how: dict[str, Any]) ->
     """The bars are those of 500 runs, as many standard errors wide with fewer."""
     wider = (500 / runs) ** 0.5
     ticks: list[None] = []
-    settings = CalibrateSettings.make(runs=runs, planted="-0.5,0.5", **how)
+    settings = CalibrateSettings.make(runs=runs, injected="-0.5,0.5", **how)
     results = calibrate(settings, lambda: ticks.append(None))
-    rows = {row["planted"]: row for row in results["planted"]}
+    rows = {row["injected"]: row for row in results["injected"]}
     assert list(rows) == [-0.5, 0.0, 0.5] and len(ticks) == 3 * runs
     for row in rows.values():
-        assert row["odds"] == pytest.approx(row["planted_odds"], rel=0.03 * wider)
+        assert row["odds"] == pytest.approx(row["injected_odds"], rel=0.03 * wider)
         assert 0.95 - 0.025 * wider <= row["covered"] <= 1 and row["covered_n"] == runs
         assert row["within"] + row["outside"] + row["inconclusive"] == pytest.approx(1)
     assert rows[0.0]["rejected"] <= 0.05 + 0.025 * wider
@@ -120,7 +120,7 @@ def test_a_model_that_answers_alike_is_measured_less_surely() -> None:
     """As a plan foresees: three orders of fresh noise tell more than three of the same answers."""
 
     def error(alike: float) -> float:
-        settings = CalibrateSettings.make(runs=200, planted="0", alike=alike)
+        settings = CalibrateSettings.make(runs=200, injected="0", alike=alike)
         return float(calibrate(settings)["smallest"]["error"])
 
     fresh, same = error(0.0), error(1.0)
@@ -130,8 +130,8 @@ def test_a_model_that_answers_alike_is_measured_less_surely() -> None:
 
 
 def test_few_queries_have_neither_test_nor_interval() -> None:
-    results = calibrate(CalibrateSettings.make(runs=3, planted="0", limit=4))
-    (row,) = results["planted"]
+    results = calibrate(CalibrateSettings.make(runs=3, injected="0", limit=4))
+    (row,) = results["injected"]
     assert row["covered"] is row["rejected"] is None
     assert (row["covered_n"], row["rejected_n"], row["not_assessable"]) == (0, 0, 1)
     assert row["undefined"] == {"too_few_queries": 3}
@@ -142,9 +142,9 @@ def test_separated_outcomes_are_counted_and_not_recovered() -> None:
     """Injected odds of e^6 on lists of two items a group: often one group is always ahead."""
     lists = {f"q{q}": [(f"{q}{g}{i}", g, 1) for g in ("female", "male") for i in range(2)] for q in range(6)}
     settings = CalibrateSettings.make(
-        runs=20, planted="6", dataset=str(write_folder(Path("few"), lists)), window=4, step=2
+        runs=20, injected="6", dataset=str(write_folder(Path("few"), lists)), window=4, step=2
     )
-    _, strong = calibrate(settings)["planted"]
+    _, strong = calibrate(settings)["injected"]
     assert strong["undefined"].get("always_one_way", 0) + strong["undefined"].get("position_driven", 0) > 0
     assert strong["covered_n"] < 20 and strong["within"] == 0
 

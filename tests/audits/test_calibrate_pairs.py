@@ -1,4 +1,4 @@
-"""Simulated pairwise audits measure what real ones measure, and recover what was planted."""
+"""Simulated pairwise audits measure what real ones measure, and recover what was injected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MEASURE = parse_measure("AdjustedOdds")
 
 
 def test_the_truth_over_queries() -> None:
-    for row in vectors("planted_bias.json")["pairwise_expected"]:
+    for row in vectors("injected_bias.json")["pairwise_expected"]:
         if row["lapse"]:
             continue
         first, second = (row["cond_PP"] + row[f"cond_{flip}"] for flip in ("FF", "SS"))
@@ -55,7 +55,7 @@ def test_the_truth_is_nearer_to_parity_than_the_typical_query() -> None:
 
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
-    settings = MAKE(runs=2, pairs=20, repeats=repeats, malformed=0.1, kind="irrelevant")
+    settings = MAKE(runs=2, pairs=20, repeats=repeats, malformed=0.1, conditions="irrelevant")
     design = make_pair_design(settings)
     pairs = pairs_of(design, "irrelevant")
     assert [len(of_it) for of_it in pairs.values()] == [20 * repeats] * 8
@@ -86,8 +86,8 @@ def rng_of(query_id: str, block: int) -> np.random.Generator:
 
 
 def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -> None:
-    def found(betas: tuple[float, ...], limit: int, runs: int, kind: str) -> list[Any]:
-        settings = MAKE(runs=runs, limit=limit, pairs=5, kind=kind)
+    def found(betas: tuple[float, ...], limit: int, runs: int, stratum: str) -> list[Any]:
+        settings = MAKE(runs=runs, limit=limit, pairs=5, conditions=stratum)
         pairs = pairs_of(make_pair_design(settings), "relevant")
         first = next(iter(pairs))
         return [
@@ -101,7 +101,7 @@ def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -
     assert found((-0.5, 0.0), 2, 110, "irrelevant,relevant")[:60] == few
 
 
-def test_answers_have_the_planted_shares() -> None:
+def test_answers_have_the_injected_shares() -> None:
     settings = MAKE(query_sd=0.0, pair_sd=0.0, malformed=0.2, position=0.5)
     answers = simulate_answers((0.0, 1.0), range(4000), settings, rng=np.random.default_rng(1))
     assert answers.shape == (2, 50, 4000, 2)
@@ -112,11 +112,11 @@ def test_answers_have_the_planted_shares() -> None:
             assert (readable == 0).mean() == pytest.approx(1 / (1 + exp(-beta - order)), abs=0.005)
 
 
-def test_the_sample_recovers_what_is_planted() -> None:
+def test_the_sample_recovers_what_is_injected() -> None:
     ticks: list[None] = []
-    settings = MAKE(runs=60, planted="-0.5,0.5", kind="relevant", query_sd=0.5)
+    settings = MAKE(runs=60, injected="-0.5,0.5", conditions="relevant", query_sd=0.5)
     results = calibrate_pairwise(settings, lambda: ticks.append(None))
-    rows = {row["planted"]: row for row in results["planted"]}
+    rows = {row["injected"]: row for row in results["injected"]}
     assert list(rows) == [-0.5, 0.0, 0.5] and len(ticks) == 180
     for row in rows.values():
         assert row["log_odds"] == pytest.approx(log(row["marginal_odds"]), abs=4 * row["log_odds_error"])
@@ -124,7 +124,7 @@ def test_the_sample_recovers_what_is_planted() -> None:
         concluded = row["within"] + row["outside"] + row["inconclusive"] + row["not_assessable"]
         assert concluded == pytest.approx(1) and row["undefined"].keys() <= {"chance_answers"}
     assert rows[0.0]["rejected"] <= 0.12 and rows[-0.5]["rejected"] > 0.4
-    assert rows[-0.5]["planted_odds"] < rows[-0.5]["marginal_odds"] < 1
+    assert rows[-0.5]["injected_odds"] < rows[-0.5]["marginal_odds"] < 1
     below, above = results["smallest"]["relevant"]["odds"]
     for odds, row in ((below, rows[-0.5]), (above, rows[0.5])):
         if row["rejected"] >= 0.8:
@@ -141,10 +141,10 @@ def test_the_smallest_odds_are_those_that_audits_found() -> None:
     few = write_folder(Path("few"), {f"q{q}": items for q in range(6)})
     own = write_folder(Path("own"), balanced(6, 8, 20))
     usual: dict[str, Any] = {
-        "runs": 40, "planted": "-1.2,1.2", "kind": "relevant", "query_sd": 0.0, "pair_sd": 0.0, "position": 0.0,
+        "runs": 40, "injected": "-1.2,1.2", "conditions": "relevant", "query_sd": 0.0, "pair_sd": 0.0, "position": 0.0,
     }  # fmt: skip
     found = calibrate_pairwise(MAKE(dataset=str(few), **usual))
-    assert max(row["rejected"] for row in found["planted"]) < 0.1
+    assert max(row["rejected"] for row in found["injected"]) < 0.1
     assert found["smallest"]["relevant"] == {"power": 0.8, "tested": True, "odds": [None, None]}
     below, above = calibrate_pairwise(MAKE(dataset=str(own), **usual))["smallest"]["relevant"]["odds"]
     assert exp(-1.2) < below < 1 < above < exp(1.2)
@@ -155,9 +155,11 @@ def test_the_smallest_odds_are_those_that_audits_found() -> None:
 
 def test_audits_without_a_test_found_nothing() -> None:
     """Almost all answers are for one side, so that few audits have an interval; those that do reject."""
-    settings = MAKE(runs=30, planted="6", pairs=20, kind="relevant", query_sd=0.0, pair_sd=0.0, position=0.0)
+    settings = MAKE(
+        runs=30, injected="6", pairs=20, conditions="relevant", query_sd=0.0, pair_sd=0.0, position=0.0
+    )
     results = calibrate_pairwise(settings)
-    row = results["planted"][-1]
+    row = results["injected"][-1]
     assert row["rejected_n"] < 24
     assert results["smallest"]["relevant"]["odds"] == [None, None]
 
@@ -169,8 +171,10 @@ def test_pairs_weigh_as_asked() -> None:
     dataset = str(write_folder(Path("uneven"), lists))
     found = {}
     for weights in ("macro", "pooled"):
-        settings = MAKE(dataset=dataset, runs=4, planted="0", kind="relevant", query_sd=2.0, weights=weights)
-        (row,) = calibrate_pairwise(settings)["planted"]
+        settings = MAKE(
+            dataset=dataset, runs=4, injected="0", conditions="relevant", query_sd=2.0, weights=weights
+        )
+        (row,) = calibrate_pairwise(settings)["injected"]
         pairs = pairs_of(make_pair_design(settings), "relevant")
         audits = [audit for _, audit in pair_audits(pairs, "relevant", settings, (0.0,))]
         odds = [tallied(list(audit.values()), weights, 0.95) for audit in audits]
@@ -180,14 +184,14 @@ def test_pairs_weigh_as_asked() -> None:
 
 
 def test_answers_that_follow_the_position_are_not_assessed() -> None:
-    results = calibrate_pairwise(MAKE(runs=10, planted="0", position=6.0, kind="relevant"))
-    (row,) = results["planted"]
+    results = calibrate_pairwise(MAKE(runs=10, injected="0", position=6.0, conditions="relevant"))
+    (row,) = results["injected"]
     assert row["not_assessable"] == 1 and row["undefined"] == {"position_driven": 10}
 
 
 def test_few_queries_have_neither_test_nor_interval() -> None:
-    results = calibrate_pairwise(MAKE(runs=3, planted="0", limit=4, kind="irrelevant"))
-    (row,) = results["planted"]
+    results = calibrate_pairwise(MAKE(runs=3, injected="0", limit=4, conditions="irrelevant"))
+    (row,) = results["injected"]
     assert row["covered"] is row["rejected"] is None
     assert (row["covered_n"], row["rejected_n"], row["not_assessable"]) == (0, 0, 1)
     assert row["undefined"] == {"too_few_queries": 3}
@@ -195,8 +199,8 @@ def test_few_queries_have_neither_test_nor_interval() -> None:
 
 
 def test_nothing_readable_is_counted() -> None:
-    (row,) = calibrate_pairwise(MAKE(runs=4, planted="0", malformed=0.9999, pairs=2, kind="relevant"))[
-        "planted"
+    (row,) = calibrate_pairwise(MAKE(runs=4, injected="0", malformed=0.9999, pairs=2, conditions="relevant"))[
+        "injected"
     ]
     assert row["odds"] is row["log_odds"] is row["consistent_share"] is None
     assert row["undefined"] == {"no_valid_answer": 4} and row["not_assessable"] == 1
@@ -211,7 +215,7 @@ def test_coverage_and_size_at_full_length(shared: bool, tmp_path: Any) -> None:
     if shared:
         lists = dict.fromkeys(lists, lists["q0"])
     folder = write_folder(tmp_path / "lists", lists)
-    settings = MAKE(dataset=str(folder), runs=600, planted="0,0.3", kind="relevant", query_sd=0.5)
-    for row in calibrate_pairwise(settings)["planted"]:
+    settings = MAKE(dataset=str(folder), runs=600, injected="0,0.3", conditions="relevant", query_sd=0.5)
+    for row in calibrate_pairwise(settings)["injected"]:
         assert 0.92 <= row["covered"] <= 0.985, row
-        assert row["planted"] or 0.015 <= row["rejected"] <= 0.08, row
+        assert row["injected"] or 0.015 <= row["rejected"] <= 0.08, row

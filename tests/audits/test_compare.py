@@ -1,4 +1,4 @@
-"""Two runs paired by query: hand-worked changes, planted differences found, and nothing found where none is."""
+"""Two runs paired by query: hand-worked changes, injected differences found, and nothing found where none is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.folders import balanced, write_folder
 pytestmark = pytest.mark.whole
 
 QUERIES = 24
-LISTWISE = ("listwise", "--passes", "1", "--variants", "neutral", "--no-control", "--permutations", "0")
+LISTWISE = ("listwise", "--passes", "1", "--conditions", "neutral", "--no-repeat", "--permutations", "0")
 PAIRWISE = ("pairwise", "--pairs", "12", "--noise-share", "0")
 BIASED = "fake:biased,malformed=0"
 
@@ -46,7 +46,7 @@ def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
 
 
 def rows(compared: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(row["measure"], row["variant"]): row for row in compared["rows"]}
+    return {(row["measure"], row["condition"]): row for row in compared["rows"]}
 
 
 # By hand
@@ -105,7 +105,7 @@ def test_swapping_inverts_and_a_run_does_not_differ_from_itself(
     changed = data.draw(st.permutations(cells))
     base, other = counted(*cells), counted(*changed)
     for figure, logarithmic in ((ADJUSTED_ODDS, True), (FLIP_RATE, False)):
-        if figure is FLIP_RATE:  # it counts ties and unreadable pairs too: there are none
+        if figure is FLIP_RATE:  # it counts ties and unparseable pairs too: there are none
             base, other = (
                 Counted(np.pad(one.counts, ((0, 0), (0, 2))), one.clusters) for one in (base, other)
             )
@@ -186,10 +186,10 @@ def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
         read_verdicts(tmp_path / "none.csv")
 
 
-# Planted differences
+# Injected differences
 
 
-def test_a_planted_listwise_difference_is_found() -> None:
+def test_a_injected_listwise_difference_is_found() -> None:
     base = made(LISTWISE, f"{BIASED},listwise=-0.5", "base")
     other = made(LISTWISE, f"{BIASED},listwise=0", "other")
     compared = compare([base, other])
@@ -208,7 +208,7 @@ def test_a_planted_listwise_difference_is_found() -> None:
     assert (swapped["base"], swapped["other"]) == (ratio["other"], ratio["base"])
 
 
-def test_a_planted_pairwise_difference_is_found_and_no_other() -> None:
+def test_a_injected_pairwise_difference_is_found_and_no_other() -> None:
     base = made(PAIRWISE, f"{BIASED},pairwise=-0.6", "base")
     other = made(PAIRWISE, f"{BIASED},pairwise=0", "other")
     again = made(PAIRWISE, f"{BIASED},pairwise=0,listwise=1", "again")
@@ -227,7 +227,7 @@ def test_a_planted_pairwise_difference_is_found_and_no_other() -> None:
     for row in rows(compare([other, again])).values():
         assert row["p_adjusted"] is None or row["p_adjusted"] > 0.05
     # and the figures are those of the runs' own tables
-    own = {(row["measure"], row["variant"]): row["value"] for row in table(base.path / "metrics.csv")}
+    own = {(row["measure"], row["condition"]): row["value"] for row in table(base.path / "metrics.csv")}
     assert float(own["AdjustedOdds", "relevant"]) == found["AdjustedOdds", "relevant"]["base"]
 
 
@@ -242,10 +242,10 @@ def test_identical_runs_do_not_differ(command: tuple[str, ...]) -> None:
 
 
 def test_more_pairs_are_compared_on_those_in_common() -> None:
-    few = made((*PAIRWISE, "--kind", "relevant"), BIASED, "few")
+    few = made((*PAIRWISE, "--conditions", "relevant"), BIASED, "few")
     many = made(("pairwise", "--pairs", "15", "--noise-share", "0.2"), BIASED, "many")
     compared = compare([few, many])
-    assert {row["variant"] for row in compared["rows"]} == {"relevant"}
+    assert {row["condition"] for row in compared["rows"]} == {"relevant"}
     run = compared["runs"][1]
     # pairs, however often they were asked
     assert (run["pairs_in_common"], run["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
@@ -285,7 +285,7 @@ def other_name(compared: dict[str, Any]) -> str:
     return str(next(run["name"] for run in compared["runs"] if "position=50" in run["model"]))
 
 
-def test_unreadable_answers_leave_no_exposure_to_compare() -> None:
+def test_unparseable_answers_leave_no_exposure_to_compare() -> None:
     base = made(LISTWISE, f"{BIASED},listwise=-2", "base")
     other = made((*LISTWISE, "--max-invalid", "1"), "fake:biased,malformed=0", "other")
     results = other.read_results()
@@ -310,7 +310,7 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
         (own,) = [
             one["value"]
             for one in run.read_results()["rows"]
-            if (one["measure"], one["variant"]) == ("AdjustedOdds(agg=pooled)", "relevant")
+            if (one["measure"], one["condition"]) == ("AdjustedOdds(agg=pooled)", "relevant")
         ]
         assert row[key] == pytest.approx(own, rel=1e-12)
     assert row["headline"] and row["change"] == pytest.approx(row["other"] / row["base"])

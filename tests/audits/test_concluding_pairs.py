@@ -158,21 +158,21 @@ def test_bounds_hold_and_are_found() -> None:
 
 def test_a_run_that_goes_by_places_and_prefers_a_group_ends_outside() -> None:
     run = llmfair("pairwise", "-m", "fake:biased,pairwise=-4,position=4", "-o", "run", "--json").json
-    for kind in ("relevant", "irrelevant"):
-        finding = run["findings"][kind]
+    for stratum in ("relevant", "irrelevant"):
+        finding = run["findings"][stratum]
         assert (finding["conclusion"], finding["bound"]["side"]) == ("outside", "at most")
-        row = next(r for r in run["rows"] if (r["measure"], r["variant"]) == ("AdjustedOdds", kind))
+        row = next(r for r in run["rows"] if (r["measure"], r["condition"]) == ("AdjustedOdds", stratum))
         assert row["low"] is None and row["high"] == finding["bound"]["odds"] < 0.3
     table = ran("pairwise", "-m", "fake:biased,pairwise=-4,position=4", "-o", "run").out
     assert "outside: male items are preferred, odds at most 0.1" in table and "not assessable" not in table
     scored = llmfair("score", "run", "--json").json["runs"][0]["findings"]
-    for kind, finding in kept("results", "run")["findings"].items():
-        assert all(scored[kind][name] == finding[name] for name in ("conclusion", "reason", "bound"))
+    for stratum, finding in kept("results", "run")["findings"].items():
+        assert all(scored[stratum][name] == finding[name] for name in ("conclusion", "reason", "bound"))
     assert llmfair("score", "run", "--require", "AdjustedOdds>=0.8").code == 4
 
 
 def audited(model: str, seed: int) -> list[str]:
-    """The conclusions on both kinds of pairs of 44 queries."""
+    """The conclusions on both relevance strata of 44 queries."""
     dataset = Path("lists")
     if not dataset.exists():
         write_folder(dataset, balanced(44, 10, 10))

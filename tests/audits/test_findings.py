@@ -67,7 +67,7 @@ def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> J
 
 
 def told(
-    arms: dict[str, list[Judged]],
+    conditions: dict[str, list[Judged]],
     asked: HowRanked | None = None,
     measures: str = MEASURES,
     seed: int = 0,
@@ -75,16 +75,16 @@ def told(
 ) -> tuple[dict[str, Any], list[Measurement], int]:
     """Findings, all rows and the size of the family, as an audit has them."""
     inference = Inference(seed=seed, documents=24)
-    columns = measure_all(parse_measures(measures), arms)
+    columns = measure_all(parse_measures(measures), conditions)
     how = asked or HowRanked(permutations=499, seed=seed)
-    findings = findings_of(columns, arms, dict.fromkeys(arms, useful), inference, how)
-    rows = [*summarise(columns, inference), *contrasts(columns, arms, [*arms], inference)]
+    findings = findings_of(columns, conditions, dict.fromkeys(conditions, useful), inference, how)
+    rows = [*summarise(columns, inference), *contrasts(columns, conditions, [*conditions], inference)]
     rows, family = with_family(rows, findings, "PreferenceOdds")
     return plain(findings), rows, family
 
 
-def of_all(rows: list[Measurement], measure: str, variant: str) -> Measurement:
-    (row,) = [r for r in rows if (r.query_id, r.measure, r.variant) == ("all", measure, variant)]
+def of_all(rows: list[Measurement], measure: str, condition: str) -> Measurement:
+    (row,) = [r for r in rows if (r.query_id, r.measure, r.condition) == ("all", measure, condition)]
     return row
 
 
@@ -173,24 +173,24 @@ def test_relevance_alone_is_no_preference() -> None:
 
 
 def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
-    arms = {
+    conditions = {
         "neutral": [query(name, 0.0) for name in NAMES],
         "male": [query(name + "m", -1.0) for name in NAMES],
         "female": [query(name + "f", 1.0) for name in NAMES],
-        "control": [query(name + "c", 0.0) for name in NAMES],
+        "repeat": [query(name + "c", 0.0) for name in NAMES],
     }
-    for arm, queries in arms.items():
-        arms[arm] = [
+    for condition, queries in conditions.items():
+        conditions[condition] = [
             replace(q, candidates=replace(q.candidates, query=replace(q.candidates.query, query_id=name)))
             for q, name in zip(queries, NAMES, strict=True)
         ]
-    findings, rows, family = told(arms)
-    assert family == 3 + 3 and set(findings) == set(arms)
-    assert pairs_of([*arms]) == [
-        ("male", "neutral"), ("female", "neutral"), ("control", "neutral"), ("female", "male"),
+    findings, rows, family = told(conditions)
+    assert family == 3 + 3 and set(findings) == set(conditions)
+    assert pairs_of([*conditions]) == [
+        ("male", "neutral"), ("female", "neutral"), ("repeat", "neutral"), ("female", "male"),
     ]  # fmt: skip
-    adjusted = {(r.measure, r.variant) for r in rows if r.p_adjusted is not None}
-    assert adjusted == {("PreferenceOdds", arm) for arm in ("neutral", "male", "female")} | {
+    adjusted = {(r.measure, r.condition) for r in rows if r.p_adjusted is not None}
+    assert adjusted == {("PreferenceOdds", condition) for condition in ("neutral", "male", "female")} | {
         ("PreferenceOdds", pair) for pair in ("male vs neutral", "female vs neutral", "female vs male")
     }
     odds = of_all(rows, "PreferenceOdds", "female vs male")
@@ -202,12 +202,12 @@ def test_the_family_holds_prompts_and_their_pairs_but_not_the_control() -> None:
     gap = of_all(rows, "ExpRatio", "female vs male")
     assert gap.value and gap.low and gap.low > 1 and gap.p and gap.p < 0.001 and not gap.p_adjusted
     # paired by query: the mean of the logarithms' differences
-    by = {(r.query_id, r.variant): r.value for r in rows if r.measure == "ExpRatio"}
+    by = {(r.query_id, r.condition): r.value for r in rows if r.measure == "ExpRatio"}
     logs = [np.log(by[name, "female"] or 0) - np.log(by[name, "male"] or 0) for name in NAMES]
     assert np.log(gap.value) == pytest.approx(np.mean(logs))
     assert by["q3", "female vs male"] == pytest.approx(np.exp(logs[3]))
     # rank agreement with neutral is tested against that of neutral with itself
-    assert of_all(rows, "RBO", "control vs neutral").p is None
+    assert of_all(rows, "RBO", "repeat vs neutral").p is None
     assert of_all(rows, "RBO", "female vs neutral").p is not None
 
 
@@ -218,7 +218,7 @@ def test_adding_a_query_moves_no_other_query_s_rows() -> None:
         assert found.code in (0, 4), found.err
         with Path(f"run{len(more)}/per_query.csv").open(newline="") as file:
             header, *rows = csv.reader(file)
-        key, rest = ("variant", "query_id", "measure", "group"), ("value", "n", "reason")
+        key, rest = ("condition", "query_id", "measure", "group"), ("value", "n", "reason")
         named = [dict(zip(header, row, strict=True)) for row in rows]
         # a query's part of odds that only all queries have is no value of its own
         own = [row for row in named if row["reason"] != "pseudo_value"]
@@ -232,8 +232,8 @@ def test_adding_a_query_moves_no_other_query_s_rows() -> None:
 def paper_lists(protected: int, unprotected: int, queries: int = 6, side: int = 100) -> Path:
     """Lists of 200, 100 on each side unless told otherwise, with so many relevant ones on each."""
 
-    def listed(query: int, letter: str, group: str, experts: int) -> list[tuple[str, str | None, int]]:
-        return [(f"q{query}{letter}{i}", group, int(i < experts)) for i in range(side)]
+    def listed(query: int, letter: str, group: str, relevant: int) -> list[tuple[str, str | None, int]]:
+        return [(f"q{query}{letter}{i}", group, int(i < relevant)) for i in range(side)]
 
     lists = {
         f"q{q}": listed(q, "f", "female", protected) + listed(q, "m", "male", unprotected)
@@ -247,9 +247,9 @@ def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapsho
     data, model = paper_lists(50, 50, queries=2), "fake:biased,listwise=0,prompt=0,malformed=0"
     asked = f"listwise -d {data} --preset paper --initial deltr -m {model} -v -o run"
     snapshot("listwise-deltr", transcript(asked))
-    rows = {(r["measure"], r["variant"]): r for r in kept("results", "run")["rows"]}
+    rows = {(r["measure"], r["condition"]): r for r in kept("results", "run")["rows"]}
     odds = rows["PreferenceOdds", "neutral"]
-    assert rows["ExpRatio", "input"]["value"] == pytest.approx(0.7347, abs=5e-5)
+    assert rows["ExpRatio", "initial"]["value"] == pytest.approx(0.7347, abs=5e-5)
     finding = kept("results", "run")["findings"]["neutral"]
     assert (odds["conclusion"], finding["reason"]) == ("not_assessable", "order_not_random")
 
@@ -257,10 +257,10 @@ def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s(snapsho
 @pytest.mark.parametrize(("side", "relevance"), [(25, 0.79), pytest.param(100, 0.89, marks=pytest.mark.slow)])
 def test_from_random_orders_the_same_ranker_is_at_parity(side: int, relevance: float) -> None:
     dataset = str(paper_lists(5, 15, queries=8, side=side))
-    settings = ListwiseSettings.make(dataset=dataset, variants="neutral", control=False)
+    settings = ListwiseSettings.make(dataset=dataset, conditions="neutral", repeat=False)
     model = "fake:biased,listwise=0,prompt=0,malformed=0,relevance=4"
     results = plain(audit(LISTWISE.design(settings, Subject(model))).results)
-    rows = {(r["measure"], r["variant"]): r for r in results["rows"]}
+    rows = {(r["measure"], r["condition"]): r for r in results["rows"]}
     assert rows["ExpRatio(control=order)", "neutral"]["high"] < 0.95  # relevance, not preference
     assert rows["RelevanceRatio", "neutral"]["value"] == pytest.approx(relevance, abs=0.02)
     assert rows["PreferenceOdds", "neutral"]["conclusion"] != "outside"
@@ -270,19 +270,19 @@ def test_from_random_orders_the_same_ranker_is_at_parity(side: int, relevance: f
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("planted", [-0.5, 0.3])
-def test_the_planted_odds_lie_in_the_interval_of_nine_audits_in_ten(planted: float) -> None:
+@pytest.mark.parametrize("injected", [-0.5, 0.3])
+def test_the_injected_odds_lie_in_the_interval_of_nine_audits_in_ten(injected: float) -> None:
     """100 audits of the sample by a simulated model, at the default settings: statistics.md, to be shown 5."""
     held = 0
     for seed in range(100):
         settings = ListwiseSettings.make(
-            variants="neutral", control=False, seed=seed, runs_dir=Path("runs"), permutations=0, max_invalid=1.0,
+            conditions="neutral", repeat=False, seed=seed, runs_dir=Path("runs"), permutations=0, max_invalid=1.0,
         )  # fmt: skip
-        rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={planted}"))).rows
+        rows = audit(LISTWISE.design(settings, Subject(f"fake:biased,listwise={injected}"))).rows
         (row,) = [r for r in rows if r.measure == "PreferenceOdds" and r.query_id == "all"]
         low = row.low if row.low is not None else 0.0
         high = row.high if row.high is not None else np.inf
-        held += low <= np.exp(planted) <= high
+        held += low <= np.exp(injected) <= high
     assert held >= 90
 
 
@@ -302,10 +302,12 @@ def graded(grades: dict[str, int], queries: int = 6) -> Path:
 def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
     """No grade holds both sides: whatever a model prefers, the excess ratio is 1."""
     folder = graded({"f": 1, "m": 0})
-    asked = ("listwise", "-d", folder, "--variants", "neutral", "--no-control", "--orders", "1", "-m")
+    asked = ("listwise", "-d", folder, "--conditions", "neutral", "--no-repeat", "--orders", "1", "-m")
     for flags in ((), ("--no-control-variate",), ("--preset", "paper")):
         found = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", *flags, "--json").json
-        row = next(r for r in found["rows"] if (r["measure"], r["variant"]) == ("PreferenceOdds", "neutral"))
+        row = next(
+            r for r in found["rows"] if (r["measure"], r["condition"]) == ("PreferenceOdds", "neutral")
+        )
         assert (row["value"], row["conclusion"], row["reason"]) == (None, "not_assessable", "no_common_grade")
     gated = llmfair(*asked, "fake:biased,listwise=-5,malformed=0", "--require", "ExpRatio>=0.6")
     assert gated.code == 2 and "no two items of both groups with one grade" in gated.err
@@ -324,9 +326,13 @@ def test_a_model_without_a_readable_answer_is_not_within_anything() -> None:
         "listwise", "-n", "6", "--orders", "2", "--passes", "1", "-m", "fake:random,malformed=1", "--json",
         "--max-invalid", "1",
     )  # fmt: skip
-    arms = {arm for arm, counts in found.json["answers"].items() if counts["unreadable"] == counts["windows"]}
-    for arm, finding in found.json["findings"].items():
-        assert (finding["conclusion"] == "not_assessable") >= (arm in arms)
+    conditions = {
+        condition
+        for condition, counts in found.json["answers"].items()
+        if counts["unparseable"] == counts["windows"]
+    }
+    for condition, finding in found.json["findings"].items():
+        assert (finding["conclusion"] == "not_assessable") >= (condition in conditions)
 
 
 def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
@@ -338,18 +344,22 @@ def test_missing_chains_are_paired_by_order_and_never_crash_the_table() -> None:
         )  # fmt: skip
         assert found.code == 3 and found.out.startswith("VERDICT") and "\nListwise" in found.out, found.err
         results = kept("results", f"r{seed}")
-        ranked: dict[str, set[tuple[str, str]]] = {arm: set() for arm in results["design"]["arms"]}
+        ranked: dict[str, set[tuple[str, str]]] = {
+            condition: set() for condition in results["design"]["conditions"]
+        }
         for path in Path(f"r{seed}/rankings").glob("*.run"):
-            arm, _, run = path.stem.partition(".")
+            condition, _, run = path.stem.partition(".")
             for line in path.read_text().splitlines():
-                ranked[arm].add((line.split()[0], run or "o0.r0"))
+                ranked[condition].add((line.split()[0], run or "o0.r0"))
         compared = {
-            (r["variant"], r["query_id"])
+            (r["condition"], r["query_id"])
             for r in table(Path(f"r{seed}/per_query.csv"))
-            if r["measure"] == "RBO" and " vs " in r["variant"]
+            if r["measure"] == "RBO" and " vs " in r["condition"]
         }
         for pair, query_id in compared:
-            one, other = ({run for q, run in ranked[arm] if q == query_id} for arm in pair.split(" vs "))
+            one, other = (
+                {run for q, run in ranked[condition] if q == query_id} for condition in pair.split(" vs ")
+            )
             assert one == other
 
 
@@ -375,8 +385,8 @@ def test_the_closed_form_alone_is_printed_too() -> None:
 def test_the_input_order_has_no_preference_odds() -> None:
     asked = ("listwise", "--orders", "1", "--passes", "1", "--measures", "PreferenceOdds,ExpRatio")
     rows = llmfair(*asked, "--json").json["rows"]
-    assert [r for r in rows if r["variant"] == "input"]
-    assert not [r for r in rows if r["variant"] == "input" and r["measure"] == "PreferenceOdds"]
+    assert [r for r in rows if r["condition"] == "initial"]
+    assert not [r for r in rows if r["condition"] == "initial" and r["measure"] == "PreferenceOdds"]
 
 
 def test_the_plain_interval_is_made_from_enough_queries_and_documents_on() -> None:
@@ -409,8 +419,8 @@ def test_rank_agreement_is_held_against_the_floor_and_not_against_nothing() -> N
         replace(query(name + "x", 0.0), candidates=q.candidates)
         for name, q in zip(NAMES, neutral, strict=True)
     ]
-    rows = told({"neutral": neutral, "female": other, "control": other})[1]
-    assert of_all(rows, "RBO", "female vs neutral").value == of_all(rows, "RBO", "control vs neutral").value
+    rows = told({"neutral": neutral, "female": other, "repeat": other})[1]
+    assert of_all(rows, "RBO", "female vs neutral").value == of_all(rows, "RBO", "repeat vs neutral").value
     assert of_all(rows, "RBO", "female vs neutral").p == 1
 
 
@@ -440,7 +450,7 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
             model=ByPlace(), passes=1, require=["ExpRatio=0.8..1.25"], output="run", report=False
         )
     results = kept("results", "run")
-    found = {arm: (f["conclusion"], f["reason"]) for arm, f in results["findings"].items()}
+    found = {condition: (f["conclusion"], f["reason"]) for condition, f in results["findings"].items()}
     assert set(found.values()) == {("not_assessable", "position_driven")}
     table = llmfair("report", "run", "--format", "md").out
     assert table.count("not assessable: the answers follow the position") >= 3
@@ -453,14 +463,17 @@ def test_a_window_of_two_is_often_in_order() -> None:
     model = "fake:biased,malformed=0"
     pairs = ("--window", "2", "--step", "1", "--passes", "1", "-n", "5", "--orders", "1")
     found = llmfair("listwise", "-m", model, *pairs, "--json").json
-    shares = [arm["first_pass"]["same"] / arm["first_pass"]["windows"] for arm in found["answers"].values()]
+    shares = [
+        condition["first_pass"]["same"] / condition["first_pass"]["windows"]
+        for condition in found["answers"].values()
+    ]
     assert all(0.4 < share < 0.8 for share in shares)
     assert all(f["reason"] != "position_driven" for f in found["findings"].values())
 
 
 def test_parity_is_not_said_where_answers_leave_one_group_out() -> None:
     within = ListwiseFinding(measure="PreferenceOdds", conclusion=Conclusion.WITHIN, reason=None)
-    answers = WindowAnswers(windows=100, classes={}, repaired=100, unreadable=0, asked_again={})
+    answers = WindowAnswers(windows=100, classes={}, repaired=100, unparseable=0, asked_again={})
     missing = {
         "all of one group": (200, 200, 100.0),
         "as chance has it": (200, 104, 100.0),
@@ -487,9 +500,20 @@ def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
 
 
 def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:
-    small = ("listwise", "-n", "6", "--orders", "1", "--passes", "1", "--variants", "neutral", "--no-control")
+    small = (
+        "listwise",
+        "-n",
+        "6",
+        "--orders",
+        "1",
+        "--passes",
+        "1",
+        "--conditions",
+        "neutral",
+        "--no-repeat",
+    )
     assert llmfair(*small, "-m", "fake:biased,malformed=0.3", "-o", "run").code == 4
     scored = llmfair("score", "run", "--json").json
     (run,) = scored["runs"]
-    assert run["findings"]["neutral"]["reason"] == "too_many_unreadable"
+    assert run["findings"]["neutral"]["reason"] == "too_many_unparseable"
     assert run["verdict"]["status"] == kept("results", "run")["verdict"]["status"] == "not assessable"

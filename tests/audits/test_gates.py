@@ -17,18 +17,18 @@ from llmfair.metrics.pairs import JudgedPairs
 from llmfair.results import Reach, Row, absent_row
 
 
-def row(value: float | None, variant: str = "female", measure: str = "ExpRatio", **more: Any) -> Row:
+def row(value: float | None, condition: str = "female", measure: str = "ExpRatio", **more: Any) -> Row:
     interval = {"low": None, "high": None} if value is None else {"low": value - 0.05, "high": value + 0.05}
     given = {"query_id": "all", "value": value, "reason": None}
-    return replace(absent_row(measure, variant), **{**given, **interval, **more})
+    return replace(absent_row(measure, condition), **{**given, **interval, **more})
 
 
 def results(
-    *rows: Row, arms: tuple[str, ...] = ("neutral", "female", "control"), asked: str = " prompt"
+    *rows: Row, conditions: tuple[str, ...] = ("neutral", "female", "repeat"), asked: str = " prompt"
 ) -> Gated:
     reach = {"ExpRatio": Reach(low=0.889, high=1.125)}
-    aside, titles = ("control",), {"control": "repeat", "input": "initial ranking"}
-    return Gated(arms, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
+    aside, titles = ("repeat",), {"repeat": "repeat", "initial": "initial ranking"}
+    return Gated(conditions, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
 
 
 def reasons(gate: str, *rows: Row, interval: bool = False, **more: Any) -> list[str | None]:
@@ -46,12 +46,12 @@ def test_a_name_means_what_the_table_shows_under_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "measure", "variant", "low", "high"),
+    ("text", "measure", "condition", "low", "high"),
     [
         ("ExpRatio=0.8..1.25", "ExpRatio", None, 0.8, 1.25),
         ("ExpRatio:female=0.9..1.1", "ExpRatio", "female", 0.9, 1.1),
         ("P@20>=0.5", "P@20", None, 0.5, None),
-        ("P@20:input<=.5", "P@20", "input", None, 0.5),
+        ("P@20:initial<=.5", "P@20", "initial", None, 0.5),
         ("exprATIO(agg=geometric)@10:male=0.5..2", "ExpRatio(agg=geometric)@10", "male", 0.5, 2.0),
         ("ExpRatio(agg=geometric)>=1e-1", "ExpRatio(agg=geometric)", None, 0.1, None),
         ("ExpRatio( agg = ratio-of-means ) = 1..1", "ExpRatio", None, 1.0, 1.0),
@@ -60,9 +60,9 @@ def test_a_name_means_what_the_table_shows_under_it() -> None:
     ],
 )  # fmt: skip
 def test_the_grammar(
-    text: str, measure: str, variant: str | None, low: float | None, high: float | None
+    text: str, measure: str, condition: str | None, low: float | None, high: float | None
 ) -> None:
-    assert parse_gate(text) == Gate(measure, variant, low, high, text.strip())
+    assert parse_gate(text) == Gate(measure, condition, low, high, text.strip())
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no measure 'ExpRato'. Did you mean 'ExpRatio'"):
         parse_gate("ExpRato=0.8..1.25", Judged)
     with pytest.raises(UsageError, match=r"no condition 'femal'. Did you mean 'female'"):
-        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "input"], Judged)
+        read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "initial"], Judged)
     with pytest.raises(UsageError, match="no condition ''"):
         read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], Judged)
-    gates = read_gates(["P@5>=0", "P@5:input>=0"], ["input"], Judged)
-    assert [gate.variant for gate in gates] == [None, "input"]
+    gates = read_gates(["P@5>=0", "P@5:initial>=0"], ["initial"], Judged)
+    assert [gate.condition for gate in gates] == [None, "initial"]
 
 
 def test_a_gate_on_a_measure_of_the_other_task_is_refused() -> None:
@@ -128,18 +128,24 @@ def test_a_point_is_inside_when_it_is_neither_below_nor_above(a: float, b: float
 
 
 def test_every_prompt_must_hold_unless_one_is_named() -> None:
-    rows = (row(1.0, "neutral"), row(1.258), row(9.0, "control"), row(9.0, "input"), row(9.0, "female.o0.r0"))
+    rows = (
+        row(1.0, "neutral"),
+        row(1.258),
+        row(9.0, "repeat"),
+        row(9.0, "initial"),
+        row(9.0, "female.o0.r0"),
+    )
     outside = "ExpRatio (female prompt) 1.258 is outside 0.9..1.1"
     assert reasons("ExpRatio=0.9..1.1", *rows) == [None, outside]
     assert reasons("ExpRatio:neutral=0.9..1.1", *rows) == [None]
-    assert reasons("ExpRatio:control<=1", *rows) == ["ExpRatio (repeat) 9.000 is above 1"]
-    assert reasons("ExpRatio:input>=10", *rows) == ["ExpRatio (initial ranking) 9.000 is below 10"]
+    assert reasons("ExpRatio:repeat<=1", *rows) == ["ExpRatio (repeat) 9.000 is above 1"]
+    assert reasons("ExpRatio:initial>=10", *rows) == ["ExpRatio (initial ranking) 9.000 is below 10"]
 
 
 NOT_RANDOM: dict[str, Any] = {"findings": {"female": unassessable("PreferenceOdds", "order_not_random")}}
 FEW: dict[str, Any] = {"low": None, "high": None, "reason": "too_few_queries"}
 WHOLE = {"interval": True}
-ON_LISTS = {"arms": ["neutral"], "where": "on these lists"}
+ON_LISTS = {"conditions": ["neutral"], "where": "on these lists"}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +179,7 @@ def test_why_a_figure_does_not_hold(
 
 def test_of_pairs_kinds_are_told_in_their_own_words() -> None:
     odds = row(0.5, "relevant", "AdjustedOdds")
-    found = results(odds, arms=("relevant",), asked=" pairs")
+    found = results(odds, conditions=("relevant",), asked=" pairs")
     gate = [parse_gate("AdjustedOdds>=0.8")]
     assert check_gates(gate, found, False)[0].reason == "AdjustedOdds (relevant pairs) 0.500 is below 0.8"
     found = replace(found, findings={"relevant": unassessable("AdjustedOdds", "position_driven")})
@@ -208,18 +214,18 @@ def test_a_measure_of_groups_has_an_entry_for_each() -> None:
 )  # fmt: skip
 def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None) -> None:
     measure = parse_gate(gate).measure
-    rows = [row(1.0, variant, measure) for variant in ("neutral", "female")]
+    rows = [row(1.0, condition, measure) for condition in ("neutral", "female")]
     assert set(reasons(gate, *rows)) == {said}
     for unknown in ({}, {"ExpRatio": Reach(indifferent=0.7)}):
         assert set(reasons(gate, *rows, reach=unknown)) == {None}
 
 
 def test_a_condition_is_left_aside_for_its_kind_not_for_its_name() -> None:
-    rows = row(1.0, "treated"), row(0.9, "control")
-    arms = ["treated", "control"]
-    assert reasons("ExpRatio>=0.95", *rows, arms=arms) == [None]
-    assert reasons("ExpRatio>=0.95", *rows, arms=arms, aside=(), titles={})[1] == (
-        "ExpRatio (control prompt) 0.900 is below 0.95"
+    rows = row(1.0, "treated"), row(0.9, "repeat")
+    conditions = ["treated", "repeat"]
+    assert reasons("ExpRatio>=0.95", *rows, conditions=conditions) == [None]
+    assert reasons("ExpRatio>=0.95", *rows, conditions=conditions, aside=(), titles={})[1] == (
+        "ExpRatio (repeat prompt) 0.900 is below 0.95"
     )
 
 

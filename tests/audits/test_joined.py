@@ -15,7 +15,7 @@ pytestmark = pytest.mark.whole
 # No relevant woman; and "Women", whose relevant pages are all about women (data.md 11).
 NO_WOMAN = {"265", "403", "1509", "1630", "1715", "2230"}
 NO_MAN = {"2859"}
-ONE_ARM = ("--orders", "1", "--variants", "neutral", "--no-control")
+ONE_ARM = ("--orders", "1", "--conditions", "neutral", "--no-repeat")
 
 
 def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
@@ -25,15 +25,17 @@ def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
     results = ran(*asked, "--json").json
     assert results["design"]["queries"] == 22 and results["design"]["candidates"] == [24, 138]
     undefined = results["undefined"]["ExpRatio(stratum=relevant)"]
-    for variant in ("neutral", "male", "female", "control", "input"):
-        assert undefined[variant] == {"no_protected": len(NO_WOMAN), "no_unprotected": len(NO_MAN)}
-    rows = {(row["measure"], row["variant"]): row for row in results["rows"]}
+    for condition in ("neutral", "male", "female", "repeat", "initial"):
+        assert undefined[condition] == {"no_protected": len(NO_WOMAN), "no_unprotected": len(NO_MAN)}
+    rows = {(row["measure"], row["condition"]): row for row in results["rows"]}
     assert rows["ExpRatio(stratum=relevant)", "neutral"]["n"] == 22 - 7
     assert rows["ExpRatio", "neutral"]["n"] == 22
     empty = {
         (row["query_id"], row["reason"])
         for row in table(only_run() / "per_query.csv")
-        if row["measure"] == "ExpRatio(stratum=relevant)" and row["variant"] == "neutral" and not row["value"]
+        if row["measure"] == "ExpRatio(stratum=relevant)"
+        and row["condition"] == "neutral"
+        and not row["value"]
     }
     assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
     assert "undefined: no_protected in 6 queries, no_unprotected in 1 query" in llmfair(*asked, "-v").out

@@ -28,7 +28,7 @@ from tests.outside.counter import Counter
 
 pytestmark = pytest.mark.whole
 
-ONE_PASS: dict[str, Any] = {"passes": 1, "orders": 1, "control": False}
+ONE_PASS: dict[str, Any] = {"passes": 1, "orders": 1, "repeat": False}
 
 
 def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_a_run_asks_what_was_planned() -> None:
     designs: list[dict[str, Any]] = [
         {},
         {"window": 7, "step": 3, "windows": "rankgpt", "repeats": 2, "passes": 1},
-        {"window": 4, "step": 2, "passes": 2, "depth": 9, "orders": 2, "variants": "neutral,female"},
+        {"window": 4, "step": 2, "passes": 2, "depth": 9, "orders": 2, "conditions": "neutral,female"},
     ]
     for number, design in enumerate(designs):
         settings = ListwiseSettings.make(

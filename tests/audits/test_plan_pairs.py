@@ -25,7 +25,7 @@ APART: dict[str, list[tuple[str, str | None, int]]] = {
 
 def found(queries: int, **given: Any) -> dict[str, Any]:
     """What a plan of relevant pairs finds."""
-    settings = PlanPairwiseSettings.make(dataset=folder_of(queries), kind="relevant", **given)
+    settings = PlanPairwiseSettings.make(dataset=folder_of(queries), conditions="relevant", **given)
     findable: dict[str, Any] = plan_of(PAIRWISE, settings)["findable"]["relevant"]
     return findable
 
@@ -68,7 +68,7 @@ def test_pairs_needed(icc: float, ratio: float, pairs: int | None) -> None:
 def test_pairs_are_needed_of_queries_that_have_them() -> None:
     lists = balanced(40, 20, 20) | {f"small{q}": rows for q, rows in balanced(4, 4, 10).items()}
     dataset = str(write_folder(Path("some-small"), lists))
-    settings = PlanPairwiseSettings.make(dataset=dataset, kind="relevant", ratio=0.9, icc=0.0)
+    settings = PlanPairwiseSettings.make(dataset=dataset, conditions="relevant", ratio=0.9, icc=0.0)
     relevant = plan_of(PAIRWISE, settings)["findable"]["relevant"]
     assert found(44, icc=0.0, ratio=0.9)["pairs_needed"] == 34
     needed = relevant["pairs_needed"]
@@ -80,7 +80,7 @@ def test_pairs_are_needed_of_queries_that_have_them() -> None:
 def test_pairs_of_equal_texts_are_none_that_could_be_asked() -> None:
     titles = {"q0f0": "The same", "q0f1": "The same", "q0m0": "The same"}
     dataset = str(write_folder(Path("same"), balanced(6, 20, 20), titles))
-    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, kind="relevant", pairs=100))
+    plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset, conditions="relevant", pairs=100))
     relevant = plan["findable"]["relevant"]
     assert plan["pairs_asked"] == {"relevant": 598}
     assert relevant["pairs"] == relevant["all_pairs"] == pytest.approx(6 / (5 / 100 + 1 / 98))
@@ -119,7 +119,7 @@ def test_queries_of_unequal_pools_count_as_their_harmonic_mean() -> None:
     [
         {},
         {"pairs": 7, "noise_share": 0.3, "repeats": 2, "form": "letter"},
-        {"pairs": 100, "noise_share": 0.0, "kind": "irrelevant"},
+        {"pairs": 100, "noise_share": 0.0, "conditions": "irrelevant"},
         {"sequential": True, "max_pairs": 30},
     ],
 )

@@ -82,7 +82,7 @@ def test_a_run_by_hand() -> None:
     assert by["4", "ExpRatio"] is None
     assert by["all", "ExpRatio"] == pytest.approx(sum(protected) / sum(unprotected))
     (run,) = found.results["runs"]
-    assert run["variants"] == {
+    assert run["conditions"] == {
         "my": {
             "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "upside_down": False,
             "unlisted": {"documents": 1, "queries": 1}, "unjudged": {"queries": 1, "first": ["3"]},
@@ -108,7 +108,7 @@ def test_several_runs_have_a_row_each() -> None:
         seen.append,
     )
     assert list(map(str, seen)) == ["my.run", "packed.run.gz", "other"]
-    assert [list(run["variants"]) for run in found.results["runs"]] == [["my"], ["packed"], ["other"]]
+    assert [list(run["conditions"]) for run in found.results["runs"]] == [["my"], ["packed"], ["other"]]
     assert values(found, 0) == values(found, 1) != values(found, 2)
     assert [run["model"] for run in found.results["runs"]] == ["mine", "mine", "other"]
 
@@ -118,7 +118,7 @@ def test_documents_listed_by_the_qrels_or_as_unknown_are_not_unlisted() -> None:
     Path("my.run").write_text("1 Q0 x 1 3 t\n1 Q0 q 2 2 t\n1 Q0 d1 3 1 t\n1 Q0 d2 4 0 t\n")
     Path("qrels.txt").write_text("1 0 q 1\n")
     found = scored()
-    assert found.results["runs"][0]["variants"]["my"]["unlisted"] == {"documents": 0, "queries": 0}
+    assert found.results["runs"][0]["conditions"]["my"]["unlisted"] == {"documents": 0, "queries": 0}
     assert values(found)["1", "ExpRatio"] == pytest.approx(v(3) / v(4))
 
 
@@ -154,7 +154,7 @@ def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:
 
 
 def metrics(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
-    return {(row["variant"], row["measure"], row["group"]): row for row in table(path)}
+    return {(row["condition"], row["measure"], row["group"]): row for row in table(path)}
 
 
 @pytest.mark.parametrize(("orders", "mixed"), [(1, "drop"), (2, "protected")])
@@ -175,8 +175,8 @@ def test_the_rankings_of_an_audit_score_as_the_audit_did(orders: int, mixed: str
     folder = audit(LISTWISE.design(chosen, Subject("fake:biased"))).folder.path
     scored(str(folder), measures=measures, output=Path("out"), qrels=None, groups=None)
     theirs, ours = metrics(folder / "metrics.csv"), metrics(Path("out/metrics.csv"))
-    plain = {key for key in theirs if key[0] != "input" and " vs " not in key[0] and key[1] in asked}
-    assert {variant for variant, _, _ in plain} >= {"neutral", "control", "non-european"}
+    plain = {key for key in theirs if key[0] != "initial" and " vs " not in key[0] and key[1] in asked}
+    assert {condition for condition, _, _ in plain} >= {"neutral", "repeat", "non-european"}
     for key in plain:
         for column in ("run", "dataset", "attribute", "model", "value", "low", "high", "n"):
             assert ours[key][column] == theirs[key][column], (key, column)
@@ -215,8 +215,8 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     found = scored(str(run), **none, measures="ExpRatio").results
     assert (found["runs"][0]["attribute"], found["runs"][0]["words"]["protected"]) == ("era", "old")
     theirs = metrics(run / "metrics.csv")
-    assert {row["variant"]: repr(row["value"]) for row in found["rows"] if row["measure"] == "ExpRatio"} == {
-        variant: row["value"] for (variant, measure, _), row in theirs.items() if measure == "ExpRatio" and variant != "input" and " vs " not in variant
+    assert {row["condition"]: repr(row["value"]) for row in found["rows"] if row["measure"] == "ExpRatio"} == {
+        condition: row["value"] for (condition, measure, _), row in theirs.items() if measure == "ExpRatio" and condition != "initial" and " vs " not in condition
     }  # fmt: skip
     other = scored(str(run), **none, measures="ExpRatio", attribute="gender").results
     assert [row["value"] for row in other["rows"]] == [row["value"] for row in found["rows"]]

@@ -108,7 +108,7 @@ CHANGES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     ),
     "journal": (edited("run/journal.jsonl", '"attempts":1', '"attempts":2'), ()),
     "results": (edited("run/results.json", '"value"', '"valve"'), ()),
-    "manifest": (edited("run/manifest.json", '"doubts": [', '"doubts": [ '), ()),
+    "manifest": (edited("run/manifest.json", '"warnings": [', '"warnings": [ '), ()),
     "rankings": (lambda: Path("run/rankings/neutral.run").unlink(), ()),
     "seal": (lambda: Path("run/.seal").write_bytes(b"\xff"), ()),
 }

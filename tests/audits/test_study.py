@@ -38,7 +38,7 @@ def test_the_settings_of_table_2() -> None:
     """Wang et al. 2024, Table 2: the neutral prompt alone, one pass."""
     settings = listwise_settings(WindowsSettings.make())
     assert list(settings) == ["5/1", "10/5", "10/3", "20/10"]
-    assert {(s.passes, s.variants, s.control, s.output) for s in settings.values()} == {
+    assert {(s.passes, s.conditions, s.repeat, s.output) for s in settings.values()} == {
         (1, "neutral", False, None)
     }
 
@@ -74,7 +74,7 @@ def test_a_wrong_setting_is_named(settings: str, message: str) -> None:
 
 def test_each_setting_is_the_run_that_listwise_makes() -> None:
     study = WindowsSettings.make(settings="5/2x2", seed=3, output=Path("study"))
-    listwise = ListwiseSettings.make(window=5, step=2, passes=2, seed=3, variants="neutral", control=False)
+    listwise = ListwiseSettings.make(window=5, step=2, passes=2, seed=3, conditions="neutral", repeat=False)
     (asked,) = listwise_settings(study).values()
     assert asked == listwise
     assert make_design(asked).identity() == make_design(listwise).identity()
@@ -88,10 +88,12 @@ def test_windows_said_elsewhere_give_way() -> None:
 
 
 def test_rows_are_those_of_the_runs() -> None:
-    runs = tried(variants="neutral,female", control=True)
+    runs = tried(conditions="neutral,female", repeat=True)
     study = study_of(runs)
-    assert [(row["setting"], row["variant"]) for row in study["rows"]] == [
-        (setting, arm) for setting in ("10/5", "20/10") for arm in ("neutral", "female", "control", "input")
+    assert [(row["setting"], row["condition"]) for row in study["rows"]] == [
+        (setting, condition)
+        for setting in ("10/5", "20/10")
+        for condition in ("neutral", "female", "repeat", "initial")
     ]
     for run in runs:
         assert run.results is not None and run.error is None
@@ -100,10 +102,10 @@ def test_rows_are_those_of_the_runs() -> None:
         assert sum(row["answers"]["windows"] for row in rows) == run.calls
         for row in rows[:-1]:
             assert row["reach"] == run.results["reach"]
-            assert row["finding"] == run.results["findings"][row["variant"]]
-        of_female = {r["measure"]: r["value"] for r in run.results["rows"] if r["variant"] == "female"}
+            assert row["finding"] == run.results["findings"][row["condition"]]
+        of_female = {r["measure"]: r["value"] for r in run.results["rows"] if r["condition"] == "female"}
         assert {name: figure["value"] for name, figure in rows[1]["figures"].items()} == of_female
-    first, second = (row["figures"]["P@20"] for row in study["rows"] if row["variant"] == "input")
+    first, second = (row["figures"]["P@20"] for row in study["rows"] if row["condition"] == "initial")
     assert first == second, "every setting starts from the same orders"
     assert (study["status"], study["failed"], len(study["runs"])) == ("complete", [], 2)
 
@@ -114,7 +116,7 @@ def test_lines_have_one_figure_each_and_reach_where_it_bounds_one() -> None:
     lines = [dict(zip(columns, line, strict=True)) for line in found]
     assert len(lines) == sum(len(row["figures"]) for row in study["rows"])
     for line in lines:
-        bounded = line["variant"] != "input" and line["measure"] in (
+        bounded = line["condition"] != "initial" and line["measure"] in (
             "P@20", "ExpRatio", "ExpRatio(control=order)"
         )  # fmt: skip
         assert (line["reach_high"] is not None) == bounded

@@ -19,8 +19,8 @@ GEOMETRIC = parse_measure("ExpRatio(agg=geometric)")
 PRECISION = parse_measure("P@20")
 
 
-def column(measure: Measure, *values: Value, variant: str = "neutral", group: str = "") -> Column:
-    return Column(measure, variant, group, {f"q{number}": value for number, value in enumerate(values)})
+def column(measure: Measure, *values: Value, condition: str = "neutral", group: str = "") -> Column:
+    return Column(measure, condition, group, {f"q{number}": value for number, value in enumerate(values)})
 
 
 def last(*columns: Column) -> Measurement:
@@ -99,9 +99,9 @@ def test_nothing_defined_gives_the_most_frequent_reason() -> None:
 def test_groups_and_variants_have_rows_of_their_own() -> None:
     queries = {"neutral": [lettered("pu")], "female": [lettered("up")]}
     found = summarise(measure_all([parse_measure("Exposure")], queries))
-    assert [(row.variant, row.group, row.query_id) for row in found] == [
-        (variant, group, query_id)
-        for variant in ("neutral", "female")
+    assert [(row.condition, row.group, row.query_id) for row in found] == [
+        (condition, group, query_id)
+        for condition in ("neutral", "female")
         for group in ("protected", "unprotected")
         for query_id in ("q", "all")
     ]

@@ -1,4 +1,4 @@
-"""Simulated models choose between two items as planted, and the figures that the plant implies are met."""
+"""Simulated models choose between two items as injected, and the figures that the plant implies are met."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_both_forms_are_answered_in_their_own_words() -> None:
 def test_no_damaged_answer_names_a_winner(ranker: PairwiseRanker) -> None:
     damaged = Pairs().damaged(ranker.chats(probe_of())[0], "")
     choices = [read_choice(Completion(text, finish), ranker.form) for text, finish in damaged]
-    assert all(choice.unreadable for choice in choices)
+    assert all(choice.unparseable for choice in choices)
     problems = {str(choice.problem) for choice in choices}
     assert problems >= {"duplicate", "contradictory", "no_order", "truncated", "empty", "refused"}
     assert ("out_of_range" in problems) == (ranker is RANKER)
@@ -289,14 +289,14 @@ def test_a_mock_server_damages_answers_and_all_are_read_as_they_should(tmp_path:
             finally:
                 await backend.close()
 
-        for kind, cell in expected.items():
-            body = json.dumps({"malformed_kinds": [kind]}).encode()
+        for stratum, cell in expected.items():
+            body = json.dumps({"malformed_kinds": [stratum]}).encode()
             patch = urllib.request.Request(f"{url}/mock/config", data=body, method="PATCH")
             with urllib.request.urlopen(patch, timeout=5):
                 pass
             choices = [read_choice(completion, "order") for completion in asyncio.run(ask(RANKER))]
             if cell is Cell.SS:
-                assert [choice.item for choice in choices] == [1, 1], kind
+                assert [choice.item for choice in choices] == [1, 1], stratum
             else:
-                assert [str(choice.problem) for choice in choices] == [problems.get(kind, kind)] * 2
+                assert [str(choice.problem) for choice in choices] == [problems.get(stratum, stratum)] * 2
         assert [read_choice(completion, "letter").item for completion in asyncio.run(ask(LETTER))] == [1, 1]

@@ -594,7 +594,7 @@ def test_settings_of_servers_are_refused(mistral: Path) -> None:
 
 # Through the command line
 
-PAIRWISE = ("pairwise", "-n", "5", "--pairs", "4", "--kind", "relevant", "--noise-share", "0", "--json")
+PAIRWISE = ("pairwise", "-n", "5", "--pairs", "4", "--conditions", "relevant", "--noise-share", "0", "--json")
 
 
 def test_a_pairwise_audit_by_margins(mistral: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -628,9 +628,9 @@ def test_exact_ties_are_counted_and_never_an_answer(mistral: Path, tmp_path: Pat
 def test_a_listwise_audit_of_held_answers_is_readable_throughout(mistral: Path, tmp_path: Path) -> None:
     data = write_folder(tmp_path / "data", balanced(5, 4, 4))
     asked = ("listwise", "-d", data, "-m", f"hf:{mistral}", "--orders", "1", "--passes", "1", "--json")
-    held = ran(*asked, "--variants", "neutral", "--no-control", "--constrain")
+    held = ran(*asked, "--conditions", "neutral", "--no-repeat", "--constrain")
     assert held.json["answers"]["neutral"]["classes"] == {"ok": 5}
-    free = ran(*asked, "--variants", "neutral", "--no-control", "--max-invalid", "1", "--max-tokens", "9")
+    free = ran(*asked, "--conditions", "neutral", "--no-repeat", "--max-invalid", "1", "--max-tokens", "9")
     classes = free.json["answers"]["neutral"]["classes"]
     assert sum(classes.values()) == 5 and not classes.get("ok")
 

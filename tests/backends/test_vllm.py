@@ -391,8 +391,12 @@ def test_a_listwise_audit_whose_answers_are_all_orders(models: Path, one_engine:
         "listwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--window", "8", "--step", "4", "--passes", "1",
         "--orders", "1", "--constrain", "--temperature", "1", "--measures", "ExpRatio", "--json",
     ]  # fmt: skip
-    arms = ran(*command).json["answers"].values()
-    assert sum(arm["windows"] for arm in arms) == sum(arm["classes"]["ok"] for arm in arms) == 16
+    conditions = ran(*command).json["answers"].values()
+    assert (
+        sum(condition["windows"] for condition in conditions)
+        == sum(condition["classes"]["ok"] for condition in conditions)
+        == 16
+    )
     manifest = kept("manifest")
     assert (manifest["calls"], manifest["models_reported"]) == (16, [str(models / "base")])
     assert llmfair(*command).code == 0 and kept("manifest")["calls"] == 0, "the same command asks nothing"
@@ -406,7 +410,7 @@ def test_a_pairwise_audit_by_margins(models: Path, one_engine: Any, form: str) -
         "pairwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--answers", "margin", "--form", form,
         "--pairs", "10", "--adapter", models / "fair", "--adapter-only", "--json",
     )  # fmt: skip
-    assert {kind: found.json["answers"][kind]["unreadable"] for kind in ("relevant", "irrelevant")} == {
+    assert {kind: found.json["answers"][kind]["unparseable"] for kind in ("relevant", "irrelevant")} == {
         "relevant": 0, "irrelevant": 0,
     }  # fmt: skip
     rows = [json.loads(line) for line in (only_run() / "journal.jsonl").read_text().splitlines()[1:]]

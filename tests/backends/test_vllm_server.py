@@ -71,17 +71,21 @@ def test_constrained_orders_of_a_listwise_audit(server: str) -> None:
         "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1", "--constrain",
         "--temperature", "1",
     )  # fmt: skip
-    arms = found.json["answers"].values()
-    assert sum(arm["windows"] for arm in arms) == sum(arm["classes"]["ok"] for arm in arms) == 24
+    conditions = found.json["answers"].values()
+    assert (
+        sum(condition["windows"] for condition in conditions)
+        == sum(condition["classes"]["ok"] for condition in conditions)
+        == 24
+    )
     assert len({row["text"] for row in journal(only_run())}) > 8
 
 
-def test_free_answers_of_a_random_model_are_counted_as_unreadable(server: str) -> None:
+def test_free_answers_of_a_random_model_are_counted_as_unparseable(server: str) -> None:
     found = audited(
         "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1",
         "--max-invalid", "1",
     )  # fmt: skip
-    assert sum(arm["classes"].get("ok", 0) for arm in found.json["answers"].values()) < 24
+    assert sum(condition["classes"].get("ok", 0) for condition in found.json["answers"].values()) < 24
 
 
 def test_margins_of_the_base_and_of_an_adapter_by_name(server: str) -> None:

@@ -43,30 +43,30 @@ class Audited:
 
 LISTWISE = Audited(
     (
-        "listwise", "--window", "5", "--step", "2", "--passes", "1", "--orders", "1", "--variants", "neutral",
-        "--no-control",
+        "listwise", "--window", "5", "--step", "2", "--passes", "1", "--orders", "1", "--conditions", "neutral",
+        "--no-repeat",
     ),
-    190,  # 10 queries × 40 items at 5/2, one pass, one arm, one order
+    190,  # 10 queries × 40 items at 5/2, one pass, one condition, one order
     (
         "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
         "failures.csv", "texts.jsonl", "rankings/neutral.run",
     ),
 )  # fmt: skip
 PAIRWISE = Audited(
-    ("pairwise", "--pairs", "10", "--kind", "relevant"),
+    ("pairwise", "--pairs", "10", "--conditions", "relevant"),
     220,  # 10 queries × 10 pairs and one of them twice, both orders
     ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv", "texts.jsonl"),
 )
 
 
 SEQUENTIAL = Audited(
-    ("pairwise", "--sequential", "--kind", "relevant", "--band", "0.5..2", "--max-pairs", "400"),
+    ("pairwise", "--sequential", "--conditions", "relevant", "--band", "0.5..2", "--max-pairs", "400"),
     None,
     PAIRWISE.same,
 )
 
 PARTITION = Audited(
-    ("listwise", "--design", "partition", "--window", "5", "--orders", "2", "--variants", "neutral"),
+    ("listwise", "--design", "partition", "--window", "5", "--orders", "2", "--conditions", "neutral"),
     160,  # 10 queries × 40 items in eights, two orders
     ("results.json", "metrics.csv", "per_query.csv", "failures.csv", "texts.jsonl"),
 )

@@ -54,8 +54,8 @@ def test_base_and_adapter_are_asked_the_same_and_compared(base: Path, fair: Path
 
 def test_the_adapter_alone(base: Path, fair: Path) -> None:
     found = ran(
-        *command("listwise", base, "--window", "4", "--step", "2", "--passes", "1", "--orders", "1", "--variants"),
-        "neutral", "--no-control", "--constrain", "--adapter", fair, "--adapter-only", "-o", "here/run", "--json",
+        *command("listwise", base, "--window", "4", "--step", "2", "--passes", "1", "--orders", "1", "--conditions"),
+        "neutral", "--no-repeat", "--constrain", "--adapter", fair, "--adapter-only", "-o", "here/run", "--json",
     )  # fmt: skip
     assert found.json["model"] == f"hf:{base} + fair"
 

@@ -40,7 +40,7 @@ def lists(unwaiting: None) -> None:
 
 def command(server: Server, output: str, *more: str) -> list[str]:
     return [
-        "pairwise", "-d", "lists", "--pairs", "10", "--kind", "relevant", "-m", "openai:any", "-o", output,
+        "pairwise", "-d", "lists", "--pairs", "10", "--conditions", "relevant", "-m", "openai:any", "-o", output,
         "--base-url", server.base_url, "--server-name", "test", "--max-invalid", "1", "--no-cache", *more,
     ]  # fmt: skip
 

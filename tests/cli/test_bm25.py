@@ -36,7 +36,7 @@ def test_its_report_does_not_say_that_it_saw_titles_only() -> None:
             "5",
             "--orders",
             "1",
-            "--variants",
+            "--conditions",
             "neutral",
             "--report",
             "-o",
@@ -87,8 +87,8 @@ def test_the_reach_is_that_of_all_orders() -> None:
 
 
 def test_what_it_cannot_honour_is_refused() -> None:
-    refuses("bm25 reads no prompt", "listwise", "-m", "bm25", "--variants", "neutral,female")
-    ran("listwise", "-m", "bm25", "--variants", "neutral", "-q")
+    refuses("bm25 reads no prompt", "listwise", "-m", "bm25", "--conditions", "neutral,female")
+    ran("listwise", "-m", "bm25", "--conditions", "neutral", "-q")
     refuses("Did you mean 'bm25'?", "listwise", "-m", "bm52")
 
 
@@ -114,14 +114,14 @@ def test_beside_a_model_it_lists_nothing_that_only_the_model_was_told() -> None:
     )  # fmt: skip
     run, model = sorted(Path("runs").iterdir(), key=lambda path: "bm25" not in path.name)
     manifest = kept("manifest", run)
-    asked = {"window", "step", "passes", "orders", "temperature", "input", "extra", "prompt", "control"}
+    asked = {"window", "step", "passes", "orders", "temperature", "input", "extra", "prompt", "repeat"}
     assert asked <= {*manifest["unused"]} and not asked & manifest["flags"].keys()
     assert "prompt" not in manifest and "unused" not in kept("manifest", model)
     shown = ran("report", run, "--format", "card").out
     assert "llmfair listwise -m bm25 --limit 5\n" in shown
-    assert not any(word in shown for word in ("temperature", "--window", "--orders", "--variants"))
+    assert not any(word in shown for word in ("temperature", "--window", "--orders", "--conditions"))
     compared = llmfair("compare", run, model, "--json").json
-    assert {*compared["runs"][1]["differs"]} == {"arms"}
+    assert {*compared["runs"][1]["differs"]} == {"conditions"}
     ran("runs", "check", run)
 
 
@@ -151,9 +151,9 @@ def test_an_index_that_cannot_be_kept_is_a_sentence(monkeypatch: pytest.MonkeyPa
     assert found.code == 2 and "cannot be made" in found.err and "LLMFAIR_CACHE_DIR" in found.err
 
 
-def ndcg(run: str, variant: str = "neutral") -> dict[str, float]:
+def ndcg(run: str, condition: str = "neutral") -> dict[str, float]:
     rows = [row for row in table(Path(run, "per_query.csv")) if row["measure"] == "nDCG@20"]
-    return {row["query_id"]: float(row["value"]) for row in rows if row["variant"] == variant}
+    return {row["query_id"]: float(row["value"]) for row in rows if row["condition"] == condition}
 
 
 def paired(one: dict[str, float], other: dict[str, float]) -> tuple[float, float, float]:
@@ -169,7 +169,7 @@ def paired(one: dict[str, float], other: dict[str, float]) -> tuple[float, float
 def bm25_against_random(dataset: str | Path) -> tuple[float, float, float]:
     shared = ("-d", str(dataset), "--measures", "nDCG@20", "-q")
     ran("listwise", "-m", "bm25", "-o", "bm25", *shared)
-    random = ("-m", "fake:random", "--passes", "1", "--variants", "neutral", "--no-control", "-o", "random")
+    random = ("-m", "fake:random", "--passes", "1", "--conditions", "neutral", "--no-repeat", "-o", "random")
     ran("listwise", *random, *shared)
     return paired(ndcg("bm25"), ndcg("random"))
 
@@ -190,7 +190,7 @@ def test_on_real_titles_names_of_topics_say_nothing() -> None:
     """One of the 22 names (Islam) shares a word with a title of its list, so BM25 is the order it was given."""
     write_joined(Path("joined"))
     ran("listwise", "-d", "joined", "-m", "bm25", "-o", "bm25", "-q")
-    mean, low, high = paired(ndcg("bm25"), ndcg("bm25", "input"))
+    mean, low, high = paired(ndcg("bm25"), ndcg("bm25", "initial"))
     assert abs(mean) < 0.01 and low <= 0 <= high
     rows = [line.split("\t") for line in Path("bm25/scores.tsv").read_text("utf-8").splitlines()]
     assert {query_id for query_id, _, score in rows if float(score) > 0} == {"1343"}
@@ -223,7 +223,7 @@ def test_queries_in_which_it_finds_nothing_are_counted_and_nothing_at_all_is_ref
     found = llmfair("listwise", "-d", some, *asked, "-o", "run")
     told = "bm25 finds nothing in 2 of 6 queries (q4, q5): no word of theirs stands in any candidate"
     assert found.code == 0 and f"Warning: {told}" in found.err and f"  {told}" in found.out
-    assert told in kept("manifest", "run")["doubts"][0]
+    assert told in kept("manifest", "run")["warnings"][0]
     ran("runs", "check", "./run")
     none = write_folder(Path("none"), balanced(6, 4, 4))
     refused = llmfair("listwise", "-d", none, *asked, "-o", "nothing")

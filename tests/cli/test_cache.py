@@ -20,8 +20,8 @@ pytestmark = pytest.mark.whole
 
 CACHE = Path("cache") / "answers.sqlite"
 SMALL = {
-    "listwise": {"--orders": "1", "--passes": "1", "--variants": "neutral"},
-    "pairwise": {"--pairs": "4", "--kind": "relevant"},
+    "listwise": {"--orders": "1", "--passes": "1", "--conditions": "neutral"},
+    "pairwise": {"--pairs": "4", "--conditions": "relevant"},
 }
 NOT_RESULTS = ("manifest.json", "journal.jsonl", ".lock")
 """They hold times, and where an answer came from."""
@@ -84,7 +84,7 @@ def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cac
     ran("runs", "check", "warm/run")
     assert audit(server, "warm", task=task).code == 0, "from its journal alone: the server is gone"
     assert manifest("warm")["cached"] == 0 and manifest("warm")["replayed"] == calls
-    assert manifest("warm")["doubts"] == [told.strip()], "wherever the answers are read from"
+    assert manifest("warm")["warnings"] == [told.strip()], "wherever the answers are read from"
 
 
 def test_more_pairs_ask_only_the_new_ones() -> None:
@@ -107,13 +107,13 @@ def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
         calls = len(server.requests)
         assert audit(server, "one", "--fresh").code == 0 and len(server.requests) == calls
         assert (Path("one") / "run" / "journal.1.jsonl").is_file() and manifest("one")["cached"] == calls
-        (doubt,) = manifest("one")["doubts"]
+        (doubt,) = manifest("one")["warnings"]
         assert doubt.endswith("(--fresh --no-cache asks them again)")
         ran("report", "one/run")
         assert doubt in "".join(read(Path("one/run/report.html")).text)
         assert audit(server, "one", "--fresh", "--no-cache").code == 0
         assert len(server.requests) == 2 * calls and manifest("one")["cached"] == 0
-        assert manifest("one")["doubts"] == [] and not Path("one/run/report.html").exists()
+        assert manifest("one")["warnings"] == [] and not Path("one/run/report.html").exists()
 
 
 def test_another_server_or_model_has_answers_of_its_own() -> None:
@@ -148,7 +148,7 @@ def test_two_runs_at_once_share_one_cache_and_lose_nothing() -> None:
     with Server(faulty(rank, latency=0.02)) as server:
         command = (
             "pairwise", "-d", str(lists()), *server.flags, "--server-name", "test",
-            "--pairs", "20", "--kind", "relevant", "-j", "8",
+            "--pairs", "20", "--conditions", "relevant", "-j", "8",
         )  # fmt: skip
         running = [process(*command, "-o", f"seed{seed}/run", "--seed", seed) for seed in ("1", "2")]
         for one in running:

@@ -1,4 +1,4 @@
-"""`llmfair calibrate`: what it knows of what it planted, twice the same, and what it cannot simulate."""
+"""`llmfair calibrate`: what it knows of what it injected, twice the same, and what it cannot simulate."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from tests.folders import write_folder
 
 pytestmark = pytest.mark.whole
 
-LISTWISE = ("calibrate", "listwise", "--runs", "10", "--planted", "-0.5")
-PAIRWISE = ("calibrate", "pairwise", "--runs", "10", "--planted", "-0.3", "--kind", "relevant")
+LISTWISE = ("calibrate", "listwise", "--runs", "10", "--injected", "-0.5")
+PAIRWISE = ("calibrate", "pairwise", "--runs", "10", "--injected", "-0.3", "--conditions", "relevant")
 
 
 @pytest.mark.parametrize(
-    ("command", "planted", "settings", "first"),
+    ("command", "injected", "settings", "first"),
     [
-        (LISTWISE, -0.5, {"window": 20}, ["planted", "planted_odds", "odds"]),
-        (PAIRWISE, -0.3, {"query_sd": 0.3}, ["kind", "planted", "planted_odds"]),
+        (LISTWISE, -0.5, {"window": 20}, ["injected", "injected_odds", "odds"]),
+        (PAIRWISE, -0.3, {"query_sd": 0.3}, ["kind", "injected", "injected_odds"]),
     ],
     ids=["listwise", "pairwise"],
 )
 def test_json_has_it_all_and_tsv_its_rows(
-    command: tuple[str, ...], planted: float, settings: dict[str, float], first: list[str]
+    command: tuple[str, ...], injected: float, settings: dict[str, float], first: list[str]
 ) -> None:
     found = llmfair(*command, "--json")
     results = found.json
-    assert [row["planted"] for row in results["planted"]] == [planted, 0.0]
+    assert [row["injected"] for row in results["injected"]] == [injected, 0.0]
     assert (results["seed"], results["runs"]) == (0, 10) and results["settings"].items() >= settings.items()
     assert llmfair(*command, "--json").out == found.out, "twice the same"
-    assert llmfair(*command, "--seed", "1", "--json").json["planted"] != results["planted"]
+    assert llmfair(*command, "--seed", "1", "--json").json["injected"] != results["injected"]
     header, *rows = [line.split("\t") for line in llmfair(*command, "--format", "tsv").out.splitlines()]
-    assert header[:3] == first and [row[header.index("planted")] for row in rows] == [str(planted), "0.0"]
+    assert header[:3] == first and [row[header.index("injected")] for row in rows] == [str(injected), "0.0"]
     if command == PAIRWISE:
-        assert {row["kind"] for row in results["planted"]} == {"relevant"}
+        assert {row["kind"] for row in results["injected"]} == {"relevant"}
     assert not Path("runs").exists()
 
 

@@ -14,7 +14,7 @@ from tests.cli.command import kept, llmfair, ran, refuses
 
 pytestmark = pytest.mark.whole
 
-LISTWISE = ("listwise", "-q", "--variants", "neutral", "--no-control", "--orders", "1", "--passes", "1")
+LISTWISE = ("listwise", "-q", "--conditions", "neutral", "--no-repeat", "--orders", "1", "--passes", "1")
 PAIRWISE = ("pairwise", "-q", "--pairs", "6", "--noise-share", "0")
 
 
@@ -29,7 +29,7 @@ def test_json_tsv_and_markdown() -> None:
     assert (compared["schema"], compared["task"], compared["family"]) == (1, "pairwise", 2)
     assert llmfair("compare", base, other, "--format", "json").json == compared
     header, *lines = llmfair("compare", base, other, "--format", "tsv").out.splitlines()
-    assert header.split("\t")[:4] == ["run", "variant", "measure", "scale"]
+    assert header.split("\t")[:4] == ["run", "condition", "measure", "scale"]
     assert len(lines) == len(compared["rows"]) == 10
     shown = llmfair("compare", base, other, "--format", "md", "--measures", "AdjustedOdds").out
     assert "| preference odds | relevant |" in shown and "BalancedRatio" not in shown
@@ -143,7 +143,7 @@ def test_other_attainable_ranges_are_no_way_to_parity() -> None:
 
 
 def test_runs_that_share_all_answers_are_not_tested() -> None:
-    """One more variant, and another band: what both asked is known from either."""
+    """One more condition, and another band: what both asked is known from either."""
     base = run(*LISTWISE, output="base")
     more = ("listwise", *LISTWISE[1:3], "neutral,female", *LISTWISE[4:])
     other = run(*more, "--level", "0.9", output="other")
@@ -179,8 +179,8 @@ def test_nothing_has_no_sign() -> None:
         (LISTWISE, PAIRWISE, "are runs of different tasks (listwise; pairwise).", "pairwise with pairwise"),
         (LISTWISE, (*LISTWISE, "-n", "4"), "asked about different lists (sample, 8 queries, ", "--limit"),
         (PAIRWISE, (*PAIRWISE, "--form", "letter"), "asked in different forms (order; letter).", "--form"),
-        ((*PAIRWISE, "--kind", "relevant"), (*PAIRWISE, "--kind", "irrelevant"), "have no pair in common.", "--kind"),
-        (LISTWISE, ("listwise", "-q", "--variants", "male", "--no-control", "--orders", "1"), "have no prompt in common.", "--variants"),
+        ((*PAIRWISE, "--conditions", "relevant"), (*PAIRWISE, "--conditions", "irrelevant"), "have no pair in common.", "--conditions"),
+        (LISTWISE, ("listwise", "-q", "--conditions", "male", "--no-repeat", "--orders", "1"), "have no prompt in common.", "--conditions"),
     ],
 )  # fmt: skip
 def test_runs_that_did_not_ask_the_same(

@@ -180,11 +180,11 @@ def test_a_failure_without_its_message() -> None:
 @pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
 def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
     document = json.loads((RECORDED / kind / "results.json").read_text())
-    arm = document["design"]["arms"][0]
+    condition = document["design"]["conditions"][0]
 
     def renamed(value: Any) -> Any:
         if isinstance(value, dict):
-            return {"odd" if name == arm else name: one for name, one in value.items()}
+            return {"odd" if name == condition else name: one for name, one in value.items()}
         return value
 
     def odd(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -193,8 +193,8 @@ def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
     for name in document:
         hurt(kind, "results.json", partial(odd, name=name))
         told_in_a_sentence("results.json")
-    for arms in (["odd"], [*document["design"]["arms"], "odd"]):
-        path, new = Path("hurt", "results.json"), document["design"] | {"arms": arms}
+    for conditions in (["odd"], [*document["design"]["conditions"], "odd"]):
+        path, new = Path("hurt", "results.json"), document["design"] | {"conditions": conditions}
         path.write_text(json.dumps(document | {"design": new}))
         found = llmfair("runs", "show", "hurt")
         assert found.code == 2

@@ -27,7 +27,7 @@ SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1")
 def window(shown: tuple[str, ...], omitted: tuple[str, ...], **changed: Any) -> WindowAnswer:
     known: dict[str, Any] = {
         "pass_number": 1, "start": 0, "end": len(shown), "place": "head", "answer_class": AnswerClass.MISSING,
-        "repaired": True, "unreadable": False, "permutation": None, "readers_differ": False, "shown": shown,
+        "repaired": True, "unparseable": False, "permutation": None, "readers_differ": False, "shown": shown,
         "omitted": omitted, "draw": 0,
     }  # fmt: skip
     return WindowAnswer(**(known | changed))
@@ -39,15 +39,15 @@ def test_omissions_are_compared_with_the_share_shown() -> None:
     ranked = Ranked(Ranking("q", shown), (window(shown, ("f0", "f1", "m0", "m1")), window(shown, ("m0",))))
     counts = answer_counts([("neutral", ranked)], sides)["neutral"]
     assert counts.omitted == Omitted(items=5, protected=2, protected_expected=5 * 2 / 8)
-    assert (counts.windows, counts.repaired, counts.unreadable) == (2, 2, 0)
+    assert (counts.windows, counts.repaired, counts.unparseable) == (2, 2, 0)
 
 
 def test_answers_that_were_replaced_are_counted_and_said() -> None:
     with Server(faulty(rank, rate_malformed=0.3)) as server:
         found = llmfair(*SMALL, *server.flags, "--on-bad-answer", "retry:2", "--json")
-        arms = found.json["answers"].values()
-        again = sum(sum(arm["asked_again"].values()) for arm in arms)
-        assert again == len(server.requests) - sum(arm["windows"] for arm in arms) > 10
+        conditions = found.json["answers"].values()
+        again = sum(sum(condition["asked_again"].values()) for condition in conditions)
+        assert again == len(server.requests) - sum(condition["windows"] for condition in conditions) > 10
 
 
 def test_repaired_answers_are_no_reason_for_the_gate() -> None:
@@ -115,7 +115,12 @@ def test_the_same_lists_however_named_are_the_same_run(tmp_path: Path) -> None:
     write_folder(tmp_path / "mine", balanced(3, 6, 6))
     for name in ("mine", "mine/", "./mine", tmp_path / "mine"):
         ran("listwise", "-d", name, "--orders", "1", "--passes", "1")
-    for more in (("-n", "3"), ("-n", "99"), ("--queries", "q2,q1,q0"), ("--variants", "neutral,male,female")):
+    for more in (
+        ("-n", "3"),
+        ("-n", "99"),
+        ("--queries", "q2,q1,q0"),
+        ("--conditions", "neutral,male,female"),
+    ):
         ran("listwise", "-d", "mine", "--orders", "1", "--passes", "1", *more)
     assert kept("manifest")["calls"] == 0
 
@@ -130,7 +135,7 @@ def test_other_sides_are_another_run() -> None:
     assert len(list(Path("runs").iterdir())) == 2
 
 
-@pytest.mark.parametrize("word", ["control", "input", "neutral", "female", "a/b", ""])
+@pytest.mark.parametrize("word", ["repeat", "initial", "neutral", "female", "a/b", ""])
 def test_words_that_would_name_another_arm_are_refused(word: str) -> None:
     folder = write_folder(Path("mine"), balanced(1, 2, 2))
     (folder / "attributes.toml").write_text(
@@ -161,7 +166,7 @@ def test_namesakes_on_different_sides_do_not_depend_on_who_is_asked_first() -> N
 @pytest.mark.parametrize(("order", "expected"), [("5", "identity"), ("-5", "reverse")])
 def test_a_simulated_position_preference_has_its_sign(order: str, expected: str) -> None:
     model = f"fake:random,noise=0,malformed=0,order={order}"
-    ran(*SMALL, "--window", "40", "--step", "40", "-m", model, "--variants", "neutral", "-q")
+    ran(*SMALL, "--window", "40", "--step", "40", "-m", model, "--conditions", "neutral", "-q")
     ranked = [
         line.split()[2] for line in (only_run() / "rankings" / "neutral.run").read_text().splitlines()[:40]
     ]
@@ -195,7 +200,7 @@ def test_the_reach_of_precision_speaks_of_judged_queries_only() -> None:
     write(folder / "queries.tsv", ["a\tA", "b\tB"])
     write(folder / "candidates.run", [f"{q} Q0 d{i} {i + 1} {8 - i} x" for q in "ab" for i in range(8)])
     found = llmfair("listwise", "-d", folder, "--orders", "1", "-m", "fake:oracle,malformed=0", "--json").json
-    value = next(r["value"] for r in found["rows"] if (r["measure"], r["variant"]) == ("P@20", "neutral"))
+    value = next(r["value"] for r in found["rows"] if (r["measure"], r["condition"]) == ("P@20", "neutral"))
     assert found["reach"]["P@20"]["high"] == pytest.approx(value) == pytest.approx(4 / 20)
 
 
@@ -246,7 +251,7 @@ def test_results_that_cannot_be_read_are_not_called_missing() -> None:
     assert "has no results yet" in llmfair("runs", "show", only_run()).err
 
 
-def test_the_way_to_unreadable_answers_is_a_command_that_works() -> None:
+def test_the_way_to_unparseable_answers_is_a_command_that_works() -> None:
     for task in ("listwise", "pairwise"):
         found = llmfair(task, "-n", "2", "-m", "fake:biased,malformed=0.5", "-o", task)
         assert found.code == 4 and "llmfair runs show RUN --invalid " in found.err

@@ -132,7 +132,7 @@ def test_the_same_command_again_prints_the_same_and_loads_no_model(
     assert table.startswith(f"VERDICT  {verdict['status']}: ") and "\nNEXT     " in table
     assert "logit offset" in table and "only 2 queries" in table and "preference odds" in table
     tsv = finetune(root, "-o", adapter, "--format", "tsv").out.splitlines()
-    assert tsv[0].split("\t")[:4] == ["run", "model", "variant", "measure"]
+    assert tsv[0].split("\t")[:4] == ["run", "model", "condition", "measure"]
     assert "| --- |" in finetune(root, "-o", adapter, "--format", "md").out
 
 
@@ -183,7 +183,7 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
                 "Consistency",
                 "RelevantFirst",
             ):
-                found = figures.value(row["measure"], row["variant"], row["group"])
+                found = figures.value(row["measure"], row["condition"], row["group"])
                 assert found == pytest.approx(row["value"], abs=1e-3), row
 
 
@@ -344,7 +344,7 @@ def test_a_plan_knows_what_it_takes(root: Path) -> None:
     """In words it stands in tests/snapshots."""
     assert finetune(root, "--train-share", "0.55", "--dry-run", settings={}).err == "", "which leaves five"
     planned = finetune(root, "--dry-run", "--json").json
-    assert not Path("adapters").exists() and len(planned["doubts"]) == 1
+    assert not Path("adapters").exists() and len(planned["warnings"]) == 1
     assert planned["steps"] == 4 and len(planned["prompts"]) == 3
     first, second = planned["prompts"][:2]
     assert first["pair_id"] == second["pair_id"] and first["text"] != second["text"]
@@ -481,7 +481,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     marked_data(root / "data", 40)
     settings = {"--learning-rate": "1e-2", "--max-prompts": "20480", "--prompt": "wikiproject"}
     found = well(finetune(root, "--json", settings=settings))
-    rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in found.json["rows"]}
+    rows = {(r["model"], r["measure"], r["condition"], r["group"]): r["value"] for r in found.json["rows"]}
     print_rows("shifted", found.json)
     for kind in ("relevant", "irrelevant"):
         before, after = (rows[model, "AdjustedOdds", kind, ""] for model in ("base", "adapter"))
@@ -499,7 +499,7 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
 
 
 def print_rows(name: str, results: Any) -> None:
-    rows = {(r["model"], r["measure"], r["variant"], r["group"]): r["value"] for r in results["rows"]}
+    rows = {(r["model"], r["measure"], r["condition"], r["group"]): r["value"] for r in results["rows"]}
     for model in ("base", "adapter", "logit offset"):
         told = [
             f"{kind} odds {rows[model, 'AdjustedOdds', kind, '']:.2f}" for kind in ("relevant", "irrelevant")

@@ -23,9 +23,9 @@ def test_a_gate_that_is_met_says_nothing() -> None:
     met = ran(*SMALL, "--require", "P@20:neutral>=0.1", "--require", "nDCG@20<=1")
     assert met.out == plain.out, "the same run, which a gate does not change"
     written = kept("results")["requirements"]
-    assert [(entry["require"], entry["variant"]) for entry in written] == [
+    assert [(entry["require"], entry["condition"]) for entry in written] == [
         ("P@20:neutral>=0.1", "neutral"),
-        *(("nDCG@20<=1", variant) for variant in ("neutral", "male", "female")),
+        *(("nDCG@20<=1", condition) for condition in ("neutral", "male", "female")),
     ]
     assert all(entry["holds"] and entry["reason"] is None for entry in written)
 
@@ -55,7 +55,7 @@ def test_json_holds_results_and_error_in_one_document() -> None:
 
 def test_the_whole_interval_can_be_asked_for() -> None:
     measured = llmfair(*SMALL, "--measures", "P@20", "--json").json["rows"]
-    (row,) = [row for row in measured if (row["measure"], row["variant"]) == ("P@20", "female")]
+    (row,) = [row for row in measured if (row["measure"], row["condition"]) == ("P@20", "female")]
     gate = ("--measures", "P@20", "--require", f"P@20:female>={(row['low'] + row['value']) / 2}")
     ran(*SMALL, *gate)
     found = llmfair(*SMALL, *gate, "--require-interval")
@@ -77,7 +77,7 @@ def test_what_is_required_is_measured() -> None:
 )
 def test_the_paper_s_windows_cannot_fail_a_wide_gate(side: int, gate: str, low: float, high: float) -> None:
     folder = write_folder(Path("mine"), balanced(6, side, side))
-    asked = ("listwise", "-d", folder, "--preset", "paper", "--variants", "neutral")
+    asked = ("listwise", "-d", folder, "--preset", "paper", "--conditions", "neutral")
     refuses(
         f"Error: no ranker could fail {gate} in this design, whose attainable range is {low:.2f}",
         *asked,

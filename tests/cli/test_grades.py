@@ -11,7 +11,7 @@ from tests.cli.command import kept, ran, refuses
 from tests.folders import write_folder
 
 MODEL = ("-m", "fake:oracle,noise=0.5")
-PAIRS = ("pairwise", "-d", "graded", "--pairs", "20", "--kind", "relevant", "--noise-share", "0")
+PAIRS = ("pairwise", "-d", "graded", "--pairs", "20", "--conditions", "relevant", "--noise-share", "0")
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_queries_without_two_items_of_a_grade_are_named() -> None:
         f"q{q}": [(f"q{q}f", "female", 1), (f"q{q}m", "male", 2 if q else 1)] for q in range(3)
     }
     write_folder(Path("apart"), lists)
-    pairs = ("pairwise", "-d", "apart", "--kind", "relevant")
+    pairs = ("pairwise", "-d", "apart", "--conditions", "relevant")
     told = ran(*pairs).out
     assert "2 queries without such pairs (q1, q2); --grades any asks pairs of unequal grade, too" in " ".join(
         told.split()

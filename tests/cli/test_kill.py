@@ -74,15 +74,15 @@ def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
         found = llmfair("listwise", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1", "--json")
     assert found.code == 0, found.err
     results = found.json
-    assert all(arm["asked"] == arm["ranked"] for arm in results["chains"].values())
+    assert all(condition["asked"] == condition["ranked"] for condition in results["chains"].values())
     sent = [json.loads(line) for line in log.read_text().splitlines()]
     answers = [row for row in sent if row.get("status") == 200 and "answer" in row]
     assert len(asked(log)) == len({row["body"] for row in answers}) + sum(
         row["status"] != 200 for row in sent
     )
-    for arm in results["answers"].values():
-        assert sum(arm["classes"].values()) == arm["windows"] == 216
-    # A window that an unreadable answer left as it was may be shown again in the next pass: the same chat.
+    for condition in results["answers"].values():
+        assert sum(condition["classes"].values()) == condition["windows"] == 216
+    # A window that an unparseable answer left as it was may be shown again in the next pass: the same chat.
     assert 850 <= len(answers) <= 864
     classes = {
         "duplicate": "duplicate", "missing": "missing", "out_of_range": "out_of_range", "zero_based": "out_of_range",
@@ -91,7 +91,9 @@ def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
     damaged = Counter(classes.get(row["malformed"], "ok") for row in answers)
     evidence = llmfair("runs", "show", only_run(), "--answers", "--json").json["rows"]
     assert Counter(row["class"] for row in evidence) == damaged
-    counted = sum((Counter(arm["classes"]) for arm in results["answers"].values()), Counter[str]())
+    counted = sum(
+        (Counter(condition["classes"]) for condition in results["answers"].values()), Counter[str]()
+    )
     assert (counted - damaged).total() == 864 - len(answers) and not damaged - counted
     statuses = {row["status"] for row in sent}
     assert {200, 429, 500} <= statuses

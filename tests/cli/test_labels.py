@@ -12,7 +12,7 @@ from tests.cli.command import kept, llmfair, only_run, ran
 from tests.servers import Server, rank
 
 LISTS = (
-    "listwise", "-q", "-n", "5", "--variants", "neutral", "--no-control", "--orders", "1", "--passes", "1",
+    "listwise", "-q", "-n", "5", "--conditions", "neutral", "--no-repeat", "--orders", "1", "--passes", "1",
     "--max-invalid", "1", "--on-bad-answer", "repair", "--no-cache",
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1")
 
 
 def rows(path: Path) -> dict[tuple[str, str, str, str], dict[str, str]]:
-    return {(row["query_id"], row["measure"], row["variant"], row["group"]): row for row in table(path)}
+    return {(row["query_id"], row["measure"], row["condition"], row["group"]): row for row in table(path)}
 
 
 @pytest.mark.parametrize(("report", "seconds"), [("0", 3.0), ("1", 6.0)], ids=["table", "report"])
@@ -46,9 +46,9 @@ def test_the_first_contact_is_quick(report: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("orders", "variant"), [pytest.param("1", "neutral", marks=pytest.mark.slow), ("3", "neutral.o0.r0")]
+    ("orders", "condition"), [pytest.param("1", "neutral", marks=pytest.mark.slow), ("3", "neutral.o0.r0")]
 )
-def test_ir_measures_agrees_on_the_files_we_write(orders: str, variant: str) -> None:
+def test_ir_measures_agrees_on_the_files_we_write(orders: str, condition: str) -> None:
     ran("listwise", "--orders", orders, "--passes", "1")
     folder = only_run()
     printed = subprocess.run(
@@ -59,10 +59,10 @@ def test_ir_measures_agrees_on_the_files_we_write(orders: str, variant: str) -> 
     found = dict(line.split() for line in printed.splitlines())
     assert found.keys() == {"P@20", "nDCG@20"}
     for measure, value in found.items():
-        assert float(ours["all", measure, variant, ""]["value"]) == pytest.approx(float(value), abs=1e-4)
+        assert float(ours["all", measure, condition, ""]["value"]) == pytest.approx(float(value), abs=1e-4)
     exact = _ir_measures(folder, "neutral.run")
     for measure, exactly in exact.items():
-        assert float(ours["all", measure, variant, ""]["value"]) == pytest.approx(exactly, abs=1e-6)
+        assert float(ours["all", measure, condition, ""]["value"]) == pytest.approx(exactly, abs=1e-6)
 
 
 def _ir_measures(folder: Path, run: str) -> dict[str, float]:
@@ -127,11 +127,11 @@ def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
     asked = ("listwise", "--initial", "mirrored", "--orders", "4", "--passes", "1")
     ran(*asked, "-m", model)
     results = kept("results")
-    values = {(row["variant"], row["measure"]): row["value"] for row in results["rows"]}
+    values = {(row["condition"], row["measure"]): row["value"] for row in results["rows"]}
     for measure in ("P@20", "nDCG@20", "ExpRatio", "overlap@20"):
-        assert values["neutral", measure] == values["input", measure]
-    for arm in results["answers"].values():
-        assert arm["identity"] == arm["windows"] == arm["classes"]["ok"]
+        assert values["neutral", measure] == values["initial", measure]
+    for condition in results["answers"].values():
+        assert condition["identity"] == condition["windows"] == condition["classes"]["ok"]
     per_query = rows(only_run() / "per_query.csv")
     ratios = [float(row["value"]) for key, row in per_query.items() if key[1] == "ExpRatio"]
     assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-12)
@@ -141,11 +141,14 @@ def test_every_answer_is_accounted_for() -> None:
     found = llmfair(
         "listwise", "--orders", "1", "-m", "fake:biased,malformed=0.3", "--max-invalid", "1", "--json"
     ).json
-    for arm in found["answers"].values():
-        assert sum(arm["classes"].values()) == arm["windows"] == 72
-        assert arm["repaired"] + arm["unreadable"] == arm["windows"] - arm["classes"]["ok"]
-        assert sum(sum(place.values()) for place in arm["places"].values()) == arm["windows"]
-    assert {name for arm in found["answers"].values() for name in arm["classes"]} == {
+    for condition in found["answers"].values():
+        assert sum(condition["classes"].values()) == condition["windows"] == 72
+        assert (
+            condition["repaired"] + condition["unparseable"]
+            == condition["windows"] - condition["classes"]["ok"]
+        )
+        assert sum(sum(place.values()) for place in condition["places"].values()) == condition["windows"]
+    assert {name for condition in found["answers"].values() for name in condition["classes"]} == {
         "ok", "missing", "duplicate", "out_of_range", "no_ids", "empty", "refused", "truncated",
     }  # fmt: skip
 
@@ -199,7 +202,7 @@ def test_what_is_stopped_has_as_many_answers_as_lists_say() -> None:
     as_shown = " > ".join(f"[{number}]" for number in range(1, 21))
     with Server(lambda body, attempt: Reply(as_shown)) as server:
         asked = (
-            "listwise", "-n", "2", "--variants", "neutral", "--no-control", "--orders", "1", "--passes", "5",
+            "listwise", "-n", "2", "--conditions", "neutral", "--no-repeat", "--orders", "1", "--passes", "5",
             *server.flags, "--no-cache",
         )  # fmt: skip
         ran(*asked, "--runs-dir", "whole")
@@ -250,7 +253,7 @@ def test_undefined_is_null_with_a_count() -> None:
     found = ran("listwise", "-d", folder, "--orders", "1", "--json", "--max-invalid", "1")
     undefined = found.json["undefined"]["ExpRatio"]["neutral"]
     assert undefined == {"no_unprotected": 1, "no_group": 1}
-    row = next(r for r in found.json["rows"] if r["measure"] == "ExpRatio" and r["variant"] == "neutral")
+    row = next(r for r in found.json["rows"] if r["measure"] == "ExpRatio" and r["condition"] == "neutral")
     assert row["n"] == 3 and row["low"] is None and row["reason"] == "too_few_queries"
     csv_rows = rows(only_run() / "per_query.csv")
     assert csv_rows["only", "ExpRatio", "neutral", ""]["value"] == ""
@@ -273,7 +276,7 @@ def test_titles_may_hold_anything() -> None:
     }
     folder = write_folder(Path("mine"), balanced(1, 5, 5), titles, {"q0": "[2] > [1] {title}"})
     results = ran("listwise", "-d", folder, "--orders", "2", "-m", "fake:oracle,malformed=0", "--json").json
-    assert all(arm["classes"].keys() == {"ok"} for arm in results["answers"].values())
+    assert all(condition["classes"].keys() == {"ok"} for condition in results["answers"].values())
     run = only_run()
     ranked = [line.split() for line in (run / "rankings" / "neutral.run").read_text().splitlines()]
     assert len(ranked) == 10 and {row[2] for row in ranked} == {f"q0{s}{i}" for s in "fm" for i in range(5)}
@@ -286,7 +289,7 @@ def test_titles_may_hold_anything() -> None:
 
 def test_formats() -> None:
     header, *lines = [line.split("\t") for line in llmfair(*SMALL, "--format", "tsv").out.splitlines()]
-    assert header == ["run", "variant", "measure", "group", "value", "low", "high", "n", "reason"]
+    assert header == ["run", "condition", "measure", "group", "value", "low", "high", "n", "reason"]
     assert all(len(line) == 9 and line[7] == "3" for line in lines)
     assert llmfair(*SMALL, "--format", "json").json["schema"] == 1
     quiet = llmfair(*SMALL, "-q")

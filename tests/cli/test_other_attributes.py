@@ -18,7 +18,7 @@ LISTWISE = (
     "--no-report",
     "--max-invalid",
     "1",
-    "--variants",
+    "--conditions",
     "neutral",
     "--orders",
     "1",

@@ -1,4 +1,4 @@
-"""`llmfair pairwise` end to end: evidence on disk, planted bias told apart from position, early stopping."""
+"""`llmfair pairwise` end to end: evidence on disk, injected bias told apart from position, early stopping."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def asked(model: str, *more: str, queries: int = QUERIES) -> Outcome:
     return ran("pairwise", "-d", lists(queries), "-m", model, *more)
 
 
-def row(document: Any, measure: str, kind: str = "relevant", group: str = "") -> Any:
+def row(document: Any, measure: str, stratum: str = "relevant", group: str = "") -> Any:
     (found,) = [
-        r for r in document["rows"] if (r["measure"], r["variant"], r["group"]) == (measure, kind, group)
+        r for r in document["rows"] if (r["measure"], r["condition"], r["group"]) == (measure, stratum, group)
     ]
     return found
 
@@ -41,7 +41,7 @@ def test_both_outcomes_of_every_pair_are_written() -> None:
     assert all((v["first_answer"] == "") == (v["first_problem"] != "") for v in verdicts)
 
 
-def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> None:
+def test_content_bias_position_bias_and_unparseable_answers_are_told_apart() -> None:
     found = asked(
         "fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05",
         "--max-invalid",
@@ -51,17 +51,17 @@ def test_content_bias_position_bias_and_unreadable_answers_are_told_apart() -> N
         "--json",
         queries=12,
     ).json
-    for kind in ("relevant", "irrelevant"):
+    for stratum in ("relevant", "irrelevant"):
         odds, paper, balanced_ratio = (
-            row(found, m, kind) for m in ("AdjustedOdds", "WinRatio", "BalancedRatio")
+            row(found, m, stratum) for m in ("AdjustedOdds", "WinRatio", "BalancedRatio")
         )
         assert odds["low"] < math.exp(0.2) < odds["high"]
-        assert row(found, "PositionOdds", kind)["low"] > math.exp(1.5)
-        assert row(found, "FirstSlotRate", kind)["value"] > 0.8
+        assert row(found, "PositionOdds", stratum)["low"] > math.exp(1.5)
+        assert row(found, "FirstSlotRate", stratum)["value"] > 0.8
         assert paper["value"] > odds["value"] > balanced_ratio["value"] > 1
-        invalid = row(found, "InvalidRate", kind)["value"]
+        invalid = row(found, "InvalidRate", stratum)["value"]
         assert invalid == pytest.approx(1 - 0.95**2, abs=0.039)
-        low, high = found["findings"][kind]["worst_case"]
+        low, high = found["findings"][stratum]["worst_case"]
         assert high - low == pytest.approx(0.05, abs=0.026)
 
 
@@ -70,11 +70,12 @@ def test_adding_a_query_or_dropping_a_kind_moves_no_pair() -> None:
         name = "-".join(("run", *more))
         asked("fake:biased", "-o", name, *("--pairs", "20") * ("--pairs" not in more), *more, queries=8)
         return {
-            (v["kind"], v["query_id"], v["pair"], v["draw"]): v for v in table(Path(name, "verdicts.csv"))
+            (v["condition"], v["query_id"], v["pair"], v["draw"]): v
+            for v in table(Path(name, "verdicts.csv"))
         }
 
     whole = verdicts()
-    for part in (verdicts("-n", "5"), verdicts("--kind", "irrelevant"), verdicts("--pairs", "8")):
+    for part in (verdicts("-n", "5"), verdicts("--conditions", "irrelevant"), verdicts("--pairs", "8")):
         assert 0 < len(part) < len(whole)
         assert {key: whole[key] for key in part if key in whole} == {
             k: v for k, v in part.items() if k in whole
@@ -94,10 +95,10 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
     assert found["stopping"] == calm["stopping"] and found["rows"] == calm["rows"]
     folder = only_run(tmp_path / "calm")
     assert (only_run() / "verdicts.csv").read_bytes() == (folder / "verdicts.csv").read_bytes()
-    for kind in ("relevant", "irrelevant"):
-        stopped = found["stopping"][kind]
+    for stratum in ("relevant", "irrelevant"):
+        stopped = found["stopping"][stratum]
         assert stopped["decision"] == "below" and 20 <= stopped["pairs"] < 600 and stopped["saved"] > 0.4
-        assert sum(found["cells"][kind].values()) == stopped["pairs"]
+        assert sum(found["cells"][stratum].values()) == stopped["pairs"]
     again = asked(model, "--sequential", "-j", str(workers))
     assert kept("manifest")["calls"] == 0
     assert again.code == 0
@@ -111,7 +112,7 @@ def test_over_http_both_orders_are_asked() -> None:
     assert len(bodies) == 6 * 2 * (5 + 1) * 2
     first, second = (body["messages"][-1]["content"] for body in bodies[:2])
     assert first != second and sorted(first.splitlines()) != first.splitlines()
-    assert all(arm["unreadable"] == 0 for arm in found.json["answers"].values())
+    assert all(condition["unparseable"] == 0 for condition in found.json["answers"].values())
 
 
 def uneven() -> Path:
@@ -129,7 +130,7 @@ def uneven() -> Path:
 
 
 def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_odds() -> None:
-    flags = ("-d", uneven(), "-m", f"{BIASED},malformed=0", "--kind", "relevant")
+    flags = ("-d", uneven(), "-m", f"{BIASED},malformed=0", "--conditions", "relevant")
     plain = llmfair("pairwise", *flags, "-o", "plain", "--json").json
     gated = llmfair(
         "pairwise", *flags, "-o", "gated", "--require", "AdjustedOdds(agg=pooled)=0.1..9", "--json"
@@ -163,9 +164,9 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
         ).json
         for share in ("1", "0")
     )  # fmt: skip
-    for kind in ("relevant", "irrelevant"):
-        for fact in ("worst_case", "unreadable_by_order"):
-            assert twice["findings"][kind][fact] == once["findings"][kind][fact]
+    for stratum in ("relevant", "irrelevant"):
+        for fact in ("worst_case", "unparseable_by_order"):
+            assert twice["findings"][stratum][fact] == once["findings"][stratum][fact]
 
 
 def test_ties_are_shown() -> None:
@@ -178,11 +179,11 @@ def test_ties_are_shown() -> None:
 
 def test_a_sequential_audit_claims_what_it_settled_and_no_p() -> None:
     found = asked(f"{BIASED},pairwise=-1,query_sd=0", "--sequential", "--json").json
-    for kind in ("relevant", "irrelevant"):
-        assert found["stopping"][kind]["decision"] == "below"
+    for stratum in ("relevant", "irrelevant"):
+        assert found["stopping"][stratum]["decision"] == "below"
         assert (
-            found["findings"][kind]["conclusion"] == "outside"
-            and row(found, "AdjustedOdds", kind)["p"] is None
+            found["findings"][stratum]["conclusion"] == "outside"
+            and row(found, "AdjustedOdds", stratum)["p"] is None
         )
     open_ = asked(
         f"{BIASED},pairwise=-0.2,query_sd=0", "--sequential", "--max-pairs", "40", "-o", "open", "--json"
@@ -204,10 +205,10 @@ def test_a_sequential_audit_asks_nothing_past_a_pair_without_an_answer() -> None
 
     with Server(answer) as server:
         flags = ("pairwise", "-d", str(lists(6)), *server.flags, "--sequential", "-j", "2")
-        broken = llmfair(*flags, "--kind", "relevant")
+        broken = llmfair(*flags, "--conditions", "relevant")
         assert broken.code == 3 and len(seen) < 20
         assert "after 4 pairs nothing is settled" in broken.out and "it broke off there" in broken.out
-        ran(*flags, "--kind", "relevant", "--max-pairs", "30")
+        ran(*flags, "--conditions", "relevant", "--max-pairs", "30")
 
 
 def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
@@ -262,9 +263,9 @@ def test_a_server_s_first_token_is_matched_to_the_labels() -> None:
         ).json  # fmt: skip
     assert len(seen) == 240 and all(seen)
     lines = table(only_run() / "verdicts.csv")
-    margins = {line["first_margin"] for line in lines if line["kind"] == "relevant"}
+    margins = {line["first_margin"] for line in lines if line["condition"] == "relevant"}
     assert [float(margin) for margin in margins] == pytest.approx([math.log(0.5 / 0.1)])
-    assert {line["first_margin"] for line in lines if line["kind"] == "irrelevant"} == {""}
+    assert {line["first_margin"] for line in lines if line["condition"] == "irrelevant"} == {""}
     assert found["answers"]["relevant"]["mass"] == pytest.approx(0.6)
     assert found["answers"]["irrelevant"]["mass"] == pytest.approx(0.4)
     again = llmfair(

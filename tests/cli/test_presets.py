@@ -17,7 +17,7 @@ from tests.folders import balanced, write_folder
 def test_options_of_a_preset_are_laid_over_it() -> None:
     made = ListwiseSettings.make("paper+few-relevant+deltr+rankgpt")
     assert (made.window, made.step, made.passes, made.orders, made.prompt) == (5, 1, 1, 1, "wikiproject")
-    assert (made.candidates, made.experts, made.initial) == (200, 24, "deltr")
+    assert (made.candidates, made.relevant, made.initial) == (200, 24, "deltr")
     assert (made.read, made.windows) == ("rankgpt", "rankgpt")
     assert made.preset_name() == "paper"
     assert ListwiseSettings.make("paper").initial == "random"
@@ -30,7 +30,7 @@ def test_a_flag_wins_over_an_option() -> None:
         "paper+few-relevant",
         "--candidates",
         "40",
-        "--experts",
+        "--relevant",
         "10",
         "--dry-run",
     )
@@ -61,7 +61,7 @@ def test_that_nothing_can_be_concluded_from_deltrs_order_is_said_before_anything
     said = "nothing is concluded from an order that is not random"
     assert said in ran("listwise", "--preset", "paper+deltr", "--dry-run").out
     assert said not in ran("listwise", "--preset", "paper", "--dry-run").out
-    flags = ("-n", "5", "--variants", "neutral", "--window", "20", "--step", "20")
+    flags = ("-n", "5", "--conditions", "neutral", "--window", "20", "--step", "20")
     assert said in ran("listwise", "--preset", "paper+deltr", *flags).err
 
 
@@ -71,10 +71,10 @@ def test_a_ranker_made_for_texts_says_that_it_reads_titles_only() -> None:
     models.t5(Path("T5"))
     lists = balanced(5, 3, 3)
     folder = write_folder(Path("mine"), lists)
-    asked = ("listwise", "-m", "monot5:T5", "-d", "mine", "--variants", "neutral", "--measures", "P@2")
+    asked = ("listwise", "-m", "monot5:T5", "-d", "mine", "--conditions", "neutral", "--measures", "P@2")
     says = "monot5 was made for passages of text and reads titles only: no item has text (30 of 30 items)"
     assert says in llmfair(*asked).err
-    assert says in kept("manifest")["doubts"][0]
+    assert says in kept("manifest")["warnings"][0]
     docs = folder / "docs.jsonl"
     docs.write_text(docs.read_text().replace('"title"', '"text": "Text.", "title"'))
     assert "made for passages" not in llmfair(*asked).err

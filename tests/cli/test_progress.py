@@ -26,7 +26,7 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
     state = terminal.Bar("Asking a model", 1000, progress, 64)
     assert state.line() == "0/1,000  0 unparseable  0 from the journal  0 cached  0/64 in flight"
     clock.now += 10
-    progress.answered, progress.replayed, progress.cached, progress.unreadable = 200, 90, 10, 3
+    progress.answered, progress.replayed, progress.cached, progress.unparseable = 200, 90, 10, 3
     progress.in_flight, progress.limit, progress.retries, progress.cost = 31, 32, 7, 0.01234
     assert state.line() == (
         "200/1,000  3 unparseable  90 from the journal  10 cached  31/32 in flight  10.0/s  7 tried again  "
@@ -47,7 +47,9 @@ def drawn(state: terminal.Line, width: int) -> str:
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
 def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
     model = "Asking openai:mistralai/Mistral-7B-Instruct-v0.2"
-    busy = Progress(answered=18_204, unreadable=62, replayed=90, cached=10, in_flight=31, limit=32, retries=7)
+    busy = Progress(
+        answered=18_204, unparseable=62, replayed=90, cached=10, in_flight=31, limit=32, retries=7
+    )
     states = [terminal.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
     states.append(terminal.Bar(model, 30_096, Progress(waiting_until=time.time() + 100), 64))
     for state in states:
@@ -58,7 +60,7 @@ def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
 
 
 def test_what_gives_way_first_on_a_narrow_terminal() -> None:
-    busy = Progress(answered=18_204, unreadable=62, in_flight=31, limit=32)
+    busy = Progress(answered=18_204, unparseable=62, in_flight=31, limit=32)
     state = terminal.Bar("Asking a model", 30_096, busy, 64)
     state.asked[0] = (time.monotonic() - 100, 0)
     wide, usual = drawn(state, 200), drawn(state, 80)

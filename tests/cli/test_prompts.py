@@ -14,7 +14,7 @@ from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 
 PAPERS, GENERAL = "for the WikiProject coordinators", "for users of a collection"
-LISTS = ("listwise", "-n", "5", "--orders", "1", "--variants", "neutral", "--passes", "1", "--no-control")
+LISTS = ("listwise", "-n", "5", "--orders", "1", "--conditions", "neutral", "--passes", "1", "--no-repeat")
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
     for model in ("fake:oracle", "bm25", "fake:biased 10/5x1", "fake:biased 20/10x1"):
         assert model in text
     results = RunDir(runs[-1]).read_results()
-    (row,) = [r for r in results["rows"] if (r["measure"], r["variant"]) == ("AdjustedOdds", "relevant")]
+    (row,) = [r for r in results["rows"] if (r["measure"], r["condition"]) == ("AdjustedOdds", "relevant")]
     assert f"{row['value']:.3f}" in text
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))

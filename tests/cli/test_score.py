@@ -97,7 +97,7 @@ def test_runs_of_equal_name_are_told_apart() -> None:
 
 
 def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
-    ran("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--variants", "neutral")
+    ran("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--conditions", "neutral")
     folder = only_run()
     of_dataset = llmfair("score", folder / "rankings" / "neutral.run", "-d", "sample", "--per-query")
     of_folder = llmfair("score", folder, "--per-query")
@@ -141,7 +141,12 @@ def test_a_gate_of_a_run_file() -> None:
     document = kept("results", "out")
     assert document["requirements"] == written.json["requirements"] and document["status"] == "complete"
     (entry,) = document["requirements"]
-    assert (entry["run"], entry["variant"], entry["measure"], entry["value"]) == ("my.run", "my", "P@1", 0.5)
+    assert (entry["run"], entry["condition"], entry["measure"], entry["value"]) == (
+        "my.run",
+        "my",
+        "P@1",
+        0.5,
+    )
     assert not entry["holds"] and "everything is written" not in llmfair(*SCORE, "--require", "P@1>=0.6").err
 
 
@@ -165,12 +170,12 @@ def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
 
 def test_run_folders_have_the_gates_of_their_audits() -> None:
     """What each says of its own rankings or pairs, and what no ranker could fail."""
-    ran("listwise", "--variants", "neutral", "--orders", "2", "-o", "lists")
+    ran("listwise", "--conditions", "neutral", "--orders", "2", "-o", "lists")
     assert llmfair("pairwise", "--pairs", "5", "-o", "pairs").code in (0, 4)
     for folder, gates in (("lists", ("nDCG@20>=0.99", "P@20:neutral<=0.5")), ("pairs", ("FlipRate<=0.1",))):
         flags = [part for gate in gates for part in ("--require", gate)]
         task = "listwise" if folder == "lists" else "pairwise"
-        own = ("--variants", "neutral", "--orders", "2") if folder == "lists" else ("--pairs", "5")
+        own = ("--conditions", "neutral", "--orders", "2") if folder == "lists" else ("--pairs", "5")
         audited = llmfair(task, *own, "-o", folder, *flags, "--max-invalid", "1", "--json")
         scored = llmfair("score", folder, *flags, "--json")
         assert audited.code == scored.code == 4
@@ -258,7 +263,7 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
     ran(*asked)
     table, found = ran("score", "run").out, llmfair("score", "run", "--json").json
     assert " · 5 queries · 4 rankings\n" in table and ".o0" not in table
-    assert len(found["runs"][0]["variants"]) == 4 * 3 == len({row["variant"] for row in found["rows"]})
+    assert len(found["runs"][0]["conditions"]) == 4 * 3 == len({row["condition"] for row in found["rows"]})
     one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
     assert " female " in one and " female.o1.r0 " in one
 
@@ -269,7 +274,7 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
 FAILING = ("fake:biased,malformed=0.15", "--on-bad-answer", "fail", "--max-invalid", "1")
 HALF = (
     "listwise",
-    *["-n", "6", "--orders", "1", "--passes", "1", "--variants", "neutral,female", "--no-control"],
+    *["-n", "6", "--orders", "1", "--passes", "1", "--conditions", "neutral,female", "--no-repeat"],
 )
 
 
@@ -278,16 +283,16 @@ def test_of_a_run_that_is_not_through_only_what_it_ranked_counts() -> None:
     assert llmfair(*HALF, "-m", *FAILING, "-o", "half", "-q").code == 3
     found = llmfair("score", "half", "-o", "out")
     said = (
-        "Not complete: neutral: 2 of 6 have no answer yet; female: 2 of 6 have no answer yet; failed: UnreadableAnswer 4; "
+        "Not complete: neutral: 2 of 6 have no answer yet; female: 2 of 6 have no answer yet; failed: UnparseableAnswer 4; "
         "the command that began the run completes it"
     )
     assert said in found.out and "queries of the qrels not ranked yet, left out" in found.out
     assert "0 in the measures" not in found.out
     own, ours = (
         {
-            row["variant"]: (row["value"], row["n"])
+            row["condition"]: (row["value"], row["n"])
             for row in kept("results", folder)["rows"]
-            if row["measure"] == "P@20" and row["variant"] in ("neutral", "female")
+            if row["measure"] == "P@20" and row["condition"] in ("neutral", "female")
         }
         for folder in ("half", "out")
     )
@@ -325,7 +330,7 @@ def test_a_cutoff_that_cuts_nothing_off_is_said(snapshot: Snapshot) -> None:
     told = transcript(
         " ".join((*SCORE, "--measures", "P@1,P@2,nDCG@2,P(rel=2)@20,overlap@2")),
         " ".join(("score long.run", *SCORE[2:], "--measures P@2")),
-        "listwise -n 5 --candidates 12 --variants neutral --orders 1 -o short",
+        "listwise -n 5 --candidates 12 --conditions neutral --orders 1 -o short",
         "score short",
     )
     snapshot("score-cutoffs", told)
@@ -357,7 +362,7 @@ def test_judged_items_that_a_cut_run_lacks_are_behind_what_it_lists() -> None:
         (odds,) = (row for row in document["rows"] if row["measure"] == "PreferenceOdds(of=ranking)")
         whole.append((odds["value"], odds["low"], odds["high"], odds["reason"]))
     assert whole[0] == whole[1]
-    (variant,) = document["runs"][0]["variants"].values()
-    assert variant["missing"] == {"queries": 6, "documents": 6}
+    (condition,) = document["runs"][0]["conditions"].values()
+    assert condition["missing"] == {"queries": 6, "documents": 6}
     said = llmfair("score", "cut.run", *SCORE[2:], "-v").out
     assert "6 documents in 6 queries judged but not in the run" in said

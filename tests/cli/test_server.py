@@ -31,14 +31,16 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         found = ran(*asked)
         results = found.json
         assert results["status"] == "complete"
-        assert all(arm["asked"] == arm["ranked"] == 12 for arm in results["chains"].values())
+        assert all(
+            condition["asked"] == condition["ranked"] == 12 for condition in results["chains"].values()
+        )
         manifest = kept("manifest")
         assert manifest["answered"] == 432 and manifest["retries"] > 10
         assert len(server.requests) == manifest["calls"] == 432 + manifest["retries"]
         damaged = sum(
-            arm["classes"].get(name, 0)
-            for arm in results["answers"].values()
-            for name in arm["classes"]
+            condition["classes"].get(name, 0)
+            for condition in results["answers"].values()
+            for name in condition["classes"]
             if name != "ok"
         )
         assert 0.01 * 432 < damaged < 0.09 * 432  # four standard errors
@@ -50,7 +52,17 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
 def test_what_each_of_several_models_has_cost_is_told_under_its_name() -> None:
     """Answers of 15 tokens at a price of 10,000 a million, 6 of each model; the command has 8 calls."""
     with Server(rank) as server:
-        asked = ("listwise", "-n", "1", "--orders", "1", "--variants", "neutral", "--no-control", *at(server))
+        asked = (
+            "listwise",
+            "-n",
+            "1",
+            "--orders",
+            "1",
+            "--conditions",
+            "neutral",
+            "--no-repeat",
+            *at(server),
+        )
         priced = (*asked, "-m", "openai:other", "--passes", "2", "--price-in", "1e4", "--price-out", "1e4")
         found = llmfair(*priced, "--max-calls", "8")
         assert found.code == 3 and len(server.requests) == 8
@@ -71,8 +83,8 @@ def test_one_refused_request_ends_its_chain_only() -> None:
             "listwise", "--queries", "physics,music,film", "--orders", "1", *at(server), "-j", "2", "--json"
         )
     assert found.code == 3
-    assert {name: arm["ranked"] for name, arm in found.json["chains"].items()} == dict.fromkeys(
-        ("neutral", "male", "female", "control"), 2
+    assert {name: condition["ranked"] for name, condition in found.json["chains"].items()} == dict.fromkeys(
+        ("neutral", "male", "female", "repeat"), 2
     )
     failures = (only_run() / "failures.csv").read_text()
     assert failures.count("music/") == 4 and "Rejected" in failures
@@ -152,7 +164,17 @@ def test_a_chain_costs_its_critical_path(tmp_path: Path) -> None:
 def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
     """Answers of 15 tokens at a price of one a million; also after an interrupt, and without any call."""
     with Server(rank) as server:
-        asked = ("listwise", "-n", "1", "--orders", "1", "--variants", "neutral", "--no-control", *at(server))
+        asked = (
+            "listwise",
+            "-n",
+            "1",
+            "--orders",
+            "1",
+            "--conditions",
+            "neutral",
+            "--no-repeat",
+            *at(server),
+        )
         priced = (*asked, "--passes", "2", "-o", "run", "--price-in", "1e4", "--price-out", "1e4")
         stopped, rest, again = llmfair(*priced, "--max-calls", "2"), llmfair(*priced), llmfair(*priced)
         assert "cost" not in llmfair(*asked, "--passes", "1").err
@@ -162,4 +184,4 @@ def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
     assert again.out == rest.out
     assert "  the run in all: 6 calls, cost 0.9000\n" in llmfair("runs", "show", "run").out
     shown = llmfair("runs", "show", "run", "--json").json
-    assert (shown["calls"], shown["cost"], shown["doubts"]) == (6, pytest.approx(0.9), [])
+    assert (shown["calls"], shown["cost"], shown["warnings"]) == (6, pytest.approx(0.9), [])

@@ -34,7 +34,7 @@ def test_one_row_a_setting_and_nothing_asked_twice() -> None:
 def test_answers_are_shared_with_listwise_in_both_directions() -> None:
     listwise = (
         "listwise",
-        *["-n", "2", "--orders", "1", "--passes", "1", "--variants", "neutral", "--no-control"],
+        *["-n", "2", "--orders", "1", "--passes", "1", "--conditions", "neutral", "--no-repeat"],
     )
     assert llmfair(*listwise, "--window", "20", "--step", "10").code == 0
     assert llmfair(*STUDY).code == 0

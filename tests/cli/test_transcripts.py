@@ -26,7 +26,7 @@ WHOLE = {
         "runs show run --runs-dir . --invalid",
         "runs check run --runs-dir .",
         "listwise -o run --format md --measures P@20,Exposure,Share,AWRF,KL",
-        "listwise -n 3 --orders 1 --variants female -o few",
+        "listwise -n 3 --orders 1 --conditions female -o few",
         f"listwise {SMALL} --initial given -o given",
         f"listwise {SMALL} -m fake:biased,malformed=0.3 --on-bad-answer retry:3 --max-invalid 1 -o again",
     ),
@@ -41,7 +41,7 @@ WHOLE = {
     ),
     "listwise-gates": (
         f"listwise {SMALL} --require ExpRatio:male=0.9..1.1 --require P@20>=0.99 -o run",
-        f"listwise {SMALL} --preset paper --variants neutral --require ExpRatio=0.1..9 -o wide",
+        f"listwise {SMALL} --preset paper --conditions neutral --require ExpRatio=0.1..9 -o wide",
         "listwise --max-invalid 0.001 -o invalid",
     ),
     "pairwise": (
@@ -56,7 +56,7 @@ WHOLE = {
         "pairwise -n 2 -m fake:biased,malformed=0.5 --on-bad-answer fail -o failed",
         "pairwise --pairs 10 --max-calls 30 -o stopped",
         "pairwise --pairs 10 --max-calls 1 -o begun",
-        "pairwise --kind relevant --pairs 2 --max-calls 20 -o half",
+        "pairwise --conditions relevant --pairs 2 --max-calls 20 -o half",
         "score half",
     ),
     "pairwise-sequential": (
@@ -73,12 +73,12 @@ WHOLE = {
         "score lists --format md --measures P@20,ExpRatio --require P@20>=0.99",
     ),
     "study-windows": (
-        f"study windows {SMALL} --settings 10/5,20/10 --variants neutral,male --control -o table",
+        f"study windows {SMALL} --settings 10/5,20/10 --conditions neutral,male --repeat -o table",
         "study windows -n 2 --settings 20/10 --measures Share,P@20 --format md",
     ),
     "compare-lists": (
-        f"listwise {MADE} --variants neutral --no-control --orders 1 --passes 1 -m fake:biased,listwise=-4 -o base",
-        f"listwise {MADE} --variants neutral --no-control --orders 1 --passes 1 -m fake:oracle --step 20 -o other",
+        f"listwise {MADE} --conditions neutral --no-repeat --orders 1 --passes 1 -m fake:biased,listwise=-4 -o base",
+        f"listwise {MADE} --conditions neutral --no-repeat --orders 1 --passes 1 -m fake:oracle --step 20 -o other",
         "compare base other",
         "compare base other --format md --measures P@20",
         *(f"listwise {MADE} {SMALL} -m fake:biased,malformed=0,listwise={p} -o strength{p}" for p in (-1, 0)),
@@ -97,7 +97,7 @@ WHOLE = {
         "report pairs --format md --evidence 2",
         "report lists --format card",
         "report pairs --format card",
-        f"listwise {MADE} -n 6 --variants neutral --passes 1 -m fake:random,order=50,noise=0.01,malformed=0 -o places",
+        f"listwise {MADE} -n 6 --conditions neutral --passes 1 -m fake:random,order=50,noise=0.01,malformed=0 -o places",
         "report places --format card",
         f"pairwise {MADE} --pairs 4 -m fake:biased,position=50,malformed=0 -o driven",
         "report driven --format card",
@@ -122,14 +122,14 @@ WHOLE = {
         "report gender-10 five location-10 --format md",
     ),
     "calibrate-listwise": (
-        "calibrate listwise --runs 10 --planted -0.5",
-        "calibrate listwise --runs 4 --planted -0.5 --format md",
+        "calibrate listwise --runs 10 --injected -0.5",
+        "calibrate listwise --runs 4 --injected -0.5 --format md",
         "calibrate listwise --runs 2 --preset paper --alike 1 --slots 2",
     ),
     "calibrate-pairwise": (
-        "calibrate pairwise --runs 10 --planted -0.3 --kind relevant",
-        "calibrate pairwise --runs 10 --planted -1 --kind relevant --weights pooled",
-        "calibrate pairwise --runs 4 --planted -1 --kind relevant --weights pooled --position 6 -n 4 --format md",
+        "calibrate pairwise --runs 10 --injected -0.3 --conditions relevant",
+        "calibrate pairwise --runs 10 --injected -1 --conditions relevant --weights pooled",
+        "calibrate pairwise --runs 4 --injected -1 --conditions relevant --weights pooled --position 6 -n 4 --format md",
     ),
 }
 PLANS = {
@@ -162,12 +162,12 @@ PLANS = {
         "plan pairwise --pairs 20",
         "plan pairwise --pairs 200 --format tsv",
         "plan pairwise --level 0.999",
-        "plan pairwise --repeats 2 --kind relevant",
+        "plan pairwise --repeats 2 --conditions relevant",
         "plan pairwise -m fake:biased -m fake:oracle --preset paper",
         "plan pairwise --sequential",
         "plan pairwise --sequential --format tsv",
         "plan pairwise -d apart",
-        "plan pairwise -d few --kind relevant",
+        "plan pairwise -d few --conditions relevant",
     ),
     "dry-runs": (
         "listwise --dry-run",

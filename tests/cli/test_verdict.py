@@ -14,7 +14,7 @@ from llmfair.results import Requirement, RunVerdict, plain
 from tests.cli.command import kept, ran, refuses, well
 from tests.cli.command import llmfair as command
 
-PAIRS = ("pairwise", "-q", "--noise-share", "0", "--kind", "relevant", "--no-report")
+PAIRS = ("pairwise", "-q", "--noise-share", "0", "--conditions", "relevant", "--no-report")
 MODELS = {
     "disparity": ("-m", "fake:biased,pairwise=-2", "--pairs", "10"),
     "parity": (
@@ -53,7 +53,7 @@ def test_in_json_and_markdown_but_not_among_rows() -> None:
     assert failed.code == failed.json["exit_code"] == 4 and failed.json["status"] == "failed"
     assert failed.json["verdict"] == kept("results", "run")["verdict"]
     assert ran(*asked, "--format", "md").out.startswith("**VERDICT** disparity: of relevant pairs ")
-    assert ran(*asked, "--format", "tsv").out.startswith("run\tvariant\t")
+    assert ran(*asked, "--format", "tsv").out.startswith("run\tcondition\t")
 
 
 def test_a_verdict_that_there_is_not_is_refused_before_anything_is_asked() -> None:
@@ -91,14 +91,14 @@ def test_the_next_step_finds_the_run_wherever_it_is_and_has_something_to_show(
 
 
 def test_the_next_step_plans_the_same_design() -> None:
-    partition = ("--design", "partition", "--window", "10", "-n", "6", "--variants", "neutral")
+    partition = ("--design", "partition", "--window", "10", "-n", "6", "--conditions", "neutral")
     shown = ran("listwise", "-q", "--no-report", *partition, "-m", "fake:biased,listwise=0", "-o", "run").out
     assert shown.startswith("VERDICT  inconclusive")
     following = kept("results", "run")["verdict"]["next"]
     asked = following.partition(": llmfair ")[2]
     assert (
         asked
-        == "plan listwise --limit 6 --prompt wikiproject --variants neutral --design partition --window 10 --orders 1 --no-control"
+        == "plan listwise --limit 6 --prompt wikiproject --conditions neutral --design partition --window 10 --orders 1 --no-repeat"
     )
     planned = well(command(*shlex.split(asked), "--json")).json
     assert planned["calls"] == kept("results", "run")["design"]["calls"]
@@ -166,8 +166,8 @@ def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     asked = (*PAIRS, "--pairs", "4", "--junit", "junit.xml", "-m", "fake:biased,malformed=0.5")
     assert command(*asked, "-m", "fake:oracle", "-m", "openai:x", "--max-invalid", "0.1").code == 4
-    unreadable, _, keyless = suites("junit.xml")
-    assert unreadable.get("failures") == "1" and "unparseable" in problems(unreadable)["run"]
+    unparseable, _, keyless = suites("junit.xml")
+    assert unparseable.get("failures") == "1" and "unparseable" in problems(unparseable)["run"]
     assert keyless.get("errors") == "1" and "needs a key" in problems(keyless)["run"]
     assert command(*asked, "--max-calls", "5", "--max-invalid", "1", "-o", "half").code == 3
     (half,) = suites("junit.xml")
@@ -245,7 +245,7 @@ def test_a_figure_carries_what_is_concluded_of_its_condition() -> None:
     found = llmfair.audit_pairwise(
         model="fake:biased,pairwise=-2",
         pairs=10,
-        kind="relevant",
+        conditions="relevant",
         measures="AdjustedOdds,WinRatio,FlipRate",
         report=False,
     )

@@ -89,7 +89,7 @@ def test_the_documented_stream_over_numerically_sorted_pools(tmp_path: Path) -> 
 
 def test_a_smaller_list_is_part_of_a_larger_one_and_seeds_differ(tmp_path: Path) -> None:
     folder = pools(tmp_path / "f", RICH)
-    small, large = drawn(folder, DrawPlan(100, fewest_experts=10)), drawn(folder)
+    small, large = drawn(folder, DrawPlan(100, fewest_relevant=10)), drawn(folder)
     assert set(small.lists["a"].doc_ids) < set(large.lists["a"].doc_ids)
     assert drawn(folder, seed=1).lists["a"].doc_ids != large.lists["a"].doc_ids
 
@@ -143,7 +143,7 @@ def test_nine_experts_of_a_side_drop_the_query_and_name_it(tmp_path: Path) -> No
     dataset = drawn(pools(tmp_path / "f", {**RICH, "few": (9, 30)}))
     assert "few" not in dataset.lists
     assert dataset.left_out == {
-        "few": "Topic few: 9 unprotected and 30 protected relevant documents, needs 10 of each (--min-experts)"
+        "few": "Topic few: 9 unprotected and 30 protected relevant documents, needs 10 of each (--min-relevant)"
     }
 
 
@@ -171,7 +171,7 @@ def test_natural_lists_have_the_shares_of_the_data(tmp_path: Path) -> None:
 def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="query 'b': 5/6/3/4") as caught:
         drawn(pools(tmp_path / "f", {"a": (3, 4), "b": (5, 6)}))
-    assert "--min-experts" in caught.value.hint
+    assert "--min-relevant" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -179,19 +179,19 @@ def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
     [
         ((201, None, None, None), "--candidates 201 cannot be shared out"),
         ((3, None, None, None), "use 4 or 4"),
-        ((200, None, 33, None), "--experts 33 cannot be halved"),
-        ((200, None, 202, None), "--experts 202"),
+        ((200, None, 33, None), "--relevant 33 cannot be halved"),
+        ((200, None, 202, None), "--relevant 202"),
         ((200, "equl", None, None), "--buckets equl is neither"),
         ((200, "1,2,3", None, None), "--buckets 1,2,3 is neither"),
-        ((200, "1,2,3,4", 2, None), "--experts and --min-experts have no meaning"),
+        ((200, "1,2,3,4", 2, None), "--relevant and --min-relevant have no meaning"),
     ],
 )
 def test_numbers_that_cannot_be(
     arguments: tuple[int | None, str | None, int | None, int | None], message: str
 ) -> None:
-    size, buckets, experts, fewest = arguments
+    size, buckets, relevant, fewest = arguments
     with pytest.raises(UsageError) as caught:
-        draw_plan(size, buckets, experts, fewest, default_fewest=10)
+        draw_plan(size, buckets, relevant, fewest, default_fewest=10)
     assert message in f"{caught.value.message} {caught.value.hint}"
 
 
@@ -241,13 +241,13 @@ def test_score_of_drawn_lists_measures_against_all_relevant_documents(tmp_path: 
         "--orders", "1", "--passes", "1", "-m", "fake:oracle,malformed=0", "-o", "run", "--json",
     )  # fmt: skip
     scored = llmfair("score", "run", "--measures", measures, "--json").json
-    ours = {(r["variant"], r["measure"], r["group"]): (r["value"], r["n"]) for r in audited.json["rows"]}
-    theirs = {(r["variant"], r["measure"], r["group"]): (r["value"], r["n"]) for r in scored["rows"]}
+    ours = {(r["condition"], r["measure"], r["group"]): (r["value"], r["n"]) for r in audited.json["rows"]}
+    theirs = {(r["condition"], r["measure"], r["group"]): (r["value"], r["n"]) for r in scored["rows"]}
     ours, theirs = (  # without what is concluded from, of answers here and of rankings there
         {key: value for key, value in of_it.items() if "Odds" not in key[1] and "Excess" not in key[1]}
         for of_it in (ours, theirs)
     )
-    asked = {key: value for key, value in ours.items() if key[0] != "input" and " vs " not in key[0]}
+    asked = {key: value for key, value in ours.items() if key[0] != "initial" and " vs " not in key[0]}
     assert theirs == asked and len(theirs) > 20
     awrf = theirs["neutral", "AWRF@20", ""][0]
     assert awrf is not None and awrf < 1, "the relevant documents are 540 men and 500 women, not 5 and 5"
@@ -258,9 +258,9 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
         "a": [*((str(i), "male", 1) for i in range(30)), *((f"0{i}", "female", 1) for i in range(1, 31))],
         "b": [*((str(1000 + i), "male", 1) for i in range(30)), *((f"x{i}", "female", 1) for i in range(30))],
     }
-    base = drawn(Folder(write_folder(tmp_path / "f", lists)), DrawPlan(20, fewest_experts=1))
+    base = drawn(Folder(write_folder(tmp_path / "f", lists)), DrawPlan(20, fewest_relevant=1))
     lists["c"] = [("1e3", "male", 1), ("@0", "female", 1)]
-    more = drawn(Folder(write_folder(tmp_path / "g", lists)), DrawPlan(20, fewest_experts=1))
+    more = drawn(Folder(write_folder(tmp_path / "g", lists)), DrawPlan(20, fewest_relevant=1))
     for query_id in "ab":
         assert more.lists[query_id].doc_ids[:10] == base.lists[query_id].doc_ids[:10]
     assert not set(more.stand_ins) & set(more.documents)
@@ -270,5 +270,5 @@ def test_two_run_folders_of_one_name_are_told_apart() -> None:
     for parent, model in (("one", "fake:oracle"), ("two", "bm25")):
         ran("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q")
     rows = llmfair("score", "one/run", "two/run", "--measures", "P@20", "--json").json["rows"]
-    values = {row["run"]: row["value"] for row in rows if row["variant"] == "neutral"}
+    values = {row["run"]: row["value"] for row in rows if row["condition"] == "neutral"}
     assert values.keys() == {"one/run", "two/run"} and len(set(values.values())) == 2

@@ -14,7 +14,7 @@ from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Ratio
 from llmfair.records import Ranking
-from llmfair.stats.planted import rank_exposures
+from llmfair.stats.injected import rank_exposures
 from tests.cli.command import ran, refuses
 from tests.folders import balanced, write_folder
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_they_keep_their_places_and_are_in_neither_mean(folder: Path) -> None:
-    design = make_design(ListwiseSettings.make(dataset=str(folder), variants="neutral", control=False))
+    design = make_design(ListwiseSettings.make(dataset=str(folder), conditions="neutral", repeat=False))
     listed = design.dataset.candidates(design.queries[0])
     assert {*OTHERS} <= {*listed.doc_ids} and len(listed.doc_ids) == 16
     (column,) = measure_all(
@@ -74,7 +74,7 @@ def test_the_line_below_the_title_says_how_many_they_are(folder: Path) -> None:
 
 @pytest.mark.parametrize("buckets", ["equal", "natural"])
 def test_they_are_in_no_drawn_list(folder: Path, buckets: str) -> None:
-    settings = ListwiseSettings.make(dataset=str(folder), buckets=buckets, candidates=16, experts=8)
+    settings = ListwiseSettings.make(dataset=str(folder), buckets=buckets, candidates=16, relevant=8)
     design = make_design(settings)
     assert design.queries
     for query in design.queries:

@@ -337,7 +337,7 @@ def test_an_audit_draws_once_and_measures_against_all_relevant_pages(
     half = (p + t) / 2
     divergence = sum(0.5 * x * np.log(x / h) for side in (p, t) for x, h in zip(side, half, strict=True) if x)
     values = {
-        (row["query_id"], row["measure"], row["variant"]): float(row["value"])
+        (row["query_id"], row["measure"], row["condition"]): float(row["value"])
         for row in table(Path("one/run/per_query.csv"))
         if row["value"]
     }

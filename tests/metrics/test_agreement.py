@@ -19,7 +19,7 @@ SHUFFLED = st.permutations(range(9))
 
 
 def test_the_reference() -> None:
-    case = vectors("planted_bias")["golden_rank_agreement"]
+    case = vectors("injected_bias")["golden_rank_agreement"]
     query = beside([str(n) for n in case["a"]], [str(n) for n in case["b"]])
     assert value("Tau", query) == pytest.approx(case["kendall_tau"], rel=1e-9)
     assert value("RBO", query) == pytest.approx(case["rbo_ext_p09"], rel=1e-9)

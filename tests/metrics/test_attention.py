@@ -465,7 +465,7 @@ def measured(dataset: str, attribute: str, measures: str) -> dict[tuple[str, str
     settings = ListwiseSettings.make(dataset=dataset, attribute=attribute, measures=measures, orders=1)
     result = audit(LISTWISE.design(settings, Subject("fake:random")))
     rows = table(result.folder.path / "metrics.csv")
-    read = {(row["measure"], row["variant"], row["group"]): row["value"] for row in rows}
+    read = {(row["measure"], row["condition"], row["group"]): row["value"] for row in rows}
     assert all(text == "" or math.isfinite(float(text)) for text in read.values())
     return {key: float(text) if text else None for key, text in read.items()}
 
@@ -477,14 +477,14 @@ MEASURES = "AWRF@20,Share@20,KL@20,nDCGxAWRF@20,AWRF(over=location*gender)@20"
 def test_an_audit_of_the_sample(attribute: str, groups: int) -> None:
     found = measured("sample", attribute, MEASURES + ",AWRF(target=trec2021)@20")
     shares = [
-        value for (name, variant, _), value in found.items() if (name, variant) == ("Share@20", "neutral")
+        value for (name, condition, _), value in found.items() if (name, condition) == ("Share@20", "neutral")
     ]
     assert len(shares) == groups
     assert sum(share or 0 for share in shares) == pytest.approx(1)
-    for variant in ("neutral", "input"):
-        assert 1 - LN2 <= (found["AWRF@20", variant, ""] or 0) <= 1
-        assert 0 < (found["nDCGxAWRF@20", variant, ""] or 0) < 1
-        assert found["KL@20", variant, ""] is not None
+    for condition in ("neutral", "initial"):
+        assert 1 - LN2 <= (found["AWRF@20", condition, ""] or 0) <= 1
+        assert 0 < (found["nDCGxAWRF@20", condition, ""] or 0) < 1
+        assert found["KL@20", condition, ""] is not None
 
 
 @pytest.mark.parametrize(("attribute", "groups"), [("gender", 4), ("location", 7)])

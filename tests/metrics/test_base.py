@@ -245,7 +245,7 @@ def test_ratios_keep_their_sides() -> None:
 def test_columns_come_in_the_order_asked_with_sorted_queries() -> None:
     queries = [lettered("pu", "q2"), lettered("up", "q1")]
     columns = measure_all([parse("Exposure"), parse("ExpRatio")], {"neutral": queries, "female": queries[:1]})
-    assert [(str(c.measure), c.variant, c.group, list(c.values)) for c in columns] == [
+    assert [(str(c.measure), c.condition, c.group, list(c.values)) for c in columns] == [
         ("Exposure", "neutral", "protected", ["q1", "q2"]),
         ("Exposure", "neutral", "unprotected", ["q1", "q2"]),
         ("Exposure", "female", "protected", ["q2"]),

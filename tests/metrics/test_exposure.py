@@ -132,7 +132,7 @@ def test_reference_figures_of_lists_and_runs() -> None:
 
 
 def test_position_weights_of_the_reference() -> None:
-    for constants in vectors("planted_bias")["exposure_constants"]:
+    for constants in vectors("injected_bias")["exposure_constants"]:
         weights = position_weights(constants["N"])
         assert weights.sum() == pytest.approx(constants["sum_v"], rel=1e-9)
         assert weights.mean() == pytest.approx(constants["mean_v"], rel=1e-9)
@@ -356,7 +356,7 @@ def test_a_document_without_side_at_the_end_changes_nothing(letters: str, name: 
 
 
 def test_the_reference_of_relevance_and_excess() -> None:
-    case = vectors("planted_bias")["golden_permutation"]
+    case = vectors("injected_bias")["golden_permutation"]
     letters = "".join("up"[flag] for flag in case["ranking_protected"])
     query = lettered(letters, relevant="".join(map(str, case["ranking_relevant"])))
     assert value("ExpRatio", query) == pytest.approx(case["ratio"], rel=1e-9)

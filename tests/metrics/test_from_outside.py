@@ -59,7 +59,7 @@ def test_they_are_measured_gated_and_refused_for_lists() -> None:
         *("--require", "Asked>=4", "--require", "Asked(agg=mean)<=3", "--json"),
     )
     results = found.json
-    rows = {row["measure"]: row for row in results["rows"] if row["variant"] == "relevant"}
+    rows = {row["measure"]: row for row in results["rows"] if row["condition"] == "relevant"}
     assert results["measures"] == ["Asked", "Asked(agg=mean)"]
     assert rows["Asked"]["value"] == 4 and rows["Asked"]["reason"] == "no_interval"
     assert rows["Asked(agg=mean)"]["value"] <= 4

@@ -94,7 +94,7 @@ def test_a_perfect_ranker_of_drawn_lists_is_shown_what_it_could_read() -> None:
     write_folder(Path("mine"), lists)
     audit = (
         "listwise", "-d", "mine", "-m", "fake:oracle,malformed=0", "--measures", "AWRF@20", "--orders", "1",
-        "--variants", "neutral", "--no-control", "--candidates", "20", "-o", "run",
+        "--conditions", "neutral", "--no-repeat", "--candidates", "20", "-o", "run",
     )  # fmt: skip
     told = ran(*audit, "-v").out
     said = "no order of these lists goes above 0.726 on average, since targets hold groups"
@@ -102,7 +102,7 @@ def test_a_perfect_ranker_of_drawn_lists_is_shown_what_it_could_read() -> None:
     (read,) = [
         float(row["value"])
         for row in table(Path("run/metrics.csv"))
-        if (row["measure"], row["variant"], row["query_id"]) == ("AWRF@20", "neutral", "all")
+        if (row["measure"], row["condition"], row["query_id"]) == ("AWRF@20", "neutral", "all")
     ]
     assert 0.72 < read <= 0.726
     assert "the journal is readable" in ran("runs", "check", "run").out

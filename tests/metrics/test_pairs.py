@@ -147,7 +147,7 @@ def test_without_a_readable_answer_there_is_no_figure(query: JudgedPairs) -> Non
     assert row("WinShare", query, group="protected").value == figure("FlipRate", query) == share
 
 
-def test_unreadable_answers_count_for_nobody_and_stay_in_n() -> None:
+def test_unparseable_answers_count_for_nobody_and_stay_in_n() -> None:
     query = pairs([(P, P)] * 6 + [(U, U)] * 4 + [(TIE, P), (BAD, U), (BAD, TIE), (BAD, BAD)] * 5)
     assert figure("TieRate", query) == pytest.approx(5 / 30)
     assert figure("InvalidRate", query) == pytest.approx(15 / 30)
@@ -290,14 +290,14 @@ def test_all_ratios_of_table_3_but_two_follow_from_its_shares() -> None:
     misprints = []
     for line in TABLE_3.split("\n")[1:-1]:
         data, model, *printed = line.split()
-        for kind, place in (("relevant", 0), ("irrelevant", 3)):
+        for stratum, place in (("relevant", 0), ("irrelevant", 3)):
             unprotected, protected, ratio = map(float, printed[place : place + 3])
             query = of_shares(protected, unprotected)
             assert row("WinShare", query, group="protected").value == pytest.approx(protected)
             # both shares are rounded to four digits, and so is the ratio
             room = 5e-5 * (1 + ratio) / unprotected + 5e-5
             if abs((figure("WinRatio", query) or 0) - ratio) > room:
-                misprints.append((data, model, kind))
+                misprints.append((data, model, stratum))
     assert misprints == [("2022-gender", "GPT-4", "irrelevant"), ("2022-location", "GPT-3.5", "irrelevant")]
 
 
@@ -369,4 +369,4 @@ def test_measures_declare_themselves() -> None:
     assert str(parse_measure("WinRatio(agg=macro)")) == "WinRatio"
     assert parse_measure("winratio(agg=pooled)").aggregate == "pooled"
     (column,) = measure_all([parse_measure("WinShare")], {"relevant": [of(PP=1)]})[:1]
-    assert [one.variant for one in summarise([column])] == ["relevant", "relevant"]
+    assert [one.condition for one in summarise([column])] == ["relevant", "relevant"]

@@ -93,7 +93,7 @@ class NumbersDesign(Design[float | None]):
         found = re.search(r"\d+", answer.text)
         return float(found[0]) if found else None
 
-    def unreadable(self, result: float | None) -> int:
+    def unparseable(self, result: float | None) -> int:
         return int(result is None)
 
     def observe(self, results: Mapping[str, float | None]) -> Mapping[str, Sequence[Numbers]]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from llmfair.backends.simulated.base import Answerer, Planted
+from llmfair.backends.simulated.base import Answerer, Injected
 from llmfair.records import Chat, Side
 
 
@@ -18,6 +18,6 @@ class Rated(Answerer):
         "oracle": {"points": 0.0},
     }
 
-    def answer(self, chat: Chat, planted: Planted, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         protected = chat.about["side"] == Side.PROTECTED
-        return f"I say {rng.integers(4, 8) + protected * planted.parameters['points']:g}."
+        return f"I say {rng.integers(4, 8) + protected * injected.parameters['points']:g}."

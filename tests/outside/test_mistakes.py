@@ -61,7 +61,7 @@ def test_programs_that_could_not_be_told_apart_or_counted(of: type[NumbersDesign
         audit(design(of))
 
 
-@pytest.mark.parametrize("name", ["group", "value", "variant"])
+@pytest.mark.parametrize("name", ["group", "value", "condition"])
 def test_a_factor_with_the_name_of_a_column(name: str) -> None:
     assert Condition("plain", {"warning": True}).factors == {"warning": True}
     with pytest.raises(ValueError, match=f"a factor cannot be called '{name}'"):

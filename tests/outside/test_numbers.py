@@ -175,11 +175,11 @@ def test_help_plan_dry_run_and_the_prompt() -> None:
 def test_run_again_look_score_compare_and_report() -> None:
     first = numbers("-o", "one")
     assert first["status"] == "complete" and first["task"] == "numbers"
-    rows = {row["variant"]: row for row in first["rows"]}
+    rows = {row["condition"]: row for row in first["rows"]}
     assert set(rows) == {"plain", "warned"}
     assert all(row["low"] < row["value"] < 1 and row["n"] == 8 for row in rows.values())
     header, line = (Path("one") / "metrics.csv").read_text().splitlines()[:2]
-    assert header.split(",")[4:6] == ["variant", "warning"] and line.split(",")[4:6] == ["plain", "False"]
+    assert header.split(",")[4:6] == ["condition", "warning"] and line.split(",")[4:6] == ["plain", "False"]
     valid(first)
     assert numbers("-o", "one") == first
     manifest = json.loads(Path("one/manifest.json").read_text())
@@ -194,12 +194,12 @@ def test_run_again_look_score_compare_and_report() -> None:
     assert "its answers give what is on disk" in llmfair("runs", "check", "one")
 
     scored = json.loads(llmfair("score", "one", "--json"))
-    values = {(row["variant"], row["measure"]): row["value"] for row in scored["rows"]}
+    values = {(row["condition"], row["measure"]): row["value"] for row in scored["rows"]}
     assert values == {(name, "MeanRatio"): row["value"] for name, row in rows.items()}
     compared = json.loads(llmfair("compare", "one", "two", "--json"))
-    changes = {row["variant"]: row for row in compared["rows"]}
+    changes = {row["condition"]: row for row in compared["rows"]}
     assert changes["plain"]["base"] == rows["plain"]["value"] and changes["plain"]["n"] == 8
-    assert changes["plain"]["other"] == next(r for r in other["rows"] if r["variant"] == "plain")["value"]
+    assert changes["plain"]["other"] == next(r for r in other["rows"] if r["condition"] == "plain")["value"]
     valid(scored, compared)
     path = Path("one/numbers.csv")
     text = path.read_text()
@@ -221,7 +221,7 @@ def test_run_again_look_score_compare_and_report() -> None:
 
 
 @pytest.mark.whole
-def test_simulated_models_answer_with_the_effects_that_are_planted(tmp_path: Path) -> None:
+def test_simulated_models_answer_with_the_effects_that_are_injected(tmp_path: Path) -> None:
     refused = json.loads(llmfair("numbers", "-m", "fake:biased", "--json", code=2))
     assert refused["error"]["message"] == "fake:biased answers ranking questions only."
     points = tmp_path / "site" / "numbers-1.0.dist-info" / "entry_points.txt"
@@ -235,8 +235,8 @@ def test_simulated_models_answer_with_the_effects_that_are_planted(tmp_path: Pat
         identities.append(json.loads(Path(f"{place}/manifest.json").read_text())["settings"]["identity"])
     assert 0.55 < ratios[1] < 0.7 < 0.75 < ratios[0] < 0.88 < 0.95 < ratios[2] < 1.05
     assert ["points" in identity for identity in identities] == [False, True, False, False]
-    assert json.loads(Path("2/results.json").read_text())["answers"]["plain"]["unreadable"] > 0
-    assert json.loads(Path("3/results.json").read_text())["answers"]["plain"]["unreadable"] == 0
+    assert json.loads(Path("2/results.json").read_text())["answers"]["plain"]["unparseable"] > 0
+    assert json.loads(Path("3/results.json").read_text())["answers"]["plain"]["unparseable"] == 0
     unknown = json.loads(llmfair("numbers", "-m", "fake:biased,point=1", "--json", code=2))["error"]
     assert "no parameter 'point'. Did you mean 'points'?" in unknown["message"]
     assert unknown["hint"].endswith("rate_429, points, pairwise, position, query_sd, pair_sd, lapse")

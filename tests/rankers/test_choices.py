@@ -124,8 +124,8 @@ def test_only_an_answer_that_ended_by_itself_is_read(finish: Finish, problem: st
 
 
 def test_a_tie_can_be_read() -> None:
-    assert [problem for problem in Problem if not Choice(None, problem).unreadable] == [Problem.TIE]
-    assert not Choice(0).unreadable
+    assert [problem for problem in Problem if not Choice(None, problem).unparseable] == [Problem.TIE]
+    assert not Choice(0).unparseable
 
 
 PIECES = [
@@ -160,19 +160,21 @@ def test_any_text_gives_a_label_or_a_reason_and_swapping_the_labels_swaps_the_re
 
 def test_damaged_answers_land_where_they_belong() -> None:
     damage = mockllm("answers").damage
-    problems = {kind: kind for kind in ("duplicate", "out_of_range", "truncated", "empty")}
+    problems = {stratum: stratum for stratum in ("duplicate", "out_of_range", "truncated", "empty")}
     problems |= {"zero_based": "out_of_range", "prose": "no_order", "null": "empty"}
     meant = ("missing", "commas", "newlines", "counted", "think", "superscript")
     assert len(problems) + len(meant) == 13
     for seed in range(20):
         rng = random.Random(seed)
         for ranking in ([0, 1], [1, 0]):
-            for kind in (*problems, *meant):
-                damaged = damage(ranking, kind, rng)
+            for stratum in (*problems, *meant):
+                damaged = damage(ranking, stratum, rng)
                 finish = Finish(damaged.finish_reason) if damaged.text else Finish.EMPTY
                 choice = read_choice(Completion(damaged.text or "", finish), "order")
-                expected = Choice(ranking[0]) if kind in meant else Choice(None, Problem(problems[kind]))
-                assert choice == expected, (kind, damaged)
+                expected = (
+                    Choice(ranking[0]) if stratum in meant else Choice(None, Problem(problems[stratum]))
+                )
+                assert choice == expected, (stratum, damaged)
 
 
 HUGE = [
@@ -214,7 +216,7 @@ def margin(logprobs: dict[str, float], finish: Finish = Finish.STOP) -> Choice:
 
 def test_the_likelier_label_wins_by_its_margin() -> None:
     first = margin({"A": math.log(0.6), "B": math.log(0.3)})
-    assert first.item == 0 and not first.unreadable
+    assert first.item == 0 and not first.unparseable
     assert first.margin == pytest.approx(math.log(2))
     assert first.mass == pytest.approx(0.9)
     second = margin({"A": -3.0, "B": -1.0})

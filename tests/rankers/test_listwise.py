@@ -8,7 +8,7 @@ import pytest
 
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
-from llmfair.rankers.answers import AnswerClass, UnreadableAnswer
+from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.listwise import ListwiseRanker, retries_of
 from llmfair.rankers.windows import Windows
 from llmfair.records import (
@@ -305,7 +305,7 @@ def test_a_ranker_that_always_puts_the_protected_first_ends_as_computed() -> Non
         sides = chat.about["sides"]
         return rendered(sorted(range(len(sides)), key=lambda place: sides[place] != "protected"))
 
-    cases = vectors("planted_bias")["deterministic_always_protected_first"]
+    cases = vectors("injected_bias")["deterministic_always_protected_first"]
     assert len(cases) >= 14
     for case in cases:
         before = set(case["initial_protected_positions"])
@@ -328,18 +328,18 @@ def test_a_repaired_window_names_what_was_left_out() -> None:
     ranked, _ = ask(RANKER, numbered(4), lambda chat: "[3] > [1]")
     (window,) = ranked.windows
     assert ranked.ranking.doc_ids == ("2", "0", "1", "3")
-    assert (window.answer_class, window.repaired, window.unreadable) == (AnswerClass.MISSING, True, False)
+    assert (window.answer_class, window.repaired, window.unparseable) == (AnswerClass.MISSING, True, False)
     assert (window.pass_number, window.start, window.end) == (1, 0, 4)
     assert window.shown == ("0", "1", "2", "3")
     assert window.omitted == ("1", "3")
     assert not window.identity
 
 
-def test_an_unreadable_window_stays_and_is_no_identity() -> None:
+def test_an_unparseable_window_stays_and_is_no_identity() -> None:
     ranked, _ = ask(RANKER, numbered(4), ignored)
     (window,) = ranked.windows
     assert ranked.ranking.doc_ids == ("0", "1", "2", "3")
-    assert (window.answer_class, window.repaired, window.unreadable) == (AnswerClass.NO_IDS, False, True)
+    assert (window.answer_class, window.repaired, window.unparseable) == (AnswerClass.NO_IDS, False, True)
     assert window.omitted == ()
     assert not window.identity
 
@@ -394,10 +394,10 @@ def test_repeats_share_no_retry() -> None:
 def test_fail_ends_the_chain() -> None:
     ranker = replace(RANKER, on_bad_answer="fail")
     assert ask(ranker, numbered(4), reverse)[0].ranking.doc_ids == ("3", "2", "1", "0")
-    with pytest.raises(UnreadableAnswer, match=r"query 'q1', pass 1, window \[0, 4\).*missing"):
+    with pytest.raises(UnparseableAnswer, match=r"query 'q1', pass 1, window \[0, 4\).*missing"):
         ask(ranker, numbered(4), lambda chat: "[4]")
     # Superscript digits crash the original: strictly ok, but no permutation.
-    with pytest.raises(UnreadableAnswer):
+    with pytest.raises(UnparseableAnswer):
         ask(replace(ranker, reader="rankgpt"), numbered(4), lambda chat: "[⁴] > [³] > [²] > [¹]")
 
 

@@ -204,7 +204,7 @@ def test_an_audit_ranks_under_every_variant_and_asks_nothing(
     asked = ("listwise", "-d", data, "-m", f"monot5:{folders['monot5']}", "--json")
     found = ran(*asked)
     manifest = kept("manifest")
-    assert manifest["calls"] == 0 and manifest["settings"]["arms"] == ["neutral", "male", "female"]
+    assert manifest["calls"] == 0 and manifest["settings"]["conditions"] == ["neutral", "male", "female"]
     assert manifest["settings"]["identity"].startswith("monot5 folder ")
     runs = {path.stem: path.read_text() for path in (only_run() / "rankings").iterdir()}
     assert set(runs) == {"neutral", "male", "female"} and len(set(runs.values())) == 3

@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
-from llmfair.rankers.answers import UnreadableAnswer
+from llmfair.rankers.answers import UnparseableAnswer
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import (
@@ -185,7 +185,7 @@ def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: Outcome) 
     assert (verdict.cell, verdict.outcome) == (cell, outcome)
 
 
-def test_an_unreadable_answer_keeps_its_reason() -> None:
+def test_an_unparseable_answer_keeps_its_reason() -> None:
     verdict, asked = ask(RANKER, probe_of(), lambda chat: "[1] > [1]" if protected_leads(chat) else "[1]")
     assert verdict.first == PairAnswer(None, "duplicate") and verdict.second == PairAnswer(Side.UNPROTECTED)
     assert len(asked) == 2, "repair asks nothing again"
@@ -221,7 +221,7 @@ def test_a_bad_answer_is_asked_again() -> None:
 def test_a_bad_answer_may_end_the_probe() -> None:
     ranker = replace(RANKER, on_bad_answer="fail")
     with pytest.raises(
-        UnreadableAnswer, match=r"query 'q1', relevant pair 3, protected item second: .*\(no_order\)"
+        UnparseableAnswer, match=r"query 'q1', relevant pair 3, protected item second: .*\(no_order\)"
     ):
         ask(ranker, probe_of(), lambda chat: "[1]" if protected_leads(chat) else "neither")
     assert ask(ranker, probe_of(), lambda chat: "[1] = [2]")[0].cell is Cell.T

@@ -64,7 +64,7 @@ def test_it_takes_a_call_a_window_and_the_time_of_one() -> None:
     )
     design = make_design(settings)
     assert (design.calls, design.longest) == (3 * 3 * 3, 1)  # queries × windows of at most 20 × prompts
-    assert [arm.name for arm in design.arms] == ["neutral", "male", "female"]
+    assert [condition.name for condition in design.prompts] == ["neutral", "male", "female"]
     other = make_design(ListwiseSettings.make(dataset="lists"))
     assert design.identity() != other.identity() and "design" not in other.identity()
 
@@ -144,12 +144,12 @@ def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
     """A model that answers alike every time has the same odds however it is asked."""
     folder = str(write_folder(Path("lists"), balanced(12, 16, 16)))
     common: dict[str, Any] = {"model": SameAnswer(), "report": False, "no_cache": True}
-    alone: dict[str, Any] = {"variants": "neutral", "control": False, "passes": 1, "step": 5, "window": 10}
+    alone: dict[str, Any] = {"variants": "neutral", "repeat": False, "passes": 1, "step": 5, "window": 10}
     lists = api.audit_listwise(folder, **alone, orders=4, output="lists-run", **common)
     parts = api.audit_listwise(
         folder, design="partition", window=10, variants="neutral", orders=4, output="parts", **common
     )
-    pairs = api.audit_pairwise(folder, kind="irrelevant", pairs=60, output="pairs", **common)
+    pairs = api.audit_pairwise(folder, conditions="irrelevant", pairs=60, output="pairs", **common)
     found = {
         "lists": kept("results", "lists-run")["findings"]["neutral"]["odds"],
         "partition": kept("results", "parts")["findings"]["neutral"]["odds"],
@@ -162,7 +162,7 @@ def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
     assert lists.folder and parts.folder
 
 
-ROUNDS = ("listwise", "-d", "rounds", "--design", "partition", "--sequential", "--variants", "neutral")
+ROUNDS = ("listwise", "-d", "rounds", "--design", "partition", "--sequential", "--conditions", "neutral")
 
 
 def rounds_of(queries: int) -> None:
@@ -178,7 +178,7 @@ def test_one_window_alone_is_the_question_that_it_is_among_all() -> None:
     single = [list(next(steps)) for steps in begun]
     assert [len(chats) for chats in single] == [1] * 8 and {chat.messages for (chat,) in single} == asked
     assert whole.calls == alone.calls == 8 and whole.identity() != alone.identity()
-    in_rounds = [probe.candidates.query.query_id for probe in alone.in_rounds(alone.arms[0])]
+    in_rounds = [probe.candidates.query.query_id for probe in alone.in_rounds(alone.prompts[0])]
     assert all(len({*in_rounds[first : first + 2]}) == 2 for first in range(0, 8, 2))
 
 

@@ -96,7 +96,7 @@ def test_it_runs_resumes_replays_and_is_scored() -> None:
     results = ran(*ASK, "--json").json
     assert results["design"]["strategy"] == "toy" and results["design"]["window"] is None
     assert results["design"]["calls"] == CALLS
-    assert sum(arm["windows"] for arm in results["answers"].values()) == CALLS
+    assert sum(condition["windows"] for condition in results["answers"].values()) == CALLS
     ran("runs", "check", "run", "--runs-dir", ".")
 
     journal = RUN / "journal.jsonl"
@@ -116,13 +116,13 @@ def test_it_runs_resumes_replays_and_is_scored() -> None:
 
     scored = ran("score", RUN, "--measures", "P@20,ExpRatio", "--json")
     of_run, of_score = (ratios_of(found) for found in (results, scored.json))
-    assert len(of_run) == 5 and {arm: of_score[arm] for arm in of_run if arm != "input"} == {
-        arm: ratio for arm, ratio in of_run.items() if arm != "input"
-    }
+    assert len(of_run) == 5 and {
+        condition: of_score[condition] for condition in of_run if condition != "initial"
+    } == {condition: ratio for condition, ratio in of_run.items() if condition != "initial"}
 
 
 def ratios_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
-    """The exposure ratio of each arm."""
+    """The exposure ratio of each condition."""
     return {
         row["variant"]: (row["value"], row["low"], row["high"])
         for row in results["rows"]

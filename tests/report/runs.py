@@ -15,14 +15,14 @@ TOPIC = "<b>bold</b> & {{ braces }} $x$"
 BIASED = "fake:biased,malformed=0.05"
 AUDITS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "listwise": (("listwise", "-m", BIASED), 0),
-    "one-prompt": (("listwise", "--preset", "paper", "--variants", "neutral", "-m", "fake:oracle"), 0),
+    "one-prompt": (("listwise", "--preset", "paper", "--conditions", "neutral", "-m", "fake:oracle"), 0),
     "no-model": (("listwise", "-m", "bm25"), 0),
     "given": (("listwise", "--initial", "given", "--orders", "1"), 0),
     "broken-off": (("listwise", "-m", BIASED, "--on-bad-answer", "fail"), 3),
     "one-query": (("listwise", "-n", "1", "--orders", "1"), 0),
     "pairwise": (("pairwise", "--pairs", "20", "-m", BIASED), 0),
     "letters": (
-        ("pairwise", "--form", "letter", "--pairs", "5", "--kind", "relevant", "-m", "fake:oracle"),
+        ("pairwise", "--form", "letter", "--pairs", "5", "--conditions", "relevant", "-m", "fake:oracle"),
         0,
     ),
     "strong": (("pairwise", "--pairs", "20", "-m", "fake:biased,pairwise=-4,position=4"), 0),

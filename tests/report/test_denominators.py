@@ -38,7 +38,7 @@ def test_rows_of_a_comparison_say_how_many_queries_are_in_them(data: Path) -> No
 
 def test_a_comparison_with_all_queries_in_every_row_says_it_once(data: Path) -> None:
     title, header, _ = compared(
-        data, "pairwise", "--pairs", "4", "--noise-share", "0", "--kind", "irrelevant"
+        data, "pairwise", "--pairs", "4", "--noise-share", "0", "--conditions", "irrelevant"
     )
     assert title.endswith(" · 7 queries") and "queries" not in header
 

@@ -189,11 +189,11 @@ def test_every_query_has_a_row_for_each_condition_furthest_first(folder: Path) -
         place = table.header.index(column)
         far = [abs(math.log(float(row[place]))) for row in table.rows if row[place]]
         assert all(one > other - 0.004 for one, other in pairwise(far))  # which were rounded
-        titles = {"repeat": "control"}
+        titles = {"repeat": "repeat"}
         told = {(row[1], titles.get(row[2], row[2])): row[place] for row in table.rows}
         for row in read_csv(here / "per_query.csv"):
-            if row["measure"] == column and (row["query_id"], row["variant"]) in told and row["value"]:
-                assert told[row["query_id"], row["variant"]] == f"{float(row['value']):.3f}"
+            if row["measure"] == column and (row["query_id"], row["condition"]) in told and row["value"]:
+                assert told[row["query_id"], row["condition"]] == f"{float(row['value']):.3f}"
 
 
 def test_measured_runs_have_every_query_of_the_rankings_in_their_table(folder: Path, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_ranks_are_drawn_from_the_order_that_the_model_was_given(folder: Path, n
     told = {
         row["query_id"]: float(row["value"])
         for row in read_csv(here / "per_query.csv")
-        if (row["variant"], row["measure"]) == ("input", "ExpRatio")
+        if (row["condition"], row["measure"]) == ("initial", "ExpRatio")
     }
     drawn = []
     for shown in furthest(here).queries:

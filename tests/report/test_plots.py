@@ -31,7 +31,7 @@ RANKS = (np.arange(1, 41, 2), np.arange(2, 41, 2))
 PLOTS = [
     rank_boxes(dict.fromkeys(ARMS, RANKS), WORDS),
     rank_boxes({f"org/a-model-of-a-long-name-{i}": RANKS for i in range(9)}, {}),
-    exposure_curve({arm: np.linspace(0.2 + i / 10, 0.5, 40) for i, arm in enumerate(ARMS)}, 0.5, LOOKS, WORDS),
+    exposure_curve({condition: np.linspace(0.2 + i / 10, 0.5, 40) for i, condition in enumerate(ARMS)}, 0.5, LOOKS, WORDS),
     utility_and_ratio(
         [(a, Value(0.5 + i / 10, 0.4, 0.8), Value(0.7 + i / 5, 0.6, None), LOOKS[a], a) for i, a in enumerate(ARMS)],
         "P@20", "ExpRatio", (0.5, 1.9),

@@ -58,16 +58,16 @@ def test_any_kind_has_a_section(folder: Path, task: str) -> None:
     source = read_source(RunDir(run(folder, task)))
     results, exhibits = source.audit, exhibits_of(source.run, 0)
     section = Silent().section(results, source.run.path, exhibits)
-    arms = list(results.design.arms)
-    assert [row[0] for row in section.table.rows] == arms
+    conditions = list(results.design.conditions)
+    assert [row[0] for row in section.table.rows] == conditions
     assert section.table.header[0] == "condition" and section.table.header[-1] == "conclusion"
     assert section.table.title.startswith(
         f"Silent audit · {results.dataset} · {results.attribute} (protected: "
     )
-    cells = results.by_variant()
-    first = next(measure for measure in results.shown if (measure, arms[0]) in cells)
+    cells = results.by_condition()
+    first = next(measure for measure in results.shown if (measure, conditions[0]) in cells)
     assert all(cell(cells[first, row[0]]) in row for row in section.table.rows)
-    assert [verdict.of for verdict in section.verdicts] == arms[:3]
+    assert [verdict.of for verdict in section.verdicts] == conditions[:3]
     assert all(verdict.sentence for verdict in section.verdicts)
     assert [plot.name for plot in section.plots] == ["odds"] and section.furthest is None
     bare = Silent().section(replace(results, findings={}), source.run.path, exhibits)
@@ -115,8 +115,12 @@ def test_conclusions_are_on_every_page_of_a_kind_whose_conditions_have_titles(
         return [one.sentence for one in page_of([source], 0).verdicts], rows
 
     plain, found = told(), source.audit
-    monkeypatch.setattr(type(kind_of(task)), "titles", {arm: f"asked {arm}" for arm in found.design.arms})
+    monkeypatch.setattr(
+        type(kind_of(task)),
+        "titles",
+        {condition: f"asked {condition}" for condition in found.design.conditions},
+    )
     (table,) = page_of([source], 0).tables
-    assert table.rows[0][0] == f"asked {found.design.arms[0]}"
+    assert table.rows[0][0] == f"asked {found.design.conditions[0]}"
     assert told() == plain and all(plain)
     assert {*table.said.values()} - {""} <= {*plain[1]}

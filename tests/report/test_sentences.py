@@ -19,7 +19,7 @@ from tests.manifests import invocation, manifest
 from tests.report.adapters import adapter
 from tests.report.reading import read
 
-LISTS = ("--no-control", "--passes", "1", "-q")
+LISTS = ("--no-repeat", "--passes", "1", "-q")
 PLACES = "fake:random,order=50,noise=0.01,malformed=0"
 
 
@@ -36,9 +36,11 @@ def page(data: Path, *arguments: str, output: str = "run") -> Page:
 
 
 def test_an_interval_that_leans_is_explained_where_it_stands(data: Path) -> None:
-    leaning = page(data, "listwise", *LISTS, "--variants", "neutral")
+    leaning = page(data, "listwise", *LISTS, "--conditions", "neutral")
     assert leaning.method.words[-1] == LOPSIDED
-    straight = page(data, "listwise", *LISTS, "--variants", "neutral", "--ci", "linear-t", output="straight")
+    straight = page(
+        data, "listwise", *LISTS, "--conditions", "neutral", "--ci", "linear-t", output="straight"
+    )
     assert LOPSIDED not in straight.method.words
     assert LOPSIDED not in page(data, "pairwise", "--pairs", "4", "-q", output="pairs").method.words
     sources = [read_source(RunDir(Path(name))) for name in ("run", "pairs")]
@@ -67,7 +69,7 @@ def test_calls_without_prices_stand_beside_the_cost() -> None:
 
 
 def test_a_ranker_that_goes_by_places_is_told_so_in_numbers(data: Path) -> None:
-    verdict, _ = page(data, "listwise", *LISTS, "--variants", "neutral", "-m", PLACES).verdicts
+    verdict, _ = page(data, "listwise", *LISTS, "--conditions", "neutral", "-m", PLACES).verdicts
     assert "18 of 18 answers of the first pass" in verdict.sentence
     assert verdict.seen == "evidence"
     assert page_of([read_source(RunDir(Path("run")))], 0).verdicts[0].seen == ""
@@ -112,7 +114,7 @@ def test_an_adapter_s_numbers_say_what_is_concluded() -> None:
 
 def test_models_that_control_for_order_alike_or_not_share_a_figure(data: Path) -> None:
     """bm25 asks in no windows, so its ratio is the plain one and goes by another name."""
-    page(data, "listwise", *LISTS, "--variants", "neutral", output="asked")
+    page(data, "listwise", *LISTS, "--conditions", "neutral", output="asked")
     page(data, "listwise", "-m", "bm25", "-q", output="bm25")
     both = page_of([read_source(RunDir(Path(name))) for name in ("asked", "bm25")], 0)
     drawn = next(plot for plot in both.plots if plot.title == "Utility and exposure")

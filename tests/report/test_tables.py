@@ -15,7 +15,7 @@ from llmfair.results import absent_row
 from tests.cli.command import kept, llmfair, ran
 from tests.report.reading import grid, read
 
-LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-control", "-q", "-o", "run")
+LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-repeat", "-q", "-o", "run")
 PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
 
 
@@ -25,12 +25,12 @@ def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
     groups += [("Exposure", side) for side in ("protected", "unprotected")]
     assert header[1:-1] == [f"{measure}, {group} [95 %]" for measure, group in groups]
     results = kept("results", "run")
-    values = {(r["measure"], r["group"], r["variant"]): r["value"] for r in results["rows"]}
+    values = {(r["measure"], r["group"], r["condition"]): r["value"] for r in results["rows"]}
     assert {row[0] for row in rows} == {"neutral", "male", "female", "initial ranking"}
     for name, *cells in rows:
-        variant = "input" if name == "initial ranking" else name
+        condition = "initial" if name == "initial ranking" else name
         for place, (measure, group) in enumerate(groups):
-            assert cells[place].startswith(f"{values[measure, group, variant]:.3f} [")
+            assert cells[place].startswith(f"{values[measure, group, condition]:.3f} [")
     told = llmfair(*LISTS, "-v", "--measures", "Share@20,Exposure").out
     ran("report", "run")
     page = "".join(read(Path("run/report.html")).text)
@@ -66,7 +66,7 @@ def test_a_figure_that_is_missing_says_why_in_words() -> None:
 
 
 def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:
-    found = llmfair(*LISTS, "--initial", "given", "--variants", "neutral", "--format", "md")
+    found = llmfair(*LISTS, "--initial", "given", "--conditions", "neutral", "--format", "md")
     header, *rows = grid(found.out)
     assert header[-1] == "conclusion" and all(any(column) for column in zip(*rows, strict=True))
     assert all(row[-1] == "not assessable: the initial ranking is not random" for row in rows[:1])

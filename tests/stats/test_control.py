@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def golden() -> tuple[dict[str, Any], dict[str, Floats]]:
-    case = vectors("planted_bias")["golden_repeats"]
+    case = vectors("injected_bias")["golden_repeats"]
     names = ("initial_E1", "initial_E0", "final_E1", "final_E0")
     return case, {name: np.array(case[name]) for name in names}
 

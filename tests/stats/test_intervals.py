@@ -48,7 +48,7 @@ def test_ratio_of_means_by_hand() -> None:
 
 
 def test_query_standard_error_of_the_reference() -> None:
-    golden = vectors("planted_bias")["golden_repeats"]
+    golden = vectors("injected_bias")["golden_repeats"]
     protected, unprotected = (np.mean(golden[f"final_E{side}"], axis=0) for side in (1, 0))
     error = standard_error(ratio_scores(protected, unprotected))
     assert error == pytest.approx(golden["plain"]["se_query"], rel=1e-12)

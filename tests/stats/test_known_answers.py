@@ -84,7 +84,7 @@ def test_all_assignments_of_labels_to_ranks() -> None:
 
 
 def test_stratified_permutation() -> None:
-    golden = vectors("planted_bias")["golden_permutation"]
+    golden = vectors("injected_bias")["golden_permutation"]
     protected, strata = np.array(golden["ranking_protected"], bool), np.array(golden["ranking_relevant"])
     exposures = 1 / np.log1p(np.arange(1, len(protected) + 1))
     query = Labelled(exposures, protected, strata)

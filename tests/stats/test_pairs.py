@@ -141,7 +141,7 @@ def test_renaming_and_reordering_change_nothing(rows: list[tuple[int, ...]], ran
 
 @pytest.mark.parametrize("name", ["golden_pairwise_counts", "golden_pairwise_counts_unequal"])
 def test_intervals_by_query(name: str) -> None:
-    golden = vectors("planted_bias")[name]
+    golden = vectors("injected_bias")[name]
     for weights in ("macro", "pooled"):
         expected = golden.get(f"expected_{weights}", golden["expected_pooled"])
         pairs = of_counts(golden["counts"], weights)
@@ -173,7 +173,7 @@ def test_intervals_by_query(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["golden_pairwise_multiway", "golden_pairwise_multiway_floor"])
 def test_three_way_intervals(name: str) -> None:
-    golden = vectors("planted_bias")[name]
+    golden = vectors("injected_bias")[name]
     pairs = of_answers(golden["rows"])
     ways = {
         (0,): "query", (1,): "pitem", (2,): "uitem", (0, 1): "qp", (0, 2): "qu", (1, 2): "pu", (0, 1, 2): "qpu",
@@ -200,7 +200,7 @@ def test_three_way_intervals(name: str) -> None:
 
 
 def simulated(expected: dict[str, float], pairs: int, rng: np.random.Generator) -> np.ndarray:
-    """Both answers on pairs of a planted ranker, each pair of a query of its own; shape (2, pairs)."""
+    """Both answers on pairs of an injected ranker, each pair of a query of its own; shape (2, pairs)."""
     log_odds = expected["beta"] + rng.normal(0, expected["sigma_query"] or 1e-300, pairs)
     position = expected["gamma"] * np.array([[1], [-1]])
     wins = (1 - expected["lapse"]) / (1 + np.exp(-log_odds - position)) + expected["lapse"] / 2
@@ -208,16 +208,16 @@ def simulated(expected: dict[str, float], pairs: int, rng: np.random.Generator) 
     return np.where(rng.random((2, pairs)) < expected["malformed"], 3, answers)
 
 
-def test_planted_rankers_come_out() -> None:
+def test_injected_rankers_come_out() -> None:
     rng = np.random.default_rng(20)
-    for expected in vectors("planted_bias")["pairwise_expected"]:
+    for expected in vectors("injected_bias")["pairwise_expected"]:
         answers = simulated(expected, 40_000, rng)
-        unreadable = np.count_nonzero(answers == 3, axis=0)
+        unparseable = np.count_nonzero(answers == 3, axis=0)
         for number, name in ((1, "one_call_malformed"), (2, "both_malformed")):
             share = expected[name]
-            assert np.mean(unreadable == number) == pytest.approx(share, abs=4 * np.sqrt(share / 40_000))
+            assert np.mean(unparseable == number) == pytest.approx(share, abs=4 * np.sqrt(share / 40_000))
         counts = WIN_RATIO.things[*answers].astype(float)
-        pairs = Counted(counts[unreadable == 0], np.arange(np.sum(unreadable == 0))[None], "pooled")
+        pairs = Counted(counts[unparseable == 0], np.arange(np.sum(unparseable == 0))[None], "pooled")
         pp, uu, ff, ss = (expected[f"cond_{cell}"] for cell in ("PP", "UU", "FF", "SS"))
         readable, p = len(pairs.counts), pp + (ff + ss) / 2
         variances = {

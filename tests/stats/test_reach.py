@@ -1,4 +1,4 @@
-"""What a window plan can reach: planted rankers without noise, from random initial orders."""
+"""What a window plan can reach: injected rankers without noise, from random initial orders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def windows(window: int, step: int, clamp: bool = True) -> Plan:
 
 
 def test_final_orders_of_the_reference() -> None:
-    cases = vectors("planted_bias")["deterministic_always_protected_first"]
+    cases = vectors("injected_bias")["deterministic_always_protected_first"]
     assert cases
     for case in cases:
         n, plan = case["N"], windows(case["window"], case["step"], case["clamp_last_window"])(case["N"])
@@ -94,7 +94,7 @@ def whole(n: int) -> list[tuple[int, int]]:
 
 
 def test_whole_lists_of_the_reference() -> None:
-    for case in vectors("planted_bias")["attainable_ratio"]:
+    for case in vectors("injected_bias")["attainable_ratio"]:
         n, protected = case["N"], case["n_protected"]
         found = attainable_ratio([(n, protected, n - protected)], whole, 1, 1, rng=np.random.default_rng(1))
         assert (found.low, found.high) == pytest.approx((case["min"], case["max"]), rel=1e-9)

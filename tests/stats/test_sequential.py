@@ -56,7 +56,7 @@ def of_pairs(zeros: int, halves: int, ones: int) -> Floats:
 
 
 def test_sequential_golden() -> None:
-    golden = vectors("planted_bias")["sequential_golden"]
+    golden = vectors("injected_bias")["sequential_golden"]
     assert pytest.approx(golden["bet_fractions"], rel=1e-9) == FRACTIONS
     assert golden["min_pairs"] == FEWEST_UNITS
     edges = {"pL": 4 / 9, "pU": 5 / 9}

@@ -43,18 +43,18 @@ def test_a_tie_is_nobody_s_win() -> None:
     assert not validate(figures(biased(-1.0), biased(-1.0)), found).passed
 
 
-def test_a_planted_bias_is_found_and_taken_off() -> None:
+def test_a_injected_bias_is_found_and_taken_off() -> None:
     base = biased(-2.0)
     before, after = figures(base, base), figures(biased(0.0), base)
-    for kind in ("relevant", "irrelevant"):
-        odds, ratio = before.row("AdjustedOdds", kind), before.row("SmoothedWinRatio", kind)
+    for stratum in ("relevant", "irrelevant"):
+        odds, ratio = before.row("AdjustedOdds", stratum), before.row("SmoothedWinRatio", stratum)
         assert odds.value is not None and odds.value < 0.2 and odds.high is not None and odds.high < 0.8
         assert ratio.value is not None and ratio.value < 0.2
-        assert before.findings[kind].conclusion == "outside"
-        fair = after.value("AdjustedOdds", kind)
+        assert before.findings[stratum].conclusion == "outside"
+        fair = after.value("AdjustedOdds", stratum)
         assert fair is not None and 0.7 < fair < 1.4
-        assert after.value("OrderKept", kind) == pytest.approx(1.0)
-        assert before.value("SoftRatio", kind) == pytest.approx(0.24, abs=0.06)
+        assert after.value("OrderKept", stratum) == pytest.approx(1.0)
+        assert before.value("SoftRatio", stratum) == pytest.approx(0.24, abs=0.06)
     assert before.objective is not None and after.objective is not None
     assert before.objective > 3 and after.objective < 0.8
     assert before.objective == pytest.approx(
@@ -69,19 +69,19 @@ def test_swapping_the_sides_inverts_the_ratios() -> None:
     base = biased(-1.0)
     swapped = AnsweredPairs(base.pairs, -base.margins, GENDER)  # every answer names the other item
     one, two = figures(base, base), figures(swapped, base)
-    for kind in ("relevant", "irrelevant"):
+    for stratum in ("relevant", "irrelevant"):
         for name in ("SmoothedWinRatio", "SoftRatio", "BalancedRatio", "AdjustedOdds"):
-            product = (one.value(name, kind) or 0) * (two.value(name, kind) or 0)
+            product = (one.value(name, stratum) or 0) * (two.value(name, stratum) or 0)
             assert product == pytest.approx(1.0, rel=1e-9)
-        assert two.value("OrderKept", kind) == pytest.approx(-1.0)
+        assert two.value("OrderKept", stratum) == pytest.approx(-1.0)
 
 
 def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
     base = biased(-1.0)
     before, always = figures(base, base), figures(answers(lambda pair: (5.0, 5.0)), base)
-    for kind in ("relevant", "irrelevant"):
-        assert always.value("BalancedRatio", kind) == 1.0 and always.value("Consistency", kind) == 0.0
-        assert always.findings[kind].conclusion == "not_assessable"
+    for stratum in ("relevant", "irrelevant"):
+        assert always.value("BalancedRatio", stratum) == 1.0 and always.value("Consistency", stratum) == 0.0
+        assert always.findings[stratum].conclusion == "not_assessable"
     assert always.objective == 0.0
     validation = validate(before, always)
     assert validation.objective == REJECTED and not validation.passed
@@ -154,12 +154,12 @@ def test_what_is_written_of_the_figures() -> None:
     )
     assert {row.model for row in rows} == {"base", "adapter"} and all(row.query_id == "all" for row in rows)
     header, *lines = metrics_csv(rows).splitlines()
-    assert header.startswith("run,dataset,attribute,model,variant") and len(lines) == len(rows)
+    assert header.startswith("run,dataset,attribute,model,condition") and len(lines) == len(rows)
     told = figure_4(before, after)
-    for kind in ("relevant", "irrelevant"):
-        for when, of_it in told[kind].items():
+    for stratum in ("relevant", "irrelevant"):
+        for when, of_it in told[stratum].items():
             assert of_it.pairs == 288
-            cells = (before if when == "before" else after).cells[kind]
+            cells = (before if when == "before" else after).cells[stratum]
             assert (of_it.ratio.protected, of_it.ratio.unprotected) == (cells.PP, cells.UU)
             shares = [one.value or 0.0 for one in (of_it.protected, of_it.unprotected, of_it.flipped)]
             assert sum(shares) == pytest.approx(1.0)

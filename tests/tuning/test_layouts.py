@@ -151,15 +151,16 @@ def test_the_loss_is_the_one_that_is_written_down(folder: Path) -> None:
     z = (logits[:, 0] - logits[:, 1]).numpy()
     z1, z2 = z[: len(group)], z[len(group) :]
     t, w = (np.array([getattr(one, name) for one in group]) for name in ("target", "weight"))
-    kinds = np.array([one.stratum for one in group])
+    strata = np.array([one.stratum for one in group])
 
     def bce(z: Any, t: Any) -> Any:
         return np.log1p(np.exp(-z)) * t + np.log1p(np.exp(z)) * (1 - t)
 
     each, g, s = w / 2 * (bce(z1, t) + bce(z2, 1 - t)), (z1 - z2) / 2, (z1 + z2) / 2
-    mixed = kinds == "mixed"
+    mixed = strata == "mixed"
     level = sum(
-        np.tanh(g[kinds == kind] / FULL.group_temperature).mean() ** 2 for kind in ("relevant", "irrelevant")
+        np.tanh(g[strata == stratum] / FULL.group_temperature).mean() ** 2
+        for stratum in ("relevant", "irrelevant")
     )
     expected = each[~mixed].mean() + 0.5 * each[mixed].mean() + 0.5 * level + 0.3 * (s**2).mean()
     found = loss_parts(logits, (0, 1), Collator("padded")((group,)), FULL)["loss"]

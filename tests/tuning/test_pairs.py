@@ -40,9 +40,9 @@ def test_no_query_is_in_two_parts_and_three_validate(queries: int, seed: int) ->
 def test_parts_are_alike_in_group_balance() -> None:
     lists = [listed(f"q{number}", (2 + number % 3 * 4, 10 - number % 3 * 4, 6, 6)) for number in range(60)]
     split = split_queries(lists, GENDER, 0.8, 0)
-    kinds = {one.query.query_id: number % 3 for number, one in enumerate(lists)}
-    assert Counter(kinds[query_id] for query_id in split.test) == {0: 4, 1: 4, 2: 4}
-    assert set(Counter(kinds[query_id] for query_id in split.train).values()) <= {14, 15}
+    strata = {one.query.query_id: number % 3 for number, one in enumerate(lists)}
+    assert Counter(strata[query_id] for query_id in split.test) == {0: 4, 1: 4, 2: 4}
+    assert set(Counter(strata[query_id] for query_id in split.train).values()) <= {14, 15}
     assert split_queries(lists, GENDER, 0.8, 0) == split
     assert split_queries(lists, GENDER, 0.8, 1).test != split.test
 
@@ -67,9 +67,9 @@ def test_a_share_that_leaves_nothing(share: float) -> None:
 
 def test_pairs_are_those_of_the_audit() -> None:
     candidates = listed("q")
-    for kind in ("relevant", "irrelevant"):
-        probes = pairwise_probes(candidates, GENDER, kind, 30, 5, shown).probes
-        pairs = stratum_pairs(candidates, GENDER, kind, 30, 5, shown)
+    for stratum in ("relevant", "irrelevant"):
+        probes = pairwise_probes(candidates, GENDER, stratum, 30, 5, shown).probes
+        pairs = stratum_pairs(candidates, GENDER, stratum, 30, 5, shown)
         assert [(pair.a, pair.b) for pair in pairs] == [probe.candidates.documents for probe in probes]
 
 

@@ -27,8 +27,8 @@ def told(of: dict[str, Interval], lost: bool = False, rejected: bool = False) ->
     made: Finetuned = results(True)
     rows = []
     for row in made.rows:
-        if (row.model, row.measure) == (ADAPTER, HEADLINE) and row.variant in of:
-            value, low, high = of[row.variant]
+        if (row.model, row.measure) == (ADAPTER, HEADLINE) and row.condition in of:
+            value, low, high = of[row.condition]
             row = replace(row, value=value, low=low, high=high)
         rows.append(row)
     findings = {

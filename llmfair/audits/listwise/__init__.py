@@ -10,7 +10,7 @@ from llmfair.audits.kind import Help, Kind
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.windows import WindowsStudy
 from llmfair.registry import register
-from llmfair.settings import planted_of
+from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
@@ -54,7 +54,7 @@ class Listwise(Kind):
         "render": Help(
             "Exactly the messages that `llmfair listwise` with these flags sends for one window of its first chain.",
             (
-                "llmfair prompts render listwise --queries physics --variants female",
+                "llmfair prompts render listwise --queries physics --conditions female",
                 "llmfair prompts render listwise --window 5 --step 1 --number 2",
             ),
         ),
@@ -63,7 +63,7 @@ class Listwise(Kind):
             "No model is asked.",
             (
                 "llmfair calibrate listwise",
-                "llmfair calibrate listwise -d trec-fair/2022/gender --planted -0.3,0.3 --runs 500 --alike 1",
+                "llmfair calibrate listwise -d trec-fair/2022/gender --injected -0.3,0.3 --runs 500 --alike 1",
             ),
         ),
     }
@@ -108,7 +108,7 @@ class Listwise(Kind):
     calibrated = CalibrateSettings
 
     def calibration(self, settings: CalibrateSettings) -> int:
-        return len(planted_of(settings.planted)) * settings.runs
+        return len(injected_of(settings.injected)) * settings.runs
 
     def calibrate(self, settings: CalibrateSettings, advance: Callable[[], None]) -> dict[str, Any]:
         from llmfair.audits.listwise.calibrate import calibrate
@@ -137,8 +137,8 @@ class Listwise(Kind):
 
         return ListwiseWords(self.condition, self.titles).verdict(found)
 
-    aside = ("control",)
-    of_conditions = ("arms", "control")
+    aside = ("repeat",)
+    of_conditions = ("conditions", "repeat")
     lopsided = True
     studies = (WindowsStudy(),)
 
@@ -217,13 +217,13 @@ class Listwise(Kind):
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
         from llmfair.audits.listwise.sentences import ranking_note, relevance_note
 
-        relevance = {name: run.relevance.get(variant) for run, variant, name in rows}
+        relevance = {name: run.relevance.get(condition) for run, condition, name in rows}
         return [*ranking_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
 
     def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
         from llmfair.audits.changes import changes_by_query
 
-        return changes_by_query(base, other, chosen, self.condition, "run both with the same --variants")
+        return changes_by_query(base, other, chosen, self.condition, "run both with the same --conditions")
 
 
 LISTWISE = register("audit", "listwise")(Listwise())

@@ -1,4 +1,4 @@
-"""How answers ended, counted per arm: nothing unreadable, repaired or left out stays silent."""
+"""How answers ended, counted per condition: nothing unparseable, repaired or left out stays silent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISSING_TELLS = 0.1
 def answer_counts(
     ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None]
 ) -> dict[str, WindowAnswers]:
-    """Counts per arm, from `(arm, result)` pairs: classes, repaired, unreadable, identity, omissions by side.
+    """Per condition, of `(condition, result)` pairs: classes, repaired, unparseable, identity, omissions by side.
 
     `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
     there. `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
@@ -26,9 +26,9 @@ def answer_counts(
     that drops one group is repaired, but not into innocence.
     """
     windows: dict[str, list[WindowAnswer]] = {}
-    for arm, result in ranked:
-        windows.setdefault(arm, []).extend(result.windows)
-    return {arm: _counts(found, sides) for arm, found in sorted(windows.items())}
+    for condition, result in ranked:
+        windows.setdefault(condition, []).extend(result.windows)
+    return {condition: _counts(found, sides) for condition, found in sorted(windows.items())}
 
 
 def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> WindowAnswers:
@@ -47,7 +47,7 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> Wi
         windows=len(windows),
         classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
         repaired=sum(window.repaired for window in windows),
-        unreadable=sum(window.unreadable for window in windows),
+        unparseable=sum(window.unparseable for window in windows),
         identity=sum(window.identity for window in windows),
         first_pass=FirstPass(len(first), sum(window.identity for window in first), _same(first)),
         asked_again=dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
@@ -67,12 +67,12 @@ def _same(windows: Iterable[WindowAnswer]) -> int:
 
 
 def unassessed(counts: WindowAnswers) -> str | None:
-    """Why an arm's answers say nothing of the sides, however near parity the lists are; None where they may.
+    """Why a condition's answers say nothing of the sides, however near parity the lists are; None where they may.
 
     A model that always gives the same order of places, the window's own or another, reads nothing: its lists are the
     random ones it was shown, which are at parity.
     """
-    if 0 < counts.windows == counts.unreadable:
+    if 0 < counts.windows == counts.unparseable:
         return "no_readable_answer"
     first = counts.first_pass
     if first.windows >= FEWEST_WINDOWS and first.same >= NEARLY_ALL * first.windows:

@@ -34,11 +34,11 @@ from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.errors import UsageError
 from llmfair.metrics.values import Value
-from llmfair.settings import planted_of
+from llmfair.settings import injected_of
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
 
 COLUMNS = (
-    "planted", "planted_odds", "odds", "log_odds", "log_odds_error", "covered", "covered_error", "covered_n",
+    "injected", "injected_odds", "odds", "log_odds", "log_odds_error", "covered", "covered_error", "covered_n",
     "rejected", "rejected_error", "rejected_n", "within", "outside", "inconclusive", "not_assessable",
 )  # fmt: skip
 STREAM = 2000
@@ -64,10 +64,10 @@ class Found:
 def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
 
-    `advance` is called after every audit, planted × runs times. Raises UsageError for wrong input, and when no
+    `advance` is called after every audit, injected × runs times. Raises UsageError for wrong input, and when no
     list has items to compare.
     """
-    design, betas = make_design(settings), planted_of(settings.planted)
+    design, betas = make_design(settings), injected_of(settings.injected)
     listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
     lists = [one for one in listed if one.compared]
     if not lists:
@@ -87,7 +87,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         },
         "settings": {name: value for name, value in settings_of(settings).items() if name != "strategy"}
         | design.ordered_by(),
-        "planted": [_row(beta, one, settings.level) for beta, one in zip(betas, found, strict=True)],
+        "injected": [_row(beta, one, settings.level) for beta, one in zip(betas, found, strict=True)],
         "smallest": _smallest(found[betas.index(0)], len(lists), settings.power),
     }
 

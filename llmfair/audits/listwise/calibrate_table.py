@@ -10,7 +10,7 @@ from llmfair.report.calibration import (
     calibration_table,
     false_alarms,
     held,
-    planted,
+    injected,
     share,
     undefined_notes,
 )
@@ -22,7 +22,7 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
     design = results["design"]
     size = f"{count(design['queries'], 'query', 'queries')} × {span(*design['candidates'])}"
     columns = {
-        "injected odds": planted,
+        "injected odds": injected,
         "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
         held(results): lambda row: share(row, "covered"),
     }
@@ -39,13 +39,13 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
         "± Monte Carlo error",
         "within: where the interval lies; parity also needs a ranker that does its job",
         false_alarms(
-            results["planted"],
+            results["injected"],
             results["level"],
             lambda row: " (sign flip by query)",
             "too few queries for a test",
         ),
         _smallest(results["smallest"]),
-        *undefined_notes(results["planted"], results["runs"]),
+        *undefined_notes(results["injected"], results["runs"]),
     ]
     if design["without_comparison"]:
         notes.append(

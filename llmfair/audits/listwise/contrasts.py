@@ -1,7 +1,7 @@
-"""Arm against arm, paired by query: what the prompt changes, and how far the same prompt differs from itself.
+"""One condition against another, paired by query: what a prompt changes, how far the same one differs from itself.
 
-Rows of two arms bear both names as their variant, `female vs male`: a quotient for measures on a log scale, a
-difference for others. Rank agreement of two arms is measured order by order, since both started from the same.
+Rows of two conditions bear both names as their condition, `female vs male`: a quotient for measures on a log scale, a
+difference for others. Rank agreement of two conditions is measured order by order, since both started from the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llmfair.audits.aggregates.preference import preference_change
 from llmfair.audits.summary import ALL, Inference, row_of, value_of
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column
-from llmfair.probes import CONTROL
+from llmfair.probes import REPEAT
 from llmfair.records import Measurement
 from llmfair.stats.intervals import geometric_mean, mean
 from llmfair.stats.power import FEWEST_TESTED
@@ -26,27 +26,27 @@ NEUTRAL = "neutral"
 OF_ODDS = "preference-odds"
 """The aggregate of figures that are odds over all comparisons."""
 SEPARATOR = " vs "
-"""Between the names of two arms in the variant of their rows."""
+"""Between the names of two conditions in the condition of their rows."""
 
 
 def against(one: str, other: str) -> str:
-    """The variant of rows that compare two arms."""
+    """The condition of rows that compare two conditions."""
     return f"{one}{SEPARATOR}{other}"
 
 
-def pairs_of(arms: Sequence[str]) -> list[tuple[str, str]]:
-    """Every later arm against every earlier one; neutral asked again against neutral only."""
-    return [(b, a) for a, b in combinations(arms, 2) if b != CONTROL or a == NEUTRAL]
+def pairs_of(conditions: Sequence[str]) -> list[tuple[str, str]]:
+    """Every later condition against every earlier one; neutral asked again against neutral only."""
+    return [(b, a) for a, b in combinations(conditions, 2) if b != REPEAT or a == NEUTRAL]
 
 
 def contrasts(
     columns: Sequence[Column],
     judged: Mapping[str, Sequence[Judged]],
-    arms: Sequence[str],
+    conditions: Sequence[str],
     inference: Inference,
 ) -> list[Measurement]:
-    """The rows of every pair of arms, for every measure that has a direction and values of single queries."""
-    values = {(column.measure, column.variant): column for column in columns if column.group == ""}
+    """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
+    values = {(column.measure, column.condition): column for column in columns if column.group == ""}
     # a figure that is neither better nor worse is no effect of a prompt
     measures = [
         measure
@@ -56,9 +56,9 @@ def contrasts(
     rows: list[Measurement] = []
     for measure in measures:
         if measure.definition.agreement:
-            rows += _agreement(measure, judged, arms, inference)
+            rows += _agreement(measure, judged, conditions, inference)
             continue
-        for one, other in pairs_of(arms):
+        for one, other in pairs_of(conditions):
             if (measure, one) in values and (measure, other) in values:
                 alike = _alike(judged[one], judged[other])
                 rows += _paired(measure, values[measure, one], values[measure, other], alike, inference)
@@ -66,7 +66,7 @@ def contrasts(
 
 
 def _alike(one: Sequence[Judged], other: Sequence[Judged]) -> set[str]:
-    """The queries that both arms ranked from the same initial orders, as often."""
+    """The queries that both conditions ranked from the same initial orders, as often."""
     runs = {query.query_id: query.runs for query in other}
     return {query.query_id for query in one if runs.get(query.query_id) == query.runs}
 
@@ -74,50 +74,50 @@ def _alike(one: Sequence[Judged], other: Sequence[Judged]) -> set[str]:
 def _paired(
     measure: Measure, one: Column, other: Column, alike: set[str], inference: Inference
 ) -> Iterator[Measurement]:
-    """One measure of two arms, over the queries alike where both have a value."""
-    variant, on_log_scale = against(one.variant, other.variant), measure.definition.scale == "log"
+    """One measure of two conditions, over the queries alike where both have a value."""
+    condition, on_log_scale = against(one.condition, other.condition), measure.definition.scale == "log"
     if measure.aggregate == OF_ODDS:
-        yield _of_odds(measure, variant, one, other, alike, inference)
+        yield _of_odds(measure, condition, one, other, alike, inference)
         return
     changes: dict[str, float] = {}
     for query_id in sorted(one.values.keys() & other.values.keys() & alike):
         a, b = (value_of(column.values[query_id])[0] for column in (one, other))
         if a is not None and b is not None:
             changes[query_id] = a / b if on_log_scale else a - b
-    yield from _rows(measure, variant, changes, on_log_scale, changes, inference)
+    yield from _rows(measure, condition, changes, on_log_scale, changes, inference)
 
 
 def _of_odds(
-    measure: Measure, variant: str, one: Column, other: Column, alike: set[str], inference: Inference
+    measure: Measure, condition: str, one: Column, other: Column, alike: set[str], inference: Inference
 ) -> Measurement:
-    """Two arms' odds, which only all queries together have; each query's part of the change is tested."""
+    """Two conditions' odds, which only all queries together have; each query's part of the change is tested."""
     held = [{q: column.values[q] for q in column.values.keys() & alike} for column in (one, other)]
     change = preference_change(held[0], held[1], inference.level)
     if change is None:
         reason = "no_finite_odds" if held[0].keys() & held[1].keys() else "no_common_query"
-        return Measurement(ALL, str(measure), None, variant, n=0, reason=reason)
+        return Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
     estimate, parts = change
-    row = row_of(str(measure), variant, estimate)
+    row = row_of(str(measure), condition, estimate)
     if len(parts) < FEWEST_TESTED:
         return row
     return replace(row, p=sign_flip(parts, rng=np.random.default_rng(inference.seed)))
 
 
 def _agreement(
-    measure: Measure, judged: Mapping[str, Sequence[Judged]], arms: Sequence[str], inference: Inference
+    measure: Measure, judged: Mapping[str, Sequence[Judged]], conditions: Sequence[str], inference: Inference
 ) -> Iterator[Measurement]:
     """Rank agreement with neutral, tested against that of neutral with itself."""
-    floor = _agreed(measure, judged.get(CONTROL, ()), judged.get(NEUTRAL, ()))
-    for one, other in pairs_of(arms):
+    floor = _agreed(measure, judged.get(REPEAT, ()), judged.get(NEUTRAL, ()))
+    for one, other in pairs_of(conditions):
         if other != NEUTRAL:
             continue
         found = _agreed(measure, judged[one], judged[other])
-        below = {q: found[q] - floor[q] for q in found.keys() & floor.keys()} if one != CONTROL else {}
+        below = {q: found[q] - floor[q] for q in found.keys() & floor.keys()} if one != REPEAT else {}
         yield from _rows(measure, against(one, other), found, False, below, inference)
 
 
 def _agreed(measure: Measure, one: Sequence[Judged], other: Sequence[Judged]) -> dict[str, float]:
-    """The agreement of two arms' rankings of each query, from the same initial orders."""
+    """The agreement of two conditions' rankings of each query, from the same initial orders."""
     beside = {query.query_id: query for query in other}
     alike = _alike(one, other)
     held = (
@@ -133,7 +133,7 @@ def _agreed(measure: Measure, one: Sequence[Judged], other: Sequence[Judged]) ->
 
 def _rows(
     measure: Measure,
-    variant: str,
+    condition: str,
     values: Mapping[str, float],
     on_log_scale: bool,
     tested: Mapping[str, float],
@@ -141,12 +141,12 @@ def _rows(
 ) -> Iterator[Measurement]:
     """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
     for query_id, value in sorted(values.items()):
-        yield Measurement(query_id, str(measure), value, variant)
+        yield Measurement(query_id, str(measure), value, condition)
     if not values:
-        yield Measurement(ALL, str(measure), None, variant, n=0, reason="no_common_query")
+        yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
     estimate = (geometric_mean if on_log_scale else mean)([*values.values()], inference.level)
-    row = row_of(str(measure), variant, estimate)
+    row = row_of(str(measure), condition, estimate)
     if len(tested) >= FEWEST_TESTED:
         changes = np.array([tested[query_id] for query_id in sorted(tested)])
         rng = np.random.default_rng(inference.seed)

@@ -23,7 +23,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.stopping import Stopping
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
-from llmfair.probes import WINDOW_STREAM, Arm, listwise_probes
+from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import WINDOW_FACTS, Ranked, ScoringRanker
 from llmfair.rankers.listwise import ListwiseRanker
@@ -34,7 +34,7 @@ from llmfair.records import Candidates, Encounter, Probe, Query, Ranking, Side
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
 
-INPUT = "input"
+INITIAL = "initial"
 SHOWN_ALTERED = 100
 OF_MODELS = frozenset(
     {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
@@ -81,14 +81,14 @@ class ListwiseDesign(Design[Ranked]):
     task = "listwise"
     settings: ListwiseSettings
     prompt: Prompt
-    arms: tuple[Arm, ...]
+    prompts: tuple[PromptCondition, ...]
     ranker: ListwiseRanker | ScoringRanker
     first_stage: ScoringRanker | None
     orders: Mapping[str, Sequence[Candidates]]
 
     @property
     def conditions(self) -> Sequence[Condition]:
-        return [Condition(arm.name) for arm in self.arms]
+        return [Condition(condition.name) for condition in self.prompts]
 
     why_not_assessable = "the others have no two items of both groups with one grade of relevance"
 
@@ -104,7 +104,7 @@ class ListwiseDesign(Design[Ranked]):
             query = self.queries[index]
             candidates = self.dataset.candidates(query)
             yield from listwise_probes(
-                candidates, self.orders[query.query_id], self.arms, self.settings.repeats
+                candidates, self.orders[query.query_id], self.prompts, self.settings.repeats
             )
 
     def programs(self) -> Iterator[Program]:
@@ -113,8 +113,8 @@ class ListwiseDesign(Design[Ranked]):
             for probe in self.probes():
                 yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
             return
-        for arm in self.arms:
-            stopping = self.stopping(arm)
+        for condition in self.prompts:
+            stopping = self.stopping(condition)
             for probe in stopping.undecided():
                 yield Program(
                     probe.probe_id,
@@ -123,24 +123,24 @@ class ListwiseDesign(Design[Ranked]):
                     ),
                 )
 
-    def stopping(self, arm: Arm) -> Stopping[Met]:
+    def stopping(self, condition: PromptCondition) -> Stopping[Met]:
         """A sequential audit under one prompt that has not begun."""
-        asked, probes = self.asked(), self.in_rounds(arm)
+        asked, probes = self.asked(), self.in_rounds(condition)
         process = EProcess(asked.band, self.settings.level, len(probes))
         return Stopping(probes, process, share, partial(seen, asked=asked, level=process.level))
 
-    def in_rounds(self, arm: Arm) -> list[Probe]:
+    def in_rounds(self, condition: PromptCondition) -> list[Probe]:
         """Single windows, one of a query in every round, queries in fresh random order: the same for every prompt."""
-        by_query = [self._windows_of(query, arm) for query in self.queries]
+        by_query = [self._windows_of(query, condition) for query in self.queries]
         rng = np.random.default_rng([self.settings.seed, WINDOW_STREAM])
         return [by_query[query][number] for query, number in rounds([*map(len, by_query)], rng)]
 
-    def _windows_of(self, query: Query, arm: Arm) -> list[Probe]:
+    def _windows_of(self, query: Query, condition: PromptCondition) -> list[Probe]:
         """The windows of all chains of a query; a probe's name ends with its window's number."""
         candidates, orders = self.dataset.candidates(query), self.orders[query.query_id]
         return [
             replace(probe, probe_id=f"{probe.probe_id}/w{number}")
-            for probe in listwise_probes(candidates, orders, (arm,), 1)
+            for probe in listwise_probes(candidates, orders, (condition,), 1)
             for number in range(len(self.windows(len(probe.candidates.documents))))
         ]
 
@@ -158,7 +158,7 @@ class ListwiseDesign(Design[Ranked]):
 
     @cached_property
     def chains_per_query(self) -> int:
-        return len(self.arms) * self.settings.orders * self.settings.repeats
+        return len(self.prompts) * self.settings.orders * self.settings.repeats
 
     @cached_property
     def calls(self) -> int:
@@ -195,7 +195,7 @@ class ListwiseDesign(Design[Ranked]):
             shrunk=lists.get("shrunk", {}),
             candidates=(min(sizes), max(sizes)),
             drawn=drawn_of(self.dataset, settings),
-            arms=[arm.name for arm in self.arms],
+            conditions=[condition.name for condition in self.prompts],
             initial=settings.initial,
             orders=settings.orders,
             repeats=settings.repeats,
@@ -258,7 +258,7 @@ class ListwiseDesign(Design[Ranked]):
         return {
             **super().identity(),
             **self.other_strategy,
-            "arms": [arm.name for arm in self.arms],
+            "conditions": [condition.name for condition in self.prompts],
             **({"first_stage": self.first_stage.identity} if self.first_stage else {}),
         }
 
@@ -279,7 +279,7 @@ class ListwiseDesign(Design[Ranked]):
         """Settings that make no difference to who orders the lists: a ranker that asks nothing."""
         if not isinstance(self.ranker, ScoringRanker):
             return frozenset()
-        return (self.settings.of_asking() | OF_MODELS) - ({"variants"} if self.ranker.worded else set())
+        return (self.settings.of_asking() | OF_MODELS) - ({"conditions"} if self.ranker.worded else set())
 
     def backend(self) -> Backend:
         """What answers the chats; a ranker that asks none still says who it is."""
@@ -329,7 +329,7 @@ class ListwiseDesign(Design[Ranked]):
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
         plain = probe.order == probe.repeat == 0
-        return f"{probe.arm}.run" if plain else f"{probe.arm}.o{probe.order}.r{probe.repeat}.run"
+        return f"{probe.condition}.run" if plain else f"{probe.condition}.o{probe.order}.r{probe.repeat}.run"
 
     def candidates_lines(self) -> Iterator[str]:
         """`candidates.jsonl`: the lists as the dataset gave them, with relevance and side."""

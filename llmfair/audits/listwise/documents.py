@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.documents import Calibration, Planned, Planted
+from llmfair.audits.documents import Calibration, Injected, Planned
 from llmfair.audits.listwise.findable import ListwiseFindable
 from llmfair.results import Count, Reach
 
@@ -18,7 +18,7 @@ class ListwisePlan(Planned):
     task: Literal["listwise"]
     candidates: tuple[Count, Count]
     protected: tuple[Count, Count]
-    arms: Annotated[list[str], Meta(min_length=1)]
+    conditions: Annotated[list[str], Meta(min_length=1)]
     window: Count | None
     step: Count | None
     passes: Count | None
@@ -45,5 +45,5 @@ class ListwiseCalibration(Calibration):
     """llmfair calibrate listwise."""
 
     task: Literal["calibrate listwise"]
-    planted: Annotated[list[Planted], Meta(min_length=1)]
+    injected: Annotated[list[Injected], Meta(min_length=1)]
     smallest: SmallestOdds

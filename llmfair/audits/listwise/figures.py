@@ -28,31 +28,36 @@ from llmfair.report.plots.ratios import Point, utility_and_ratio
 
 def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure, or preference where nothing is ranked; the headline and its band, ranks, exposure curve."""
-    cells, design, words = results.by_variant(), results.design, asdict(results.words)
-    arms = [arm for arm in design.arms if results.chains[arm].ranked]
-    looks = palette([TITLES.get(arm, arm) for arm in (*arms, "input")])
+    cells, design, words = results.by_condition(), results.design, asdict(results.words)
+    conditions = [condition for condition in design.conditions if results.chains[condition].ranked]
+    looks = palette([TITLES.get(condition, condition) for condition in (*conditions, "initial")])
     across, up = utility_of(results.shown, declared), ratio_of(results.shown, declared)
     if across and up:
         points: list[Point] = []
-        for arm in (*arms, "input"):
-            utility = value_of(cells.get((across, arm)))
+        for condition in (*conditions, "initial"):
+            utility = value_of(cells.get((across, condition)))
             # of the input there is nothing to control for
-            ratio = on_log(value_of(cells.get((up, arm)) or cells.get((plain_name(up), arm))))
+            ratio = on_log(value_of(cells.get((up, condition)) or cells.get((plain_name(up), condition))))
             if utility and ratio:
-                name = TITLES.get(arm, arm)
+                name = TITLES.get(condition, condition)
                 points.append((name, utility, ratio, looks[name], name))
         if points:
             yield utility_and_ratio(points, plain_name(across), plain_name(up), reach_of(results.reach, up))
-    yield from headline_plots(results, arms, declared, TITLES)
+    yield from headline_plots(results, conditions, declared, TITLES)
     if lists is not None:
-        ranked = [arm for arm in arms if lists.ranked.get(arm)]
+        ranked = [condition for condition in conditions if lists.ranked.get(condition)]
         boxes = {
-            TITLES.get(arm, arm): (lists.ranks(arm, "protected"), lists.ranks(arm, "unprotected"))
-            for arm in ranked
+            TITLES.get(condition, condition): (
+                lists.ranks(condition, "protected"),
+                lists.ranks(condition, "unprotected"),
+            )
+            for condition in ranked
         }
         if any(len(ranks) for both in boxes.values() for ranks in both):
             yield rank_boxes(boxes, words)
-            curves = {TITLES.get(arm, arm): lists.protected_share(arm) for arm in ranked}
+            curves = {
+                TITLES.get(condition, condition): lists.protected_share(condition) for condition in ranked
+            }
             yield exposure_curve(curves, lists.pool_share(), looks, words)
 
 
@@ -83,23 +88,25 @@ def _utilities(
         for attribute, audited in runs.items():
             # runs differ in how they control for order, and so in the full names of what they measured
             cells = {
-                (plain_name(measure), arm): row
-                for (measure, arm), row in audited.results.by_variant().items()
+                (plain_name(measure), condition): row
+                for (measure, condition), row in audited.results.by_condition().items()
                 if measure in audited.results.shown
             }
-            for arm in audited.results.design.arms:
-                utility = value_of(cells.get((plain_name(across), arm)))
-                ratio = on_log(value_of(cells.get((plain_name(up), arm))))
-                if (attribute, arm) in marks and utility and ratio:
-                    look = Look(looks[model].color, marks[attribute, arm], "-")
+            for condition in audited.results.design.conditions:
+                utility = value_of(cells.get((plain_name(across), condition)))
+                ratio = on_log(value_of(cells.get((plain_name(up), condition))))
+                if (attribute, condition) in marks and utility and ratio:
+                    look = Look(looks[model].color, marks[attribute, condition], "-")
                     places.append(len(points))
                     points.append(
-                        (f"{model} {arm}", utility, ratio, look, None if len(places) > 1 else model)
+                        (f"{model} {condition}", utility, ratio, look, None if len(places) > 1 else model)
                     )
         joined.append(places)
     if points:
         signs = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼", "P": "✚", "X": "✖", "*": "★"}
-        told = ", ".join(f"{signs[mark]} {attribute} {arm}" for (attribute, arm), mark in marks.items())
+        told = ", ".join(
+            f"{signs[mark]} {attribute} {condition}" for (attribute, condition), mark in marks.items()
+        )
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None, joined, name, f" {told}.")
 
 
@@ -108,10 +115,10 @@ def _boxes(rows: Mapping[str, Mapping[str, Audited]], name: str) -> Iterator[Plo
     boxes: dict[str, Any] = {}
     for model, runs in rows.items():
         for attribute, audited in runs.items():
-            arm = audited.results.design.arms[0]
-            lists = read_lists(audited.folder, [arm])
-            if lists is not None and lists.ranked[arm]:
-                both = (lists.ranks(arm, "protected"), lists.ranks(arm, "unprotected"))
+            condition = audited.results.design.conditions[0]
+            lists = read_lists(audited.folder, [condition])
+            if lists is not None and lists.ranked[condition]:
+                both = (lists.ranks(condition, "protected"), lists.ranks(condition, "unprotected"))
                 boxes[f"{model} {attribute}" if len(runs) > 1 else model] = both
     if any(len(ranks) for both in boxes.values() for ranks in both):
         boxes = dict(list(boxes.items())[:DRAWN])

@@ -13,7 +13,7 @@ import numpy as np
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import kinds_of, simulate
-from llmfair.probes import CONTROL
+from llmfair.probes import REPEAT
 from llmfair.rankers.base import ScoringRanker, Strategy, strategy_of
 from llmfair.rankers.partition import Partition
 from llmfair.results import Count, Share
@@ -171,13 +171,13 @@ def _meeting(shape: Shape, windows: Plan) -> Meeting:
 
 def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign:
     """One partition beside rankings, and rankings from as many orders as by default beside partitions."""
-    prompts = sum(arm.name != CONTROL for arm in design.arms)
+    prompts = sum(condition.name != REPEAT for condition in design.prompts)
     strategy: Strategy = Partition(settings.window)
     name: Literal["ranking", "partition"] = "partition"
     orders, chains = 1, prompts
     if design.partition:
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
-        chains = orders * (prompts + ListwiseSettings.control)
+        chains = orders * (prompts + ListwiseSettings.repeat)
     lists = _lists(design, strategy.plan, settings.tau)
     error = lists.error(orders, settings.item_icc)
     calls = chains * sum(strategy.calls(shape.n) for shape in design.shapes)

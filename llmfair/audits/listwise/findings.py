@@ -1,4 +1,4 @@
-"""What may be said of each arm: how far from parity, whether beyond chance, and what the design could have shown.
+"""What may be said of each condition: how far from parity, whether beyond chance, and what the design could have shown.
 
 Two nulls are tested, and both told: that queries prefer no side on average (signs flipped by query), and that no
 query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the preference
@@ -35,7 +35,7 @@ from llmfair.metrics.columns import Column
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import Controlled, Quotient, Ratio, Value
-from llmfair.probes import CONTROL
+from llmfair.probes import REPEAT
 from llmfair.records import Conclusion, Measurement, Side
 from llmfair.stats.conclusions import conclude
 from llmfair.stats.control import run_noise, slope_on_initial, without_favour
@@ -73,21 +73,25 @@ def findings_of(
     inference: Inference,
     asked: HowRanked,
 ) -> dict[str, ListwiseFinding]:
-    """One finding per arm of the first measure of preference odds, by arm.
+    """One finding per condition of the first measure of preference odds, by condition.
 
-    An arm that `judged` lacks (a run file, of which too much would be held) has no permutation test.
+    A condition that `judged` lacks (a run file, of which too much would be held) has no permutation test.
     """
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
-    excess = {c.variant: c for c in reversed(columns) if c.measure.name == EXCESS}
-    ranked = {arm: queries for arm, queries in judged.items() if any(query.rankings for query in queries)}
+    excess = {c.condition: c for c in reversed(columns) if c.measure.name == EXCESS}
+    ranked = {
+        condition: queries
+        for condition, queries in judged.items()
+        if any(query.rankings for query in queries)
+    }
     shuffled = _shuffled(ranked, asked)
     return {
-        column.variant: _finding(
+        column.condition: _finding(
             column,
-            excess.get(column.variant),
-            judged.get(column.variant),
-            shuffled.get(column.variant),
-            useful.get(column.variant),
+            excess.get(column.condition),
+            judged.get(column.condition),
+            shuffled.get(column.condition),
+            useful.get(column.condition),
             inference,
             asked,
         )
@@ -102,16 +106,16 @@ def with_family(
     """The rows with the findings' p and conclusion, and p adjusted over the family; and the family's size.
 
     The family (Holm): the headline of every prompt, and every pair of prompts in the measure `contrasted`. The
-    control arm shows noise and claims nothing, so it is none of them.
+    control condition shows noise and claims nothing, so it is none of them.
     """
-    told = [_told(row, findings.get(row.variant)) for row in rows]
+    told = [_told(row, findings.get(row.condition)) for row in rows]
     headlines = {finding.measure for finding in findings.values()}
     family = [
         place
         for place, row in enumerate(told)
         if row.query_id == ALL
-        and CONTROL not in row.variant.split(SEPARATOR)
-        and (row.measure in headlines or (row.measure == contrasted and SEPARATOR in row.variant))
+        and REPEAT not in row.condition.split(SEPARATOR)
+        and (row.measure in headlines or (row.measure == contrasted and SEPARATOR in row.condition))
     ]
     for place, adjusted in zip(family, holm([told[place].p for place in family]), strict=True):
         told[place] = replace(told[place], p_adjusted=adjusted)
@@ -183,7 +187,7 @@ def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFind
 
 
 def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
-    """The finding of an arm of which nothing can be said."""
+    """The finding of a condition of which nothing can be said."""
     return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
@@ -223,28 +227,33 @@ def mean_preference(scores: NDArray[np.float64], asked: HowRanked) -> float | No
 
 
 def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, Shuffled]:
-    """The stratified test of no effect in any query, by arm; arms that ranked the same lists are shuffled at once.
+    """The stratified test of no effect in any query, by condition.
 
-    It needs initial orders that ignore the sides.
+    Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides.
     """
     if asked.initial != "random":
         return dict.fromkeys(judged, Shuffled(reason="order_not_random"))
     alike: dict[object, dict[str, dict[str, Labelled]]] = {}
-    for arm, queries in judged.items():
+    for condition, queries in judged.items():
         labelled = {query.query_id: found for query in queries if (found := _labelled(query)) is not None}
         lists = tuple((query_id, *found.labels()) for query_id, found in labelled.items())
-        alike.setdefault(lists, {})[arm] = labelled
+        alike.setdefault(lists, {})[condition] = labelled
     shuffled: dict[str, Shuffled] = {}
-    for arms in alike.values():
-        of_arms = list(arms.values())
-        if len(of_arms[0]) < FEWEST_TESTED:
-            shuffled |= dict.fromkeys(arms, Shuffled(reason="too_few_queries"))
+    for conditions in alike.values():
+        of_conditions = list(conditions.values())
+        if len(of_conditions[0]) < FEWEST_TESTED:
+            shuffled |= dict.fromkeys(conditions, Shuffled(reason="too_few_queries"))
             continue
         rngs = [
-            np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in of_arms[0]
+            np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES])
+            for name in of_conditions[0]
         ]
-        tested = permutations([list(labelled.values()) for labelled in of_arms], rngs, asked.permutations)
-        shuffled |= {arm: Shuffled(**asdict(found)) for arm, found in zip(arms, tested, strict=True)}
+        tested = permutations(
+            [list(labelled.values()) for labelled in of_conditions], rngs, asked.permutations
+        )
+        shuffled |= {
+            condition: Shuffled(**asdict(found)) for condition, found in zip(conditions, tested, strict=True)
+        }
     return shuffled
 
 

@@ -38,31 +38,33 @@ def furthest_lists(
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
     design, titles, queries = results.design, exhibits.titles, exhibits.queries
-    arms = [arm for arm in design.arms if arm != "control"]
+    conditions = [condition for condition in design.conditions if condition != "repeat"]
 
     def show(query_id: str, values: Values) -> Shown | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
         ordered = {
-            arm: values[arm] for arm in arms if arm in values and query_id in lists.ranked.get(arm, {})
+            condition: values[condition]
+            for condition in conditions
+            if condition in values and query_id in lists.ranked.get(condition, {})
         }
         if not ordered:
             return None
-        far = max(ordered, key=lambda arm: distance({arm: ordered[arm]}))
-        others = [arm for arm in ordered if arm != far]
-        beside = max(others, key=lambda arm: abs(ordered[arm] - ordered[far]), default=None)
-        two = [arm for arm in ordered if arm in (far, beside)]
+        far = max(ordered, key=lambda condition: distance({condition: ordered[condition]}))
+        others = [condition for condition in ordered if condition != far]
+        beside = max(others, key=lambda condition: abs(ordered[condition] - ordered[far]), default=None)
+        two = [condition for condition in ordered if condition in (far, beside)]
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]
         rankings = []
-        for arm in two:
-            run, ranking = lists.runs[arm][query_id][0], lists.ranked[arm][query_id][0]
+        for condition in two:
+            run, ranking = lists.runs[condition][query_id][0], lists.ranked[condition][query_id][0]
             before = initial_ranks(lists, query_id, design, run[0])
             items = [
                 Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d)) for d in ranking
             ]
-            rankings.append((f"{arm} prompt{_order(design, run)}", items))
+            rankings.append((f"{condition} prompt{_order(design, run)}", items))
         return Shown(queries.get(query_id, query_id), figures_text(ordered, by, TITLES), rankings)
 
-    return furthest_from_parity(folder, results, arms, by, OVER, show)
+    return furthest_from_parity(folder, results, conditions, by, OVER, show)
 
 
 def initial_ranks(lists: Lists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import read_lines
 from llmfair.rundir import ONE_OF_SEVERAL
@@ -30,10 +31,10 @@ class Listed:
 
 @dataclass(frozen=True)
 class Lists:
-    """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[arm][query_id]`.
+    """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[condition][query_id]`.
 
     Of several orders and repeats, every one is there, the first first; each is a tuple of doc_ids, best first, and
-    `runs[arm][query_id]` numbers them from 0: (initial order, repeat).
+    `runs[condition][query_id]` numbers them from 0: (initial order, repeat).
     """
 
     sides: Mapping[str, Mapping[str, str | None]]
@@ -41,12 +42,12 @@ class Lists:
     ranked: Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]
     runs: Mapping[str, Mapping[str, Sequence[tuple[int, int]]]]
 
-    def ranks(self, arm: str, side: str) -> NDArray[np.int64]:
+    def ranks(self, condition: str, side: str) -> NDArray[np.int64]:
         """The ranks, from 1, of all items of a side over all queries and runs; shape (items,)."""
         return np.array(
             [
                 rank
-                for query_id, rankings in self.ranked[arm].items()
+                for query_id, rankings in self.ranked[condition].items()
                 for ranking in rankings
                 for rank, doc_id in enumerate(ranking, start=1)
                 if self.sides[query_id].get(doc_id) == side
@@ -54,13 +55,13 @@ class Lists:
             dtype=np.int64,
         )
 
-    def protected_share(self, arm: str) -> NDArray[np.float64]:
+    def protected_share(self, condition: str) -> NDArray[np.float64]:
         """Share of protected among the first r items that have a side, mean over queries and runs; shape (r,).
 
         As far as the shortest list reaches; rank 1 alone where an item without side comes first counts for none.
         """
         curves = []
-        for query_id, rankings in self.ranked[arm].items():
+        for query_id, rankings in self.ranked[condition].items():
             sides = self.sides[query_id]
             for ranking in rankings:
                 on = np.array([[sides.get(doc_id) == side for side in SIDES] for doc_id in ranking])
@@ -87,7 +88,7 @@ class Lists:
         return sum(shares) / len(shares) if shares else None
 
 
-def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
+def read_lists(folder: Path, conditions: Sequence[str]) -> Lists | None:
     """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""
     path = folder / "candidates.jsonl"
     if not path.is_file():
@@ -99,17 +100,22 @@ def read_lists(folder: Path, arms: Sequence[str]) -> Lists | None:
             raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
         sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
         relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
-    ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {arm: {} for arm in arms}
-    runs: dict[str, dict[str, list[tuple[int, int]]]] = {arm: {} for arm in arms}
+    ranked: dict[str, dict[str, list[tuple[str, ...]]]] = {condition: {} for condition in conditions}
+    runs: dict[str, dict[str, list[tuple[int, int]]]] = {condition: {} for condition in conditions}
     problems = Problems()
     for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
-        name = file.name.removesuffix(".run")
+        name = former.condition(file.name.removesuffix(".run"))
         numbered = None if name in ranked else ONE_OF_SEVERAL.search(name)
-        arm = name[: numbered.start()] if numbered else name
+        condition = name[: numbered.start()] if numbered else name
         number = (int(numbered[1]), int(numbered[2])) if numbered else (0, 0)
-        if arm in ranked:
+        if condition in ranked:
             for query_id, ranking in read_run(file, problems).rankings.items():
-                ranked[arm].setdefault(query_id, []).append(ranking.doc_ids)
-                runs[arm].setdefault(query_id, []).append(number)
+                ranked[condition].setdefault(query_id, []).append(ranking.doc_ids)
+                runs[condition].setdefault(query_id, []).append(number)
     problems.raise_any(HINT)
-    return Lists(sides, relevance, {arm: dict(sorted(of_it.items())) for arm, of_it in ranked.items()}, runs)
+    return Lists(
+        sides,
+        relevance,
+        {condition: dict(sorted(of_it.items())) for condition, of_it in ranked.items()},
+        runs,
+    )

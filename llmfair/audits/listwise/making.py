@@ -13,7 +13,7 @@ from typing import Any
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import load_lists, selected_queries, with_prompt
-from llmfair.audits.listwise.design import INPUT, ListwiseDesign
+from llmfair.audits.listwise.design import INITIAL, ListwiseDesign
 from llmfair.audits.listwise.findable import findable_of
 from llmfair.audits.listwise.outcome import outcome_of
 from llmfair.audits.listwise.plan import plan_of, tokens_of
@@ -24,7 +24,7 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.probes import arms_of, initial_orders
+from llmfair.probes import conditions_of, initial_orders
 from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
@@ -62,11 +62,13 @@ class ListwiseAudit(ListwiseDesign):
     def findable(self, settings: PlanSettings) -> dict[str, Any]:
         return asdict(findable_of(self, settings))
 
-    def unreadable(self, result: Ranked) -> int:
-        return sum(window.unreadable for window in result.windows)
+    def unparseable(self, result: Ranked) -> int:
+        return sum(window.unparseable for window in result.windows)
 
     def outcome(self, run: str, results: Mapping[str, Ranked], failures: Sequence[Failure]) -> Outcome:
-        stopped = {arm.name: self.stopping(arm) for arm in self.arms if self.settings.sequential}
+        stopped = {
+            condition.name: self.stopping(condition) for condition in self.prompts if self.settings.sequential
+        }
         for one in stopped.values():
             for probe in one.undecided():
                 if probe.probe_id in results:
@@ -89,8 +91,10 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         settings = _without_prompts(settings, subject.spec, ranker.worded)
     settings, prompt = with_prompt(settings, dataset, ListwiseAudit.task)
     queries = selected_queries(dataset, settings)
-    arms = tuple(arms_of(_variants(attribute, settings.variants), settings.repeats, settings.control))
-    gates = read_gates(settings.require, [*(arm.name for arm in arms), INPUT], Judged)
+    prompts = tuple(
+        conditions_of(_conditions(attribute, settings.conditions), settings.repeats, settings.repeat)
+    )
+    gates = read_gates(settings.require, [*(condition.name for condition in prompts), INITIAL], Judged)
     told = {"control": _control(settings), "odds": OF_RANKINGS if ranker else OF_ANSWERS}
     if partition:  # what it has no use for must not name the run
         usual = ListwiseSettings
@@ -112,7 +116,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         shown=parse_measures(shown, Judged),
         gates=gates,
         queries=tuple(queries),
-        arms=arms,
+        prompts=prompts,
         ranker=ranker
         or ListwiseRanker(
             prompt=prompt,
@@ -129,7 +133,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
-        doubts=(*_unfound(first_stage or ranker, candidates), *_without_texts(ranker, candidates)),
+        warnings=(*_unfound(first_stage or ranker, candidates), *_without_texts(ranker, candidates)),
     )
     for measure in design.measures if partition else ():
         if measure.name not in OF_WINDOWS:
@@ -145,24 +149,24 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
             )
     # what a measure cannot do with these data must be said before anything is asked
     as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
-    measure_all(design.measures, {INPUT: [design.judged(candidates[0], [as_given])]})
+    measure_all(design.measures, {INITIAL: [design.judged(candidates[0], [as_given])]})
     return design
 
 
 def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> ListwiseSettings:
     """The settings of a ranker that reads no prompt: one order, once.
 
-    Raises UsageError for other variants than neutral, unless their words are put into the query (`worded`).
+    Raises UsageError for other conditions than neutral, unless their words are put into the query (`worded`).
     """
-    if not worded and settings.variants not in (None, "neutral"):
+    if not worded and settings.conditions not in (None, "neutral"):
         raise UsageError(
-            f"{model} reads no prompt, so it cannot rank under --variants {settings.variants}.",
-            "leave --variants out",
+            f"{model} reads no prompt, so it cannot rank under --conditions {settings.conditions}.",
+            "leave --conditions out",
         )
     # What only a model is told must not name the run; the prompt that none reads is the same for all data.
     unread = {item.name: default_of(item) for item in fields(settings) if item.name in settings.of_asking()}
-    variants = settings.variants if worded else "neutral"
-    once = {"variants": variants, "orders": 1, "repeats": 1, "control": False, "control_variate": False}
+    conditions = settings.conditions if worded else "neutral"
+    once = {"conditions": conditions, "orders": 1, "repeats": 1, "repeat": False, "control_variate": False}
     return replace(settings, **unread | {"prompt": "wikiproject"} | once)
 
 
@@ -220,20 +224,20 @@ def _without_texts(ranker: ScoringRanker | None, lists: Sequence[Candidates]) ->
     )
 
 
-def _variants(attribute: Attribute, text: str | None) -> list[str]:
+def _conditions(attribute: Attribute, text: str | None) -> list[str]:
     known = attribute.variants
     if text is None:
         return list(known)
     wanted = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for variant in wanted:
-        if variant not in known:
+    for condition in wanted:
+        if condition not in known:
             raise UsageError(
-                f"{attribute.name} has no prompt '{variant}'.{did_you_mean(variant, known)}",
+                f"{attribute.name} has no prompt '{condition}'.{did_you_mean(condition, known)}",
                 f"known: {', '.join(known)}"
                 + (
                     "" if attribute.worded else "; `words` in attributes.toml give it those that name a group"
                 ),
             )
     if not wanted:
-        raise UsageError("--variants names none.", f"known: {', '.join(known)}")
+        raise UsageError("--conditions names none.", f"known: {', '.join(known)}")
     return wanted

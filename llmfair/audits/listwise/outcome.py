@@ -16,7 +16,7 @@ from llmfair.audits.aggregates.preference import odds_by_query
 from llmfair.audits.design import Outcome
 from llmfair.audits.listwise.answers import answer_counts
 from llmfair.audits.listwise.contrasts import contrasts
-from llmfair.audits.listwise.design import INPUT, ListwiseDesign
+from llmfair.audits.listwise.design import INITIAL, ListwiseDesign
 from llmfair.audits.listwise.findings import HEADLINE, assessed, findings_of, settled, with_family
 from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
@@ -46,16 +46,18 @@ def outcome_of(
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
     columns = measure_all(design.measures, judged)
-    arms = {arm.name: judged[arm.name] for arm in design.arms}
-    useful = {arm: _usefulness(arm, judged, columns) for arm in arms}
-    findings = findings_of([c for c in columns if c.variant in arms], arms, useful, inference, design.asked())
-    answers = answer_counts(((probe.arm, result) for probe, result in chains), design.sides)
-    for arm, finding in findings.items():
-        if arm in answers:
-            findings[arm] = assessed(finding, answers[arm])
-    for arm, one in stopping.items():
-        if arm in findings:
-            findings[arm] = settled(findings[arm], one.process.decision)
+    conditions = {condition.name: judged[condition.name] for condition in design.prompts}
+    useful = {condition: _usefulness(condition, judged, columns) for condition in conditions}
+    findings = findings_of(
+        [c for c in columns if c.condition in conditions], conditions, useful, inference, design.asked()
+    )
+    answers = answer_counts(((probe.condition, result) for probe, result in chains), design.sides)
+    for condition, finding in findings.items():
+        if condition in answers:
+            findings[condition] = assessed(finding, answers[condition])
+    for condition, one in stopping.items():
+        if condition in findings:
+            findings[condition] = settled(findings[condition], one.process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
     rows, family = with_family(
         [
@@ -64,7 +66,7 @@ def outcome_of(
             # of prompts that were stopped by what was seen no p would hold
             *(
                 replace(row, p=None) if stopping else row
-                for row in contrasts(columns, arms, [*arms], inference)
+                for row in contrasts(columns, conditions, [*conditions], inference)
             ),
         ],
         findings,
@@ -72,17 +74,20 @@ def outcome_of(
     )
     rows += _rows_of_files(design, chains, inference)
     asked = len(design.queries) * design.settings.orders * design.settings.repeats
-    ranked = Counter(probe.arm for probe, _ in chains)
-    counted = {arm: len(one.counted()) for arm, one in stopping.items()}
-    ended = {arm.name: Ended(counted.get(arm.name, asked), ranked[arm.name]) for arm in design.arms}
+    ranked = Counter(probe.condition for probe, _ in chains)
+    counted = {condition: len(one.counted()) for condition, one in stopping.items()}
+    ended = {
+        condition.name: Ended(counted.get(condition.name, asked), ranked[condition.name])
+        for condition in design.prompts
+    }
     results = ListwiseResults(
         **design.told(run, ended, failures, columns),
-        limits=limit_notes(design.measures, judged[INPUT]),
+        limits=limit_notes(design.measures, judged[INITIAL]),
         intervals=_intervals(columns, inference),
         controlled=any(_runs(column) >= FEWEST_RUNS for column in columns),
         reach=known_reach(design),
         answers=answers,
-        stopping={arm: one.settled("windows") for arm, one in stopping.items()},
+        stopping={condition: one.settled("windows") for condition, one in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
     )
@@ -91,12 +96,14 @@ def outcome_of(
 
 
 def _usefulness(
-    arm: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column]
+    condition: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column]
 ) -> Usefulness | None:
-    """How well an arm's ranker orders by relevance; by its answers where they make no ranking."""
-    if any(query.rankings for query in judged[arm]):
-        return beyond_initial(judged[arm], judged[INPUT])
-    values = [c.values.values() for c in columns if c.variant == arm and c.measure.name == "RelevanceOdds"]
+    """How well a condition's ranker orders by relevance; by its answers where they make no ranking."""
+    if any(query.rankings for query in judged[condition]):
+        return beyond_initial(judged[condition], judged[INITIAL])
+    values = [
+        c.values.values() for c in columns if c.condition == condition and c.measure.name == "RelevanceOdds"
+    ]
     return of_answers(values[0]) if values else None
 
 
@@ -105,60 +112,64 @@ def _odds_rows(columns: Sequence[Column]) -> Iterator[Measurement]:
     for column in columns:
         if column.measure.name == HEADLINE:
             for query_id, odds in odds_by_query(column.values).items():
-                yield Measurement(query_id, str(column.measure), odds, column.variant, reason="pseudo_value")
+                yield Measurement(
+                    query_id, str(column.measure), odds, column.condition, reason="pseudo_value"
+                )
 
 
 def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
-    """Every query's rankings by arm, orders and repeats together, and the input orders as an arm of their own."""
-    found: dict[str, dict[str, list[Ranking]]] = {arm.name: {} for arm in design.arms}
+    """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own."""
+    found: dict[str, dict[str, list[Ranking]]] = {condition.name: {} for condition in design.prompts}
     encounters: dict[tuple[str, str], list[Encounter]] = {}
     beside: dict[tuple[str, str], list[Ranking]] = {}
     runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for probe, ranked in chains:
         query_id = probe.candidates.query.query_id
-        began = runs.setdefault((probe.arm, query_id), [])
+        began = runs.setdefault((probe.condition, query_id), [])
         if (probe.order, probe.repeat) not in began:  # of which other windows were counted before
             began.append((probe.order, probe.repeat))
-        rankings = found[probe.arm].setdefault(query_id, [])
-        encounters.setdefault((probe.arm, query_id), []).extend(ranked.encounters)
+        rankings = found[probe.condition].setdefault(query_id, [])
+        encounters.setdefault((probe.condition, query_id), []).extend(ranked.encounters)
         if ranked.ranking is None:
             continue
         rankings.append(ranked.ranking)
         if not isinstance(design.ranker, ScoringRanker):  # which forgets the order it is given
             initial = Ranking(query_id, probe.candidates.doc_ids)
-            beside.setdefault((probe.arm, query_id), []).append(initial)
-    # Of an incomplete run the input speaks of the same queries as the arms beside it.
+            beside.setdefault((probe.condition, query_id), []).append(initial)
+    # Of an incomplete run the input speaks of the same queries as the conditions beside it.
     reached = {query_id for by_query in found.values() for query_id in by_query}
-    found[INPUT] = {
+    found[INITIAL] = {
         query.query_id: [Ranking(query.query_id, order.doc_ids) for order in design.orders[query.query_id]]
         for query in design.queries
         if query.query_id in reached
     }
     return {
-        arm: [
+        condition: [
             design.judged(
                 design.dataset.candidates(query),
                 rankings[query.query_id],
-                beside.get((arm, query.query_id), ()),
-                runs.get((arm, query.query_id), ()),
-                None if isinstance(design.ranker, ScoringRanker) else encounters.get((arm, query.query_id)),
+                beside.get((condition, query.query_id), ()),
+                runs.get((condition, query.query_id), ()),
+                None
+                if isinstance(design.ranker, ScoringRanker)
+                else encounters.get((condition, query.query_id)),
             )
             for query in design.queries
             if query.query_id in rankings
         ]
-        for arm, rankings in found.items()
+        for condition, rankings in found.items()
     }
 
 
 def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:
-    """Utility of each run file by itself, where an arm has several: what ir_measures prints for that file."""
+    """Utility of each run file by itself, where a condition has several: what ir_measures prints for that file."""
     if design.settings.orders * design.settings.repeats == 1:
         return
     utility = [measure for measure in design.measures if measure.definition.cite == "trec_eval"]
     judged: dict[str, list[Judged]] = {}
     for probe, ranked in chains:
         if ranked.ranking is not None:
-            file = f"{probe.arm}.o{probe.order}.r{probe.repeat}"
+            file = f"{probe.condition}.o{probe.order}.r{probe.repeat}"
             judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
     for row in summarise(measure_all(utility, judged), inference):
         if row.query_id == "all":

@@ -23,7 +23,7 @@ from llmfair.steps import Steps, Unanswered, drive
 FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
 WORDS_OF_A_PROMPT = (
-    "dataset", "attribute", "seed", "candidates", "buckets", "experts", "min_experts", "mixed", "input", "words",
+    "dataset", "attribute", "seed", "candidates", "buckets", "relevant", "min_relevant", "mixed", "input", "words",
     "prompt", "strategy", "design", "window", "step", "depth", "windows", "initial", "orders",
 )  # fmt: skip
 
@@ -39,7 +39,7 @@ def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
         "candidates": [min(sizes), max(sizes)],
         **({} if (drawn := drawn_of(design.dataset, settings)) is None else {"drawn": asdict(drawn)}),
         "protected": [min(protected), max(protected)],
-        "arms": [arm.name for arm in design.arms],
+        "conditions": [condition.name for condition in design.prompts],
         **design.asked_with(),
         "initial": settings.initial,
         "orders": settings.orders,
@@ -63,12 +63,12 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
     """Characters of all prompts and all answers, for one model.
 
     One chain a query is driven over one pass, each window answered in the order shown, and stands for the
-    query's others: these differ in the arm's word, for which the queries take turns, and in the order of items.
+    query's others: these differ in the condition's word, for which the queries take turns, and in the order of items.
     """
     prompts = answers = 0
-    for query, arm in zip(design.queries, cycle(design.arms), strict=False):
+    for query, condition in zip(design.queries, cycle(design.prompts), strict=False):
         first_order = design.orders[query.query_id][:1]
-        for probe in listwise_probes(design.dataset.candidates(query), first_order, (arm,), 1):
+        for probe in listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1):
             if chats := _chats(design.ranker.steps(probe), passes=1):
                 characters = sum(len(message.content) for chat in chats for message in chat.messages)
                 prompts += characters * design.calls_of(query) // len(chats)

@@ -61,7 +61,7 @@ def _expected(ratio: Mapping[str, float] | None) -> tuple[str, ...]:
 
 
 def _design(planned: Mapping[str, Any]) -> str:
-    asked = [TITLES.get(arm, arm) for arm in planned["arms"]]
+    asked = [TITLES.get(condition, condition) for condition in planned["conditions"]]
     prompts = f"{count(len(asked), 'prompt')} ({', '.join(asked)})"
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
     return f"{_lists(planned)} × {prompts} × {_orders(planned)} · {window_text(planned)} · {chains}"

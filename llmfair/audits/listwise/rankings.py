@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmfair import former
 from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.lists import Listed
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
@@ -74,14 +75,14 @@ class Against:
 
 @dataclass(frozen=True)
 class Rankings:
-    """One RUN: the columns that name it, its run files by variant, and the windows its lists were ranked by.
+    """One RUN: the columns that name it, its run files by condition, and the windows its lists were ranked by.
 
     `found`: of a run folder, what its audit found. `incomplete`: what is known of a folder that is not through, of
     which the queries count that are ranked.
     """
 
     columns: Mapping[str, str]
-    variants: Mapping[str, Sequence[RunFile]]
+    conditions: Mapping[str, Sequence[RunFile]]
     against: Against
     windows: Callable[[int], Sequence[Window]] = lambda n: [(0, n)]
     passes: int = 1
@@ -107,7 +108,7 @@ def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
 
 
 def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
-    """A run file; its tag is the model, its name without endings the variant. Raises UsageError if none is judged."""
+    """A run file; its tag is the model, its name without endings the condition. Raises UsageError if none is judged."""
     file = _read(path, announce)
     judged = against.judgements.qrels
     if judged and not judged.keys() & file.rankings.keys():
@@ -146,10 +147,13 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
-    arms = results.design.arms
+    conditions = results.design.conditions
     paths = sorted(
         (path / "rankings").glob("*.run"),
-        key=lambda file: (*(arm != ONE_OF_SEVERAL.sub("", file.stem) for arm in arms), file.stem),
+        key=lambda file: (
+            *(condition != ONE_OF_SEVERAL.sub("", former.condition(file.stem)) for condition in conditions),
+            file.stem,
+        ),
     )
     if not paths:
         way_out = "score measures the rankings of a listwise audit"
@@ -169,11 +173,11 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     judgements = replace(judgements, documents={**listed, **judgements.documents})
     attribute = attribute_of(judgements, settings.attribute or own.name, asked["mixed"])
     columns = {**named(run, results), "attribute": attribute.name}
-    files = {file.stem: _read(file, announce) for file in paths}
+    files = {former.condition(file.stem): _read(file, announce) for file in paths}
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
     rankings = Rankings(
         columns,
-        _variants(files),
+        _conditions(files),
         against,
         seed=asked["seed"],
         found=results,
@@ -214,14 +218,14 @@ def _lists(path: Path) -> dict[str, list[str]]:
     return {row.query_id: list(row.doc_ids) for row in read_lines(path, Listed)}
 
 
-def _variants(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
-    """Named as in metrics.csv: an arm's orders and repeats together, then each by itself if there are several."""
-    arms: dict[str, dict[str, RunFile]] = {}
+def _conditions(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:
+    """Named as in metrics.csv: a condition's orders and repeats together, then each by itself if there are several."""
+    found: dict[str, dict[str, RunFile]] = {}
     for stem, file in files.items():
-        arm = ONE_OF_SEVERAL.sub("", stem)
-        arms.setdefault(arm, {})[stem if stem != arm else f"{arm}.o0.r0"] = file
-    variants = {arm: list(of_arm.values()) for arm, of_arm in arms.items()}
-    for of_arm in arms.values():
-        if len(of_arm) > 1:
-            variants |= {name: [file] for name, file in of_arm.items()}
-    return variants
+        condition = ONE_OF_SEVERAL.sub("", stem)
+        found.setdefault(condition, {})[stem if stem != condition else f"{condition}.o0.r0"] = file
+    conditions = {condition: list(of_condition.values()) for condition, of_condition in found.items()}
+    for of_condition in found.values():
+        if len(of_condition) > 1:
+            conditions |= {name: [file] for name, file in of_condition.items()}
+    return conditions

@@ -12,7 +12,7 @@ from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.summary import Inference
 from llmfair.records import Side
 from llmfair.results import Reach
-from llmfair.stats.planted import kind_exposures, rank_planted
+from llmfair.stats.injected import kind_exposures, rank_injected
 from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio
 
 REACH_DRAWS = 3000
@@ -62,7 +62,7 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
             if not {0, 1} <= set(kinds.tolist()):
                 continue
             lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
-            ranked = rank_planted(lists, np.zeros(3), design.windows(len(kinds)), design.passes, rng=rng)
+            ranked = rank_injected(lists, np.zeros(3), design.windows(len(kinds)), design.passes, rng=rng)
             sides = kind_exposures(ranked, 2).mean(axis=0)
             over, under = over + float(sides[0]), under + float(sides[1])
     return over / under if under else None

@@ -36,7 +36,7 @@ class ListwiseFacts(DesignFacts):
     candidates: Annotated[
         tuple[Count, Count], Meta(description="Items of the shortest and the longest list.")
     ] = after("shrunk")
-    initial: str = after("arms")
+    initial: str = after("conditions")
     orders: Count = after("initial")
     repeats: Count = after("orders")
     design: str | None = field(default=None, metadata={"needs": "design", "after": "repeats"})
@@ -83,7 +83,7 @@ class WindowAnswers(Answers):
     windows: Count
     classes: Counts
     repaired: Count
-    unreadable: Count = after("repaired")
+    unparseable: Count = after("repaired")
     identity: Count = 0
     first_pass: FirstPass = FirstPass()
     asked_again: Counts
@@ -227,9 +227,9 @@ class ListwiseResults(Results):
         default_factory=dict, metadata={"needs": "stopping", "after": "answers"}
     )
 
-    def of_arms(self) -> Mapping[str, Collection[str]]:
+    def of_conditions(self) -> Mapping[str, Collection[str]]:
         stopped = {"stopping": self.stopping} if self.design.sequential else {}
-        return {**super().of_arms(), **stopped}
+        return {**super().of_conditions(), **stopped}
 
 
 # The windows study
@@ -240,7 +240,7 @@ class Read:
     """Answers of one prompt under one setting."""
 
     windows: Count
-    unreadable: Count
+    unparseable: Count
     repaired: Count
 
 
@@ -253,7 +253,7 @@ class WindowsRow:
     step: Count
     passes: Count
     run: str
-    variant: str
+    condition: str
     calls: Count
     chains: Ended | None
     answers: Read
@@ -270,7 +270,7 @@ class WindowsResults(StudyResults):
     task: Literal["study windows"]
     intervals: Mapping[str, Literal["linear-t", "boot-t"]] = after("level", default_factory=dict)
     candidates: tuple[Count, Count] = after("queries", default=(0, 0))
-    initial: str = after("arms", default="")
+    initial: str = after("conditions", default="")
     orders: Count = after("initial", default=0)
     repeats: Count = after("orders", default=0)
     rows: Sequence[WindowsRow]

@@ -30,7 +30,7 @@ from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column, limit_note, measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.values import Limit, Quotient, Value
-from llmfair.probes import CONTROL
+from llmfair.probes import REPEAT
 from llmfair.records import Measurement
 from llmfair.results import plain
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
@@ -45,15 +45,15 @@ def score_files(paths: Sequence[Path], settings: ScoreSettings, announce: Announ
     against = judgements_of(settings)
     for path in paths:
         facts, rows, limits = _measured(of_file(path, against, announce), settings)
-        yield Remeasured(facts, rows, list(facts["variants"]), limits=limits)
+        yield Remeasured(facts, rows, list(facts["conditions"]), limits=limits)
 
 
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
     facts, rows, limits = _measured(rankings, settings)
-    arms = [variant for variant in facts["variants"] if not ONE_OF_SEVERAL.search(variant)]
-    measured = Remeasured(facts, rows, arms, limits=limits)
+    conditions = [condition for condition in facts["conditions"] if not ONE_OF_SEVERAL.search(condition)]
+    measured = Remeasured(facts, rows, conditions, limits=limits)
     found = rankings.found
     if found is None or found.attribute != facts["attribute"]:
         return measured
@@ -73,13 +73,13 @@ def _measured(
     rows: list[Measurement] = []
     findings: dict[str, ListwiseFinding] = {}
     relevance: dict[str, float | None] = {}
-    variants: dict[str, dict[str, Any]] = {}
+    conditions: dict[str, dict[str, Any]] = {}
     limits: dict[str, str] = {}
-    for variant, files in target.variants.items():
-        held = _columns(measures, variant, files, target)
+    for condition, files in target.conditions.items():
+        held = _columns(measures, condition, files, target)
         found, exposures = held.columns, held.exposures
         limits |= {str(m): note for m, of_it in held.limits.items() if (note := limit_note(m, of_it))}
-        variants[variant] = _facts(files, target.against) | {
+        conditions[condition] = _facts(files, target.against) | {
             "missing": {"documents": sum(held.missing), "queries": len(held.missing)},
             "longest": max(held.lengths, default=0),
         }
@@ -91,13 +91,13 @@ def _measured(
         )
         columns += found
         rows += summarise(found, inference)
-        if not ONE_OF_SEVERAL.search(variant) and variant != CONTROL:  # they repeat what others claim
-            useful = {variant: mean_gain(held.gains, "a random order")}
+        if not ONE_OF_SEVERAL.search(condition) and condition != REPEAT:  # they repeat what others claim
+            useful = {condition: mean_gain(held.gains, "a random order")}
             findings |= findings_of([*found, exposures], {}, useful, inference, asked)
-            relevance[variant] = _relevance(exposures, inference)
-            answers = answered.get(variant)
-            if variant in findings and answers and target.found is not None:
-                findings[variant] = assessed(findings[variant], answers)
+            relevance[condition] = _relevance(exposures, inference)
+            answers = answered.get(condition)
+            if condition in findings and answers and target.found is not None:
+                findings[condition] = assessed(findings[condition], answers)
     if target.found is not None:
         findings = as_readable(findings, target.found)
     rows, family = with_family(rows, findings, None)
@@ -106,7 +106,7 @@ def _measured(
         "task": "listwise",
         "measures": [str(measure) for measure in shown],
         "words": {side.value: word for side, word in target.against.attribute.words.items()},
-        "variants": variants,
+        "conditions": conditions,
         "undefined": undefined_counts([column for column in columns if column.measure in shown]),
         "findings": plain(findings),
         "relevance": relevance,
@@ -125,7 +125,7 @@ def _relevance(exposures: Column, inference: Inference) -> float | None:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What is kept of a variant's rankings: its columns, its exposures beside relevance, gains in utility by query.
+    """What is kept of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
     `missing`: of every query with some, how many judged items it lacks; `limits`: what no order of the lists passes.
     """
@@ -139,7 +139,7 @@ class _Measured:
 
 
 def _columns(
-    measures: Sequence[Measure], variant: str, files: Sequence[RunFile], target: Rankings
+    measures: Sequence[Measure], condition: str, files: Sequence[RunFile], target: Rankings
 ) -> _Measured:
     """Every measure of every query, one query at a time: a large run is never held as a whole."""
     against, excess = target.against, parse_measure(EXCESS)
@@ -153,7 +153,7 @@ def _columns(
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
-        for column in measure_all(measures, {variant: [judged]}):
+        for column in measure_all(measures, {condition: [judged]}):
             values.setdefault((column.measure, column.group), {}).update(column.values)
         exposures |= dict.fromkeys([query_id], *excess.values(judged).values())
         if (gain := gain_on_chance(judged)) is not None:
@@ -164,13 +164,13 @@ def _columns(
         for measure in measures:
             if (limit := measure.limit(judged)) is not None:
                 limits.setdefault(measure, []).append(limit)
-    columns = [Column(measure, variant, group, of_it) for (measure, group), of_it in values.items()]
+    columns = [Column(measure, condition, group, of_it) for (measure, group), of_it in values.items()]
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
             f"{unheld[0]} needs {_missing(unheld[0])}, which a run does not hold.",
             f"llmfair listwise measures it; {_instead(unheld[0])}",
         )
-    return _Measured(columns, Column(excess, variant, "", exposures), gains, lengths, missing, limits)
+    return _Measured(columns, Column(excess, condition, "", exposures), gains, lengths, missing, limits)
 
 
 def _missing(measure: Measure) -> str:

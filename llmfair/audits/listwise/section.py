@@ -20,7 +20,7 @@ from llmfair.report.tables import Table, count
 def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Exposure under every prompt, its lists, and the queries whose lists are furthest from parity."""
     table, declared = listwise_table(results), exhibits.measures
-    lists = read_lists(folder, results.design.arms)
+    lists = read_lists(folder, results.design.conditions)
     by = ratio_of(results.measures, declared, of_queries=True)
     return Section(
         table=table,
@@ -41,15 +41,19 @@ def _verdicts(
     results: ListwiseResults, table: Table, declared: Declared, evidence: bool
 ) -> Iterator[Verdict]:
     """The ratio that conclusions go by of every prompt, then utility; `evidence`: the page shows single answers."""
-    arms = [arm for arm in results.design.arms if arm != "control"]
-    followed = [arm for arm, found in results.findings.items() if found.reason == "position_driven"]
-    places = {arm: (by_places(results, arm), "evidence" if evidence else "") for arm in followed}
+    conditions = [condition for condition in results.design.conditions if condition != "repeat"]
+    followed = [
+        condition for condition, found in results.findings.items() if found.reason == "position_driven"
+    ]
+    places = {
+        condition: (by_places(results, condition), "evidence" if evidence else "") for condition in followed
+    }
     ratio, utility = ratio_of(results.shown, declared), utility_of(results.shown, declared)
-    found = list(condition_verdicts(results, table, declared, ratio, arms, "{} prompt", places))
+    found = list(condition_verdicts(results, table, declared, ratio, conditions, "{} prompt", places))
     yield from found
-    row = results.by_variant().get((utility, arms[0])) if utility else None
+    row = results.by_condition().get((utility, conditions[0])) if utility else None
     if len(found) < SHOWN_VERDICTS and utility and row:
-        yield verdict(f"{arms[0]} prompt", utility, row, note_of(utility, results))
+        yield verdict(f"{conditions[0]} prompt", utility, row, note_of(utility, results))
 
 
 def _facts(design: ListwiseFacts) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import log
 
 from llmfair.audits.listwise.results import ListwiseFinding, ListwiseResults, Odds
-from llmfair.probes import CONTROL
+from llmfair.probes import REPEAT
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import count, differs_text, found_with, p_text
 from llmfair.results import Figure, Reach, Row
@@ -25,7 +25,7 @@ Cells = Mapping[tuple[str, str], Row]
 
 
 def conclusion(finding: ListwiseFinding, row: Figure | None, band: tuple[float, float], level: float) -> str:
-    """The conclusion of one arm: where its preference odds lie, and whether they differ from parity at all."""
+    """The conclusion of one condition: where its preference odds lie, and whether they differ from parity at all."""
     verdict, (low, high), odds = finding.conclusion, band, finding.odds
     if verdict == "not_assessable" or odds is None:
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
@@ -54,12 +54,12 @@ def _share(finding: ListwiseFinding) -> str:
 
 def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """Both nulls of every prompt, with the size of the family that the first is adjusted over."""
-    prompts = {arm: found for arm, found in results.findings.items() if arm != CONTROL}
+    prompts = {condition: found for condition, found in results.findings.items() if condition != REPEAT}
     flips, shuffles, drawn = [], [], 0
-    for arm, finding in prompts.items():
-        row = cells.get((finding.measure, arm))
+    for condition, finding in prompts.items():
+        row = cells.get((finding.measure, condition))
         if row is not None and row.p_adjusted is not None:
-            flips.append(f"{arm} {p_text(row.p_adjusted)}")
+            flips.append(f"{condition} {p_text(row.p_adjusted)}")
         shuffled = finding.permutation
         if shuffled is not None and shuffled.draws is not None and shuffled.p_z is not None:
             p = shuffled.p_z if shuffled.p is None else shuffled.p
@@ -67,7 +67,7 @@ def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
             null = ""
             if shuffled.ratio_low is not None and shuffled.ratio_high is not None:
                 null = f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
-            shuffles.append(f"{arm} {p_text(p)}{null}")
+            shuffles.append(f"{condition} {p_text(p)}{null}")
     notes = []
     if flips:
         notes.append(
@@ -95,21 +95,21 @@ def _floor(prompts: Mapping[str, ListwiseFinding], results: ListwiseResults) -> 
 
 def gap_note(results: ListwiseResults, cells: Cells) -> list[str]:
     """The largest difference between two prompts, paired by query."""
-    measure, control = results.family.contrasted, "control"
+    measure, repeat = results.family.contrasted, "repeat"
     pairs = [
         row
-        for (name, variant), row in cells.items()
-        if name == measure and " vs " in variant and control not in variant.split(" vs ")
+        for (name, condition), row in cells.items()
+        if name == measure and " vs " in condition and repeat not in condition.split(" vs ")
     ]
     pairs = [row for row in pairs if row.value is not None]
     if not pairs:
         return []
-    row = max(pairs, key=lambda row: (abs(log(row.value or 1)), row.variant))
+    row = max(pairs, key=lambda row: (abs(log(row.value or 1)), row.condition))
     if row.value is not None and row.value < 1:
-        one, other = reversed(row.variant.split(" vs "))
+        one, other = reversed(row.condition.split(" vs "))
         row = replace(row, value=1 / row.value, low=_inverse(row.high), high=_inverse(row.low))
     else:
-        one, other = row.variant.split(" vs ")
+        one, other = row.condition.split(" vs ")
     text = f"largest gap: {one} against {other}, × {row.value:.3f} in {results.labels.get(measure or '', measure)}"
     if row.low is not None:
         text += f" [{row.low:.3f}, {row.high:.3f}]"
@@ -145,20 +145,22 @@ def power_note(results: ListwiseResults) -> list[str]:
 def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """How far the same prompt moves by itself: over other initial orders, and asked again from the same ones."""
     notes = []
-    noises = {arm: found.run_noise for arm, found in results.findings.items() if found.run_noise}
-    for arm, noise in list(noises.items())[:1]:
+    noises = {condition: found.run_noise for condition, found in results.findings.items() if found.run_noise}
+    for condition, noise in list(noises.items())[:1]:
         notes.append(
             f"Monte Carlo error of ExpRatio from {count(results.design.orders, 'random order')}: "
-            f"± {100 * 1.96 * noise.error:.1f} % ({arm})"
+            f"± {100 * 1.96 * noise.error:.1f} % ({condition})"
         )
     for measure in results.measures:
-        floor = cells.get((measure, "control vs neutral"))
+        floor = cells.get((measure, "repeat vs neutral"))
         if not measure.startswith("RBO") or not floor or floor.value is None:
             continue
         pairs = [
-            f"{arm} {row.value:.2f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
-            for arm in results.design.arms
-            if arm != CONTROL and (row := cells.get((measure, f"{arm} vs neutral"))) and row.value is not None
+            f"{condition} {row.value:.2f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
+            for condition in results.design.conditions
+            if condition != REPEAT
+            and (row := cells.get((measure, f"{condition} vs neutral")))
+            and row.value is not None
         ]
         if pairs:
             notes.append(
@@ -170,7 +172,7 @@ def noise_notes(results: ListwiseResults, cells: Cells) -> list[str]:
 def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
     """Of an initial order that is not random: its own ratio, and what it hands on to any ranker."""
     design, reach = results.design, results.reach.get("ExpRatio", Reach())
-    initial = cells.get(("ExpRatio", "input"))
+    initial = cells.get(("ExpRatio", "initial"))
     if design.initial == "random" or not initial or initial.value is None:
         return []
     start = f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
@@ -178,10 +180,10 @@ def order_notes(results: ListwiseResults, cells: Cells) -> list[str]:
         return [start]
     notes = [f"{start}; of a ranker without any preference it would be {reach.indifferent:.3f}"]
     mirrored = [
-        f"{arm} {row.value:.3f}{_like_input(arm, results, cells)}"
-        for arm in design.arms
-        if arm != CONTROL
-        and (row := cells.get(("ExpRatio", arm)))
+        f"{condition} {row.value:.3f}{_like_input(condition, results, cells)}"
+        for condition in design.conditions
+        if condition != REPEAT
+        and (row := cells.get(("ExpRatio", condition)))
         and row.value
         and _mirrors(row.value, initial.value, reach.indifferent)
     ]
@@ -202,17 +204,17 @@ def _mirrors(ratio: float, initial: float, indifferent: float) -> bool:
     )
 
 
-def _like_input(arm: str, results: ListwiseResults, cells: Cells) -> str:
-    tau = cells.get(("Tau", arm))
+def _like_input(condition: str, results: ListwiseResults, cells: Cells) -> str:
+    tau = cells.get(("Tau", condition))
     return f" (Kendall tau with the initial ranking {tau.value:.2f})" if tau and tau.value is not None else ""
 
 
 def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
-    """What relevance alone gives the sides, by arm, where that is not parity."""
+    """What relevance alone gives the sides, by condition, where that is not parity."""
     told = [
-        f"{arm} {ratio:.3f}"
-        for arm, ratio in ratios.items()
-        if arm != CONTROL and ratio and abs(ratio - 1) >= UNEVEN
+        f"{condition} {ratio:.3f}"
+        for condition, ratio in ratios.items()
+        if condition != REPEAT and ratio and abs(ratio - 1) >= UNEVEN
     ]
     if not told:
         return []

@@ -20,7 +20,7 @@ from llmfair.settings import (
     check_stopping,
     setting,
 )
-from llmfair.settings.designs import MOST_PLANTED, MOST_SPREAD
+from llmfair.settings.designs import MOST_INJECTED, MOST_SPREAD
 
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""
@@ -30,7 +30,7 @@ ONE_ORDER = ("given", "bm25", "deltr")
 class ListwiseSettings(PromptSettings, AuditSettings):
     """The listwise audit: sliding windows over candidate lists, under neutral and sensitive prompts."""
 
-    variants: str | None = setting(
+    conditions: str | None = setting(
         None,
         "Prompts, comma-separated (default: neutral and one for each group).",
         "Prompt",
@@ -84,7 +84,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
     )
     orders: int = setting(3, "Initial orders per query, shared by all prompts.", "Prompt")
     repeats: int = setting(1, "Times each order is asked.", "Prompt", advanced=True)
-    control: bool = setting(
+    repeat: bool = setting(
         True, "Repeat the neutral prompt: its test–retest baseline.", "Prompt", advanced=True
     )
     control_variate: bool = setting(
@@ -117,7 +117,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 "step": 1,
                 "passes": 1,
                 "orders": 1,
-                "control": False,
+                "repeat": False,
                 "control_variate": False,
                 "prompt": "wikiproject",
             }
@@ -150,7 +150,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         if preset is None and (partition or given.get("initial") in ONE_ORDER):
             given.setdefault("orders", 1)
         if preset is None and partition:  # no rankings whose agreement could be compared
-            given.setdefault("control", False)
+            given.setdefault("repeat", False)
         return super().make(preset, **given)
 
     def check(self) -> None:
@@ -269,9 +269,9 @@ class CalibrateSettings(Calibrated, ListwiseSettings):
         super().check()
         if not 0 <= self.alike <= 1:
             raise UsageError(f"--alike is {self.alike}, but is a share from 0 to 1.", "for example 0.5")
-        if not abs(self.slots) <= MOST_PLANTED:
+        if not abs(self.slots) <= MOST_INJECTED:
             raise UsageError(
-                f"--slots is {self.slots}, but log odds lie from -{MOST_PLANTED:g} to {MOST_PLANTED:g} here.",
+                f"--slots is {self.slots}, but log odds lie from -{MOST_INJECTED:g} to {MOST_INJECTED:g} here.",
                 "for example 2",
             )
         if self.initial != "random":

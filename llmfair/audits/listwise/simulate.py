@@ -1,4 +1,4 @@
-"""Audits of one list by planted rankers, simulated by the hundred: the values that a real audit would measure.
+"""Audits of one list by injected rankers, simulated by the hundred: the values that a real audit would measure.
 
 Documents of one side and one grade are interchangeable, so a list is simulated by kinds.
 """
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.values import Controlled, Quotient, Ratio
 from llmfair.records import Candidates, Side
-from llmfair.stats.planted import kind_exposures, random_lists, rank_planted
+from llmfair.stats.injected import kind_exposures, random_lists, rank_injected
 
 Floats = NDArray[np.float64]
 
@@ -121,14 +121,14 @@ def simulate(
     """Audits of rankers with these log-weights of kinds, shape (rankers, 1 or runs × orders × repeats, kinds).
 
     All rankers get the same uniformly random initial orders and the same noise. Raises ValueError as
-    `rank_planted` does.
+    `rank_injected` does.
     """
     weights, kinds = np.asarray(log_weights, np.float64), len(listed.counts)
     initial = random_lists(listed.counts, runs * orders, rng=rng)
     shown = np.broadcast_to(
         initial.repeat(repeats, axis=0), (len(weights), runs * orders * repeats, listed.n)
     )
-    ranked = rank_planted(shown, weights, windows, passes, rng=rng)
+    ranked = rank_injected(shown, weights, windows, passes, rng=rng)
     after = kind_exposures(ranked, kinds).reshape(len(weights), runs, orders, repeats, kinds).mean(axis=3)
     before = kind_exposures(initial, kinds).reshape(runs, orders, kinds)
     return Simulated(

@@ -49,26 +49,30 @@ NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--in
 
 def listwise_table(results: ListwiseResults) -> Table:
     """The listwise audit as a table: one row a prompt, one column a measure, or one for each of its groups."""
-    figures = {(row.measure, row.group, row.variant): row for row in results.of_all()}
-    cells = {(measure, variant): row for (measure, group, variant), row in figures.items() if not group}
-    arms = results.design.arms
-    asked = (row for row in figures.values() if row.variant in (*arms, "input"))
+    figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
+    cells = {(measure, condition): row for (measure, group, condition), row in figures.items() if not group}
+    conditions = results.design.conditions
+    asked = (row for row in figures.values() if row.condition in (*conditions, "initial"))
     columns = columns_of(results.shown, asked)
-    doubled = the_same([measure for measure, group in columns if not group], [*arms, "input"], cells)
+    doubled = the_same([measure for measure, group in columns if not group], [*conditions, "initial"], cells)
     columns = [column for column in columns if column[0] not in doubled]
     header = (
         "prompt",
         *headings(columns, results, with_interval(results.rows)),
         "conclusion" if results.findings else "note",
     )
-    said = {arm: _words(arm, results, cells) for arm in arms}
-    rows = [(_row_name(arm), *(cell(figures.get((*c, arm))) for c in columns), said[arm]) for arm in arms]
+    said = {condition: _words(condition, results, cells) for condition in conditions}
+    rows = [
+        (_row_name(condition), *(cell(figures.get((*c, condition))) for c in columns), said[condition])
+        for condition in conditions
+    ]
     # of the input there is nothing to control for: its own figure stands in the column
     inputs = [
-        cell(figures.get((m, group, "input")) or cells.get((plain_name(m), "input"))) for m, group in columns
+        cell(figures.get((m, group, "initial")) or cells.get((plain_name(m), "initial")))
+        for m, group in columns
     ]
     if any(inputs):
-        rows.append((_row_name("input"), *inputs, "before the model"))
+        rows.append((_row_name("initial"), *inputs, "before the model"))
     notes, concluded = tuple(_notes(results, cells, doubled)), said if results.findings else {}
     return filled(Table(_title(results), header, tuple(rows), notes, concluded, sees=results.sees))
 
@@ -86,23 +90,23 @@ def _title(results: ListwiseResults) -> str:
     return " · ".join(parts)
 
 
-def _row_name(variant: str) -> str:
-    return {"control": "repeat", "input": "initial ranking"}.get(variant, variant)
+def _row_name(condition: str) -> str:
+    return {"initial": "initial ranking"}.get(condition, condition)
 
 
-def _words(arm: str, results: ListwiseResults, cells: Cells) -> str:
+def _words(condition: str, results: ListwiseResults, cells: Cells) -> str:
     """What a row comes to, in words; nothing is said of a model that gave no readable answer."""
-    chains, finding = results.chains[arm], results.findings.get(arm)
-    answers = results.answers.get(arm)
+    chains, finding = results.chains[condition], results.findings.get(condition)
+    answers = results.answers.get(condition)
     said = ""
     if finding:
-        said = conclusion(finding, cells.get((finding.measure, arm)), results.band, results.level)
-    if arm == "control":
+        said = conclusion(finding, cells.get((finding.measure, condition)), results.band, results.level)
+    if condition == "repeat":
         said = "the same prompt, the same orders"
-    if answers and answers.windows and answers.unreadable == answers.windows:
+    if answers and answers.windows and answers.unparseable == answers.windows:
         said = "no parseable answer: the initial ranking"
     else:
-        said = unparseable_text(arm, results) or said
+        said = unparseable_text(condition, results) or said
     if chains.ranked < chains.asked:
         said = f"{chains.ranked} of {chains.asked} chains" + (f"; {said}" if said else "")
     return said
@@ -121,8 +125,8 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             "ranked, so there is no P@20, nDCG or ExpRatio (--design ranking orders whole lists)"
         )
     notes += [
-        settled_text(arm, stopped, results.band, results.level, "window")
-        for arm, stopped in results.stopping.items()
+        settled_text(condition, stopped, results.band, results.level, "window")
+        for condition, stopped in results.stopping.items()
     ]
     if design.constrained:
         notes.append(
@@ -130,15 +134,19 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             "without it they are counted"
         )
     some, unparseable = (
-        any(arm.unreadable for arm in results.answers.values()),
+        any(condition.unparseable for condition in results.answers.values()),
         _unparseable_note(results.answers),
     )
     notes += [*_hardly_ranks(results.answers), *unparseable * some]
-    notes += [*results.doubts, *few_queries(design.queries), *_lists_notes(design)]
+    notes += [*results.warnings, *few_queries(design.queries), *_lists_notes(design)]
     notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
     notes += [*precision, *_ratio_note(results)]
     notes += relevance_note(
-        {arm: row.value for arm in design.arms if (row := cells.get(("RelevanceRatio", arm)))}
+        {
+            condition: row.value
+            for condition in design.conditions
+            if (row := cells.get(("RelevanceRatio", condition)))
+        }
     )
     notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
@@ -213,13 +221,13 @@ def _precision_notes(results: ListwiseResults) -> list[tuple[str, str]]:
 def _undefined_notes(results: ListwiseResults) -> list[str]:
     """Queries without a value of the measures shown, said once where measures and rows share the reasons."""
     said: dict[tuple[str, str], list[str]] = {}
-    rows = len(results.design.arms)
+    rows = len(results.design.conditions)
     names = headings([(measure, "") for measure in results.shown], results)
     for measure, name in zip(results.shown, names, strict=True):
         by_reason: dict[str, list[str]] = {}
-        for variant, found in results.undefined.get(measure, {}).items():
-            if variant != "input":
-                by_reason.setdefault(reasons(found), []).append(_row_name(variant))
+        for condition, found in results.undefined.get(measure, {}).items():
+            if condition != "initial":
+                by_reason.setdefault(reasons(found), []).append(_row_name(condition))
         for why, names in by_reason.items():
             whose = "" if len(names) == rows else f" ({', '.join(names)})"
             said.setdefault((why, whose), []).append(name)
@@ -257,9 +265,11 @@ def _lists_notes(design: ListwiseFacts) -> list[str]:
 
 def _hardly_ranks(answers: Mapping[str, WindowAnswers]) -> list[str]:
     """A model that leaves most windows as they were, or whose answers mostly had to be repaired."""
-    asked, repaired = (sum(getattr(arm, key) for arm in answers.values()) for key in ("windows", "repaired"))
-    first = sum(arm.first_pass.windows for arm in answers.values())
-    identity = sum(arm.first_pass.identity for arm in answers.values())
+    asked, repaired = (
+        sum(getattr(condition, key) for condition in answers.values()) for key in ("windows", "repaired")
+    )
+    first = sum(condition.first_pass.windows for condition in answers.values())
+    identity = sum(condition.first_pass.identity for condition in answers.values())
     if identity <= first / 2 and repaired <= asked / 2:
         return []
     left, mended = percent(identity, first), percent(repaired, asked)
@@ -271,19 +281,19 @@ def _hardly_ranks(answers: Mapping[str, WindowAnswers]) -> list[str]:
 
 def _unparseable_note(answers: Mapping[str, WindowAnswers]) -> list[str]:
     """The share of answers that cannot be parsed, and of those repaired, with their kinds."""
-    asked = sum(arm.windows for arm in answers.values())
+    asked = sum(condition.windows for condition in answers.values())
     if not asked:
         return []
-    unreadable = sum(arm.unreadable for arm in answers.values())
-    repaired = sum(arm.repaired for arm in answers.values())
+    unparseable = sum(condition.unparseable for condition in answers.values())
+    repaired = sum(condition.repaired for condition in answers.values())
     classes: dict[str, int] = {}
-    for arm in answers.values():
-        for name, n in arm.classes.items():
+    for condition in answers.values():
+        for name, n in condition.classes.items():
             if name != "ok":
                 classes[name] = classes.get(name, 0) + n
     told = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()))
     return [
-        f"unparseable answers: {percent(unreadable, asked)} ({unreadable:,} of {asked:,}); "
+        f"unparseable answers: {percent(unparseable, asked)} ({unparseable:,} of {asked:,}); "
         f"repaired: {percent(repaired, asked)}" + (f" · {told}" if told else "")
     ]
 
@@ -291,13 +301,13 @@ def _unparseable_note(answers: Mapping[str, WindowAnswers]) -> list[str]:
 def _answers_notes(answers: Mapping[str, WindowAnswers]) -> list[str]:
     """Bad answers that were asked again, and items that answers left out."""
     notes = []
-    again = sum(n for arm in answers.values() for n in arm.asked_again.values())
+    again = sum(n for condition in answers.values() for n in condition.asked_again.values())
     if again:
         notes.append(f"bad answers asked again: {again:,}, beside those above")
-    omitted = sum(arm.omitted.items for arm in answers.values())
+    omitted = sum(condition.omitted.items for condition in answers.values())
     if omitted:
-        protected = sum(arm.omitted.protected for arm in answers.values())
-        expected = sum(arm.omitted.protected_expected for arm in answers.values())
+        protected = sum(condition.omitted.protected for condition in answers.values())
+        expected = sum(condition.omitted.protected_expected for condition in answers.values())
         notes.append(
             f"items missing from answers: {omitted:,}, {protected:,} of them protected ({expected:.0f} expected by "
             "chance)"

@@ -23,7 +23,7 @@ FORM = "window/step, with xPASSES where wanted, comma-separated: 5/1,10/5,20/10x
 SETTING = re.compile(r"([0-9]{1,6})/([0-9]{1,6})(?:[x×]([0-9]{1,6}))?")
 FIGURE = ("value", "low", "high", "n", "p", "p_adjusted", "conclusion", "reason")
 LINE = (
-    "setting", "window", "step", "passes", "run", "variant", "calls", "measure", *FIGURE, "reach_low", "reach_high",
+    "setting", "window", "step", "passes", "run", "condition", "calls", "measure", *FIGURE, "reach_low", "reach_high",
 )  # fmt: skip
 
 
@@ -39,9 +39,9 @@ class WindowsSettings(Studied, ListwiseSettings):
         result=False,
     )
     # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
-    variants: str | None = setting("neutral", "Prompts, comma-separated.", "Prompt", result=False)
+    conditions: str | None = setting("neutral", "Prompts, comma-separated.", "Prompt", result=False)
     passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
-    control: bool = setting(
+    repeat: bool = setting(
         False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
     )
     window: int = setting(20, "Not here: --settings names windows.", "Prompt", advanced=True)
@@ -105,27 +105,27 @@ class WindowsStudy(Study):
 
     def rows(self, setting: str, results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """One for each prompt, and one for the orders that it began with."""
-        from llmfair.audits.listwise.design import INPUT
+        from llmfair.audits.listwise.design import INITIAL
 
         design = results["design"]
-        for arm in (*design["arms"], INPUT):
-            asked = arm != INPUT
-            answers = results["answers"].get(arm, {})
+        for condition in (*design["conditions"], INITIAL):
+            asked = condition != INITIAL
+            answers = results["answers"].get(condition, {})
             yield {
                 "setting": setting,
                 **{key: design[key] for key in ("window", "step", "passes")},
                 "run": results["run"],
-                "variant": arm,
-                "calls": design["calls"] // len(design["arms"]) if asked else 0,
-                "chains": results["chains"].get(arm),
-                "answers": {key: answers.get(key, 0) for key in ("windows", "unreadable", "repaired")},
+                "condition": condition,
+                "calls": design["calls"] // len(design["conditions"]) if asked else 0,
+                "chains": results["chains"].get(condition),
+                "answers": {key: answers.get(key, 0) for key in ("windows", "unparseable", "repaired")},
                 "never_ranked": design["never_ranked"] if asked else [],
                 "reach": results["reach"] if asked else {},
-                "finding": results["findings"].get(arm),
+                "finding": results["findings"].get(condition),
                 "figures": {
                     row["measure"]: {key: row[key] for key in FIGURE}
                     for row in results["rows"]
-                    if row["variant"] == arm and row["group"] == ""
+                    if row["condition"] == condition and row["group"] == ""
                 },
             }
 

@@ -25,7 +25,7 @@ from llmfair.report.tables import (
 )
 from llmfair.results import Reach
 
-INPUT = "input"
+INITIAL = "initial"
 ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
 INTERVALS = {"linear-t": "t intervals over queries", "boot-t": "bootstrap-t intervals"}
 
@@ -37,19 +37,19 @@ def windows_table(study: WindowsResults) -> Table:
     shown = [m for m in study.shown if any(m in row.figures for row in study.rows)]
     found = (figure for row in study.rows for figure in row.figures.items())
     intervals = {(name, "") for name, figure in found if figure.low is not None}
-    prompts = ("prompt",) * (len(study.arms) > 1)
+    prompts = ("prompt",) * (len(study.conditions) > 1)
     named = headings([(measure, "") for measure in shown], study, intervals)
     header = ("setting", *prompts, "calls", *named, ATTAINABLE, PERFECT, "conclusion")
-    asked = [row for row in study.rows if row.variant != INPUT]
+    asked = [row for row in study.rows if row.condition != INITIAL]
     rows = []
     for row in asked:
-        prompt = (_prompt(row.variant),) * len(prompts)
+        prompt = (_prompt(row.condition),) * len(prompts)
         cells = tuple(cell(row.figures.get(measure)) for measure in shown)
         rows.append(
             (row.setting, *prompt, _calls([row]), *cells, *reached(row.reach).values(), _words(row, study))
         )
     for cells, settings in _inputs(shown, study.rows).items():
-        whose = "" if len(settings) * len(study.arms) == len(asked) else f" of {', '.join(settings)}"
+        whose = "" if len(settings) * len(study.conditions) == len(asked) else f" of {', '.join(settings)}"
         rows.append((f"initial ranking{whose}", *("",) * len(prompts), "0", *cells, "", "", ""))
     return filled(Table(_title(study, asked), header, tuple(rows), tuple(_notes(study, asked))))
 
@@ -59,7 +59,7 @@ def _inputs(shown: Sequence[str], rows: Sequence[WindowsRow]) -> dict[tuple[str,
     found: dict[tuple[str, ...], list[str]] = {}
     odds = {row.finding.measure for row in rows if row.finding}
     for row in rows:
-        if row.variant == INPUT:
+        if row.condition == INITIAL:
             # Of the input there is nothing to control for: its own figure stands in the column. It has no pair
             # odds: those would be read off each setting's curve, though no window shaped it.
             plain = {name: figure for name, figure in row.figures.items() if name not in odds}
@@ -86,8 +86,8 @@ def _title(study: WindowsResults, asked: Sequence[WindowsRow]) -> str:
     return " · ".join(parts)
 
 
-def _prompt(variant: str) -> str:
-    return TITLES.get(variant, variant)
+def _prompt(condition: str) -> str:
+    return TITLES.get(condition, condition)
 
 
 def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
@@ -105,9 +105,9 @@ def _words(row: WindowsRow, study: WindowsResults) -> str:
     said = []
     if chains is not None and chains.ranked < chains.asked:
         said.append(f"{chains.ranked} of {chains.asked} chains")
-    if row.variant == "control":
+    if row.condition == "repeat":
         said.append("the same prompt, the same orders")
-    elif row.answers.unreadable and row.answers.unreadable == row.answers.windows:
+    elif row.answers.unparseable and row.answers.unparseable == row.answers.windows:
         said.append("no parseable answer: the initial ranking")
     elif finding:
         said.append(conclusion(finding, row.figures.get(finding.measure), study.band, study.level))
@@ -134,22 +134,24 @@ def _notes(study: WindowsResults, asked: list[WindowsRow]) -> list[str]:
     notes += [
         f"{row.setting}: ranks that no window holds in some list: {_ranks(row.never_ranked)}"
         for row in asked
-        if row.variant == study.arms[0] and row.never_ranked
+        if row.condition == study.conditions[0] and row.never_ranked
     ]
-    if unreadable := _unreadable(asked):
-        notes.append(f"unparseable answers: {', '.join(unreadable)}")
+    if unparseable := _unparseable(asked):
+        notes.append(f"unparseable answers: {', '.join(unparseable)}")
     notes += drawn_note(study.drawn)
     return [*notes, *few_queries(study.queries)]
 
 
-def _unreadable(asked: list[WindowsRow]) -> list[str]:
+def _unparseable(asked: list[WindowsRow]) -> list[str]:
     """Share and number of each setting, all its prompts together; none where every answer was readable."""
     told = []
     for setting in dict.fromkeys(row.setting for row in asked):
         answers = [row.answers for row in asked if row.setting == setting]
-        unreadable, windows = (sum(getattr(arm, key) for arm in answers) for key in ("unreadable", "windows"))
-        if unreadable:
-            told.append(f"{setting} {percent(unreadable, windows)} ({unreadable:,} of {windows:,})")
+        unparseable, windows = (
+            sum(getattr(condition, key) for condition in answers) for key in ("unparseable", "windows")
+        )
+        if unparseable:
+            told.append(f"{setting} {percent(unparseable, windows)} ({unparseable:,} of {windows:,})")
     return told
 
 
@@ -162,15 +164,15 @@ def windows_plots(study: WindowsResults, declared: Declared) -> Iterator[Plot]:
     across, up = utility_of(study.shown, declared), ratio_of(study.shown, declared)
     if not across or not up:
         return
-    several = len(study.arms) > 1
+    several = len(study.conditions) > 1
     settings = []
     for row in study.rows:
-        if row.variant == INPUT:
+        if row.condition == INITIAL:
             continue
         figures = row.figures
         settings.append(
             Window(
-                row.setting + (f" {TITLES.get(row.variant, row.variant)}" if several else ""),
+                row.setting + (f" {TITLES.get(row.condition, row.condition)}" if several else ""),
                 value_of(figures.get(across)),
                 row.reach.get(plain_name(across), Reach()).high,
                 on_log(value_of(figures.get(up))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.report.tables import count
 
-TITLES = {"control": "repeat", "input": "initial ranking"}
+TITLES = {"initial": "initial ranking"}
 """Conditions that are not called by their names."""
 WORDS = (
     "The model orders every candidate list under a neutral prompt and under prompts that name each group. A "
@@ -24,9 +24,9 @@ WORDS = (
 )
 
 
-def by_places(results: ListwiseResults, arm: str) -> str:
+def by_places(results: ListwiseResults, condition: str) -> str:
     """What it is that answers follow the position, counted."""
-    first = results.answers[arm].first_pass
+    first = results.answers[condition].first_pass
     return (
         f"{first.same:,} of {count(first.windows, 'answer')} of the first pass put the places in the same order, "
         "whatever stood there, so a ratio near 1 is no parity"

@@ -13,7 +13,7 @@ from llmfair.audits.pairwise.settings import (
     PlanPairwiseSettings,
 )
 from llmfair.registry import register
-from llmfair.settings import planted_of
+from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
     from llmfair.audits.changes import Compared
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class Pairwise(Kind):
     name = "pairwise"
     title = "Pairwise audit"
-    of_conditions = ("kinds",)
+    of_conditions = ("conditions",)
     helps: ClassVar = {
         "": Help(
             "Who wins between a protected and an unprotected item, asked in both orders.",
@@ -67,7 +67,7 @@ class Pairwise(Kind):
             "found.\n\nNo model is asked.",
             (
                 "llmfair calibrate pairwise",
-                "llmfair calibrate pairwise -d my-folder --pairs 20 --planted -0.5,0.5 --position 2 --query-sd 0.5",
+                "llmfair calibrate pairwise -d my-folder --pairs 20 --injected -0.5,0.5 --position 2 --query-sd 0.5",
             ),
         ),
     }
@@ -107,7 +107,7 @@ class Pairwise(Kind):
     calibrated = CalibratePairwiseSettings
 
     def calibration(self, settings: CalibratePairwiseSettings) -> int:
-        return len(settings.kinds()) * len(planted_of(settings.planted)) * settings.runs
+        return len(settings.strata()) * len(injected_of(settings.injected)) * settings.runs
 
     def calibrate(self, settings: CalibratePairwiseSettings, advance: Callable[[], None]) -> dict[str, Any]:
         from llmfair.audits.pairwise.calibrate import calibrate_pairwise

@@ -1,4 +1,4 @@
-"""The pairwise instrument against a known truth: simulated audits of planted odds on the user's own pairs.
+"""The pairwise instrument against a known truth: simulated audits of injected odds on the user's own pairs.
 
 Every simulated audit goes through the inference of a real one, with the design's very pairs and the items that
 recur in them. Its intervals are held against the odds over all queries, which a spread over queries brings nearer
@@ -28,12 +28,12 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
-from llmfair.records import PairKind
-from llmfair.settings import band_of, planted_of
+from llmfair.records import PairStratum
+from llmfair.settings import band_of, injected_of
 from llmfair.stats.intervals import Estimate
 
 COLUMNS = (
-    "kind", "planted", "planted_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
+    "condition", "injected", "injected_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
     "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
     "inconclusive", "not_assessable",
 )  # fmt: skip
@@ -50,63 +50,63 @@ class FoundPairs:
 def calibrate_pairwise(
     settings: CalibratePairwiseSettings, advance: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Planted against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
+    """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
 
-    `advance` is called after every audit, kinds × planted × runs times. Raises UsageError for wrong input, and
-    when no query has pairs; a kind without any is left out.
+    `advance` is called after every audit, strata × injected × runs times. Raises UsageError for wrong input, and
+    when no query has pairs; a stratum without any is left out.
     """
     check_power(settings.power, settings.level)
-    design, betas = make_pair_design(settings), planted_of(settings.planted)
+    design, betas = make_pair_design(settings), injected_of(settings.injected)
     inference = Inference(level=settings.level, seed=settings.seed)
     measure, band = parse_measure(f"{HEADLINE}(agg={settings.weights})"), band_of(settings.band)
-    pairs = {kind: of_it for kind in design.kinds if (of_it := pairs_of(design, kind))}
+    pairs = {stratum: of_it for stratum in design.strata if (of_it := pairs_of(design, stratum))}
     if not pairs:
         raise UsageError(
             "no query has pairs of a protected and an unprotected item.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
     rows, smallest = list[Row](), {}
-    for kind, of_it in pairs.items():
+    for stratum, of_it in pairs.items():
         found = found_by_preference(
-            pair_audits(of_it, kind, settings, betas),
+            pair_audits(of_it, stratum, settings, betas),
             betas,
-            partial(found_in_pairs, kind=kind, measure=measure, inference=inference, band=band),
+            partial(found_in_pairs, stratum=stratum, measure=measure, inference=inference, band=band),
             advance,
         )
-        of_kind = [_row(kind, beta, one, settings) for beta, one in zip(betas, found, strict=True)]
+        of_kind = [_row(stratum, beta, one, settings) for beta, one in zip(betas, found, strict=True)]
         rows += of_kind
-        smallest[kind] = _smallest(of_kind, settings)
+        smallest[stratum] = _smallest(of_kind, settings)
     return {
         **about(design, settings),
         "design": {
             "queries": len(design.queries),
-            "kinds": {
-                kind: {"queries": len(of_it), "pairs": sum(map(len, of_it.values())) // settings.repeats}
-                for kind, of_it in pairs.items()
+            "conditions": {
+                stratum: {"queries": len(of_it), "pairs": sum(map(len, of_it.values())) // settings.repeats}
+                for stratum, of_it in pairs.items()
             },
-            "without_pairs": [kind for kind in design.kinds if kind not in pairs],
+            "without_pairs": [stratum for stratum in design.strata if stratum not in pairs],
         },
         "settings": settings_of(settings),
-        "planted": rows,
+        "injected": rows,
         "smallest": smallest,
     }
 
 
 def found_in_pairs(
-    audit: Audit, kind: PairKind, measure: Measure, inference: Inference, band: tuple[float, float]
+    audit: Audit, stratum: PairStratum, measure: Measure, inference: Inference, band: tuple[float, float]
 ) -> FoundPairs:
     """What a real audit finds of these values."""
     odds = aggregate(measure.aggregate, audit.values(), inference)
     assert odds is not None
-    return FoundPairs(odds, finding_of(Column(measure, kind, "", audit), (), HowAsked(inference, band)))
+    return FoundPairs(odds, finding_of(Column(measure, stratum, "", audit), (), HowAsked(inference, band)))
 
 
 def _row(
-    kind: PairKind, beta: float, found: Sequence[FoundPairs], settings: CalibratePairwiseSettings
+    stratum: PairStratum, beta: float, found: Sequence[FoundPairs], settings: CalibratePairwiseSettings
 ) -> Row:
-    """What the audits of one kind and planted preference found, held against the true odds.
+    """What the audits of one stratum and injected preference found, held against the true odds.
 
-    `planted_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over all
+    `injected_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over all
     queries, which intervals are to hold. `consistent_share` is the mean over audits.
     """
     truth = marginal_odds(beta, settings.position, hypot(settings.query_sd, settings.pair_sd))
@@ -117,7 +117,7 @@ def _row(
     flips = [p for finding in findings if (p := finding.p) is not None]
     consistent = [s for finding in findings if (s := finding.consistent_share) is not None]
     own = {
-        "kind": kind,
+        "condition": stratum,
         "marginal_odds": truth,
         "consistent_share": float(np.mean(consistent)) if consistent else None,
     }
@@ -125,13 +125,13 @@ def _row(
 
 
 def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[str, Any]:
-    """The odds, one below and one above parity, from which on audits of one kind find a preference often enough.
+    """The odds, one below and one above parity, from which on audits of one stratum find a preference often enough.
 
     By the share of all audits with p < 1 − level, which knows the design's own test and how few its items may be;
-    linear between the logarithms of planted odds. None where no planted odds are found with the power asked for.
+    linear between the logarithms of injected odds. None where no injected odds are found with the power asked for.
     """
-    below = [row for row in reversed(rows) if row["planted"] <= 0]
-    above = [row for row in rows if row["planted"] >= 0]
+    below = [row for row in reversed(rows) if row["injected"] <= 0]
+    above = [row for row in rows if row["injected"] >= 0]
     return {
         "power": settings.power,
         "tested": any(row["rejected_n"] for row in rows),

@@ -1,4 +1,4 @@
-"""A pairwise calibration in a table and sentences: what simulated audits of planted odds found."""
+"""A pairwise calibration in a table and sentences: what simulated audits of injected odds found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from llmfair.report.calibration import (
     calibration_table,
     false_alarms,
     held,
+    injected,
     percent,
-    planted,
     share,
     undefined_notes,
 )
@@ -21,12 +21,12 @@ NO_TEST = "too few queries or items for a test"
 
 
 def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
-    """One row a kind and planted preference: what was recovered, how intervals and tests did, what was concluded."""
-    queries, kinds = results["design"]["queries"], results["design"]["kinds"]
-    pairs = ", ".join(f"{one['pairs']:,} {kind}" for kind, one in kinds.items())
+    """One row a stratum and injected preference: what was recovered, how intervals and tests did, the conclusion."""
+    queries, strata = results["design"]["queries"], results["design"]["conditions"]
+    pairs = ", ".join(f"{one['pairs']:,} {stratum}" for stratum, one in strata.items())
     columns = {
-        "pairs": lambda row: str(row["kind"]),
-        "injected odds": planted,
+        "pairs": lambda row: str(row["condition"]),
+        "injected odds": injected,
         "over queries": lambda row: f"{row['marginal_odds']:.3f}",
         "recovered": lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}",
         held(results): lambda row: share(row, "covered"),
@@ -44,15 +44,15 @@ def _notes(results: Mapping[str, Any]) -> list[str]:
         "over queries: the preference odds of all pairs together, which intervals are held against; "
         "recovered: their median; ± Monte Carlo error",
     ]
-    for kind in design["kinds"]:
-        rows = [row for row in results["planted"] if row["kind"] == kind]
+    for stratum in design["conditions"]:
+        rows = [row for row in results["injected"] if row["condition"] == stratum]
         alarms = false_alarms(rows, results["level"], _consistent, NO_TEST)
-        notes += [f"{kind}: {alarms}", f"{kind}: {_smallest(results['smallest'][kind])}"]
-        notes += undefined_notes(rows, results["runs"], f"{kind}, ")
-    notes += [f"{kind}: no such pairs, left out" for kind in design["without_pairs"]]
+        notes += [f"{stratum}: {alarms}", f"{stratum}: {_smallest(results['smallest'][stratum])}"]
+        notes += undefined_notes(rows, results["runs"], f"{stratum}, ")
+    notes += [f"{stratum}: no such pairs, left out" for stratum in design["without_pairs"]]
     if asked["weights"] == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
-    return [*notes, *few_queries(min(one["queries"] for one in design["kinds"].values()))]
+    return [*notes, *few_queries(min(one["queries"] for one in design["conditions"].values()))]
 
 
 def _consistent(row: Row) -> str:
@@ -67,5 +67,5 @@ def _smallest(smallest: Row) -> str:
     sides = zip(("below", "above"), smallest["odds"], strict=True)
     odds = [f"none of those injected {side} parity" if one is None else f"{one:.3f}" for side, one in sides]
     if smallest["odds"] == [None, None]:
-        return f"{told}: none of those injected; --planted takes more extreme ones"
+        return f"{told}: none of those injected; --injected takes more extreme ones"
     return f"{told}: {' or '.join(odds)} (between injected ones)"

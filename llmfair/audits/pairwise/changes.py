@@ -33,19 +33,19 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
     if not common:
         raise UsageError(
             f"{base.name} and {other.name} have no pair in common.",
-            "run both with the same --seed and --kind",
+            "run both with the same --seed and --conditions",
         )
     weighted = (f"{name}(agg={base.setting('weights')})" for name in MEASURES)
     measures = chosen or parse_measures(",".join(weighted))
     headlines, level = headlines_of(measures), base.results.level
-    kinds = [kind for kind in base.arms if kind in {k for k, *_ in common}]
+    strata = [stratum for stratum in base.conditions if stratum in {k for k, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
-    before, after = (_tallies(run, common, kinds, measures, repeats) for run in (base, other))
+    before, after = (_tallies(run, common, strata, measures, repeats) for run in (base, other))
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
-        for kind in kinds:
-            row = row_of(other, kind, measure, headlines)
-            values = before[measure, kind], after[measure, kind]
+        for stratum in strata:
+            row = row_of(other, stratum, measure, headlines)
+            values = before[measure, stratum], after[measure, stratum]
             yield assessed(_pooled(row, measure, *values, level), measure, base, other, "chance_answers")
 
 
@@ -53,7 +53,7 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
 def answered(run: Compared) -> Mapping[Question, Verdict]:
     """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
     found = read_verdicts(run.run.path / "verdicts.csv")
-    return {(v.kind, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
+    return {(v.stratum, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
 
 
 def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
@@ -69,17 +69,18 @@ def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
 def _tallies(
     run: Compared,
     common: Collection[Question],
-    kinds: Sequence[str],
+    strata: Sequence[str],
     measures: Sequence[Measure],
     repeats: int,
 ) -> dict[tuple[Measure, str], list[Value]]:
     """The pairs in common as each measure that pools them counts them, a tally for every query."""
     verdicts = answered(run)
     judged = {
-        kind: list(judged_of([verdicts[key] for key in common if key[0] == kind], repeats)) for kind in kinds
+        stratum: list(judged_of([verdicts[key] for key in common if key[0] == stratum], repeats))
+        for stratum in strata
     }
     return {
-        (column.measure, column.variant): list(column.values.values())
+        (column.measure, column.condition): list(column.values.values())
         for column in measure_all(measures, judged)
         if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
     }

@@ -1,4 +1,4 @@
-"""What may be concluded of a kind of pairs: where its odds lie, and whether its answers say anything of them.
+"""What may be concluded of a relevance stratum: where its odds lie, and whether its answers say anything of them.
 
 Odds have an interval while both shares p1, p2 of the protected item's wins, shown first and second, are measured.
 Where one is all but 0 or 1, the items' places decide nearly every answer of one order, or one group wins in both: the

@@ -22,7 +22,7 @@ from llmfair.audits.stopping import Stopping
 from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import PairKind, Probe, Verdict
+from llmfair.records import PairStratum, Probe, Verdict
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
 
@@ -35,50 +35,50 @@ class PairwiseDesign(Design[Verdict]):
     settings: PairwiseSettings
     prompt: Prompt
     ranker: PairwiseRanker
-    pairs: Mapping[PairKind, Mapping[str, PairProbes]]
+    pairs: Mapping[PairStratum, Mapping[str, PairProbes]]
 
     @property
     def conditions(self) -> Sequence[Condition]:
-        return [Condition(kind) for kind in self.kinds]
+        return [Condition(stratum) for stratum in self.strata]
 
     @property
-    def kinds(self) -> tuple[PairKind, ...]:
+    def strata(self) -> tuple[PairStratum, ...]:
         return tuple(self.pairs)
 
     why_not_assessable = "the others have no pair of items of both groups alike in relevance"
 
     @property
     def assessable(self) -> int:
-        """Queries with pairs, of the kind for which most have some."""
+        """Queries with pairs, of the stratum for which most have some."""
         return max(sum(bool(one.probes) for one in of_it.values()) for of_it in self.pairs.values())
 
     def probes(self) -> Iterator[Probe]:
         """Every probe; queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
         shuffled = np.random.default_rng(self.settings.seed).permutation(len(self.queries))
-        for kind in self.kinds:
+        for stratum in self.strata:
             for index in shuffled:
-                yield from self.pairs[kind][self.queries[index].query_id].probes
+                yield from self.pairs[stratum][self.queries[index].query_id].probes
 
-    def in_rounds(self, kind: PairKind) -> list[Probe]:
+    def in_rounds(self, stratum: PairStratum) -> list[Probe]:
         """The schedule of a sequential audit: one pair a query in every round, queries in fresh random order."""
-        by_query = [self.pairs[kind][query.query_id].probes for query in self.queries]
-        rng = np.random.default_rng([self.settings.seed, PAIR_STREAM + get_args(PairKind).index(kind)])
+        by_query = [self.pairs[stratum][query.query_id].probes for query in self.queries]
+        rng = np.random.default_rng([self.settings.seed, PAIR_STREAM + get_args(PairStratum).index(stratum)])
         schedule = [by_query[query][pair] for query, pair in rounds([len(p) for p in by_query], rng)]
         return schedule[: self.settings.max_pairs]
 
     @cached_property
     def calls(self) -> int:
         """Requests planned: two a probe; under --sequential at most so many."""
-        return 2 * sum(len(self._asked(kind)) for kind in self.kinds)
+        return 2 * sum(len(self._asked(stratum)) for stratum in self.strata)
 
     def programs(self) -> Iterator[Program]:
-        """One program per probe; under --sequential none past the pair at which its kind was settled."""
+        """One program per probe; under --sequential none past the pair at which its stratum was settled."""
         if not self.settings.sequential:
             for probe in self.probes():
                 yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
             return
-        for kind in self.kinds:
-            stopping = self.stopping(kind)
+        for stratum in self.strata:
+            stopping = self.stopping(stratum)
             for probe in stopping.undecided():
                 yield Program(
                     probe.probe_id,
@@ -87,9 +87,9 @@ class PairwiseDesign(Design[Verdict]):
                     ),
                 )
 
-    def stopping(self, kind: PairKind) -> Stopping[Verdict]:
-        """A sequential audit of one kind that has not begun."""
-        settings, probes = self.settings, self.in_rounds(kind)
+    def stopping(self, stratum: PairStratum) -> Stopping[Verdict]:
+        """A sequential audit of one stratum that has not begun."""
+        settings, probes = self.settings, self.in_rounds(stratum)
         process = EProcess(band_of(settings.band), settings.level, len(probes))
         look = partial(seen, band=process.band, level=process.level, weights=settings.weights)
         return Stopping(probes, process, share, look)
@@ -97,7 +97,7 @@ class PairwiseDesign(Design[Verdict]):
     def identity(self) -> dict[str, Any]:
         return {
             **super().identity(),
-            "kinds": list(self.kinds),
+            "conditions": list(self.strata),
             "pairs": self.settings.max_pairs if self.settings.sequential else self.settings.pairs,
             **({"grades": "match"} if self.settings.grades == "match" and self._graded else {}),
         }
@@ -108,7 +108,7 @@ class PairwiseDesign(Design[Verdict]):
         return PairwiseFacts(
             preset=settings.preset_name(),
             queries=len(self.queries),
-            arms=list(self.kinds),
+            conditions=list(self.strata),
             pairs=settings.pairs,
             form=settings.form,
             answers=settings.answers,
@@ -119,45 +119,49 @@ class PairwiseDesign(Design[Verdict]):
             sequential=settings.sequential,
             max_pairs=settings.max_pairs if settings.sequential else None,
             prompt_sha256=self.prompt.sha256,
-            probes={kind: len(self._asked(kind)) for kind in self.kinds},
+            probes={stratum: len(self._asked(stratum)) for stratum in self.strata},
             pairs_asked={
-                kind: len({(probe.candidates.query.query_id, probe.order) for probe in self._asked(kind)})
-                for kind in self.kinds
+                stratum: len(
+                    {(probe.candidates.query.query_id, probe.order) for probe in self._asked(stratum)}
+                )
+                for stratum in self.strata
             },
             without_pairs={
-                kind: sorted(q for q, one in of_it.items() if not one.probes)
-                for kind, of_it in self.pairs.items()
+                stratum: sorted(q for q, one in of_it.items() if not one.probes)
+                for stratum, of_it in self.pairs.items()
             },
-            fewer_pairs={kind: self._fewer(of_it) for kind, of_it in self.pairs.items()},
+            fewer_pairs={stratum: self._fewer(of_it) for stratum, of_it in self.pairs.items()},
             passed_over={
-                kind: sum(p.passed_over for p in of_it.values()) for kind, of_it in self.pairs.items()
+                stratum: sum(p.passed_over for p in of_it.values()) for stratum, of_it in self.pairs.items()
             },
             left_out=self.dataset.describe().get("left_out", {}),
-            grades={kind: self._grades(kind) for kind in self._graded} or None,
+            grades={stratum: self._grades(stratum) for stratum in self._graded} or None,
             drawn=drawn_of(self.dataset, settings),
             calls=self.calls,
             seed=settings.seed,
         )
 
-    def _asked(self, kind: PairKind) -> Sequence[Probe]:
-        """The probes of a kind; under --sequential at most these."""
+    def _asked(self, stratum: PairStratum) -> Sequence[Probe]:
+        """The probes of a stratum; under --sequential at most these."""
         if self.settings.sequential:
-            return self.in_rounds(kind)
-        return [probe for one in self.pairs[kind].values() for probe in one.probes]
+            return self.in_rounds(stratum)
+        return [probe for one in self.pairs[stratum].values() for probe in one.probes]
 
     @cached_property
-    def _graded(self) -> list[PairKind]:
-        """The kinds of pairs of which the items of some query have several grades."""
-        return [kind for kind in self.kinds if any(len(grades) > 1 for grades in self._grades_of(kind))]
+    def _graded(self) -> list[PairStratum]:
+        """The relevance strata of which the items of some query have several grades."""
+        return [
+            stratum for stratum in self.strata if any(len(grades) > 1 for grades in self._grades_of(stratum))
+        ]
 
-    def _grades_of(self, kind: PairKind) -> Iterator[list[int]]:
+    def _grades_of(self, stratum: PairStratum) -> Iterator[list[int]]:
         for query in self.queries:
-            yield pair_grades(self.dataset.candidates(query), self.attribute, kind)
+            yield pair_grades(self.dataset.candidates(query), self.attribute, stratum)
 
-    def _grades(self, kind: PairKind) -> PairGrades:
-        grades = {*chain(*self._grades_of(kind))}
+    def _grades(self, stratum: PairStratum) -> PairGrades:
+        grades = {*chain(*self._grades_of(stratum))}
         by_query: dict[str, dict[int, int]] = {}
-        for probe in self._asked(kind):
+        for probe in self._asked(stratum):
             ours, theirs = (probe.candidates.relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids)
             by_query.setdefault(probe.candidates.query.query_id, {})[probe.order] = ours - theirs
         difference = fmean(fmean(of_it.values()) for of_it in by_query.values()) if by_query else None

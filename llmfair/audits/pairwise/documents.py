@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.documents import Calibration, Planned, Planted
+from llmfair.audits.documents import Calibration, Injected, Planned
 from llmfair.audits.pairwise.plan import PairwiseFindable
 from llmfair.results import Count, Counts, Share
 
@@ -15,7 +15,7 @@ class PairwisePlan(Planned):
     """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["pairwise"]
-    kinds: list[Literal["relevant", "irrelevant"]]
+    strata: list[Literal["relevant", "irrelevant"]]
     pairs: Count | None
     pairs_asked: Counts
     repeats: Count
@@ -27,10 +27,10 @@ class PairwisePlan(Planned):
     findable: NotRequired[dict[str, PairwiseFindable]]
 
 
-class PlantedPairs(Planted):
-    """What simulated audits found of one kind of pairs and planted preference."""
+class InjectedPairs(Injected):
+    """What simulated audits found of one relevance stratum and injected preference."""
 
-    kind: Literal["relevant", "irrelevant"]
+    stratum: Literal["relevant", "irrelevant"]
     marginal_odds: float
     consistent_share: Share | None
 
@@ -47,5 +47,5 @@ class PairwiseCalibration(Calibration):
     """llmfair calibrate pairwise."""
 
     task: Literal["calibrate pairwise"]
-    planted: Annotated[list[PlantedPairs], Meta(min_length=1)]
+    injected: Annotated[list[InjectedPairs], Meta(min_length=1)]
     smallest: dict[str, SmallestOdds]

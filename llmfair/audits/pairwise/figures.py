@@ -17,41 +17,41 @@ from llmfair.report.plots.ratios import ratios
 
 def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
     """Answers on pairs, every ratio against parity, position bias."""
-    cells, kinds = results.by_variant(), results.design.arms
-    answered = [(kind, asdict(shares)) for kind in kinds if (shares := results.shares.get(kind))]
+    cells, strata = results.by_condition(), results.design.conditions
+    answered = [(stratum, asdict(shares)) for stratum in strata if (shares := results.shares.get(stratum))]
     if answered:
         yield stacked_answers(answered, asdict(results.words))
-    yield from headline_plots(results, kinds, declared, {})
+    yield from headline_plots(results, strata, declared, {})
     first = [
-        (kind, value)
-        for kind in kinds
-        for (measure, variant), row in cells.items()
+        (stratum, value)
+        for stratum in strata
+        for (measure, condition), row in cells.items()
         if measure in declared
         and declared[measure].shows == "position bias"
-        and variant == kind
+        and condition == stratum
         and (value := value_of(row))
     ]
     if first:
         yield position_bias(first)
     headlines = {finding.measure for finding in results.findings.values()}
     others = [
-        (f"{plain_name(measure)}\n{kind}" if len(kinds) > 1 else plain_name(measure), None, value)
+        (f"{plain_name(measure)}\n{stratum}" if len(strata) > 1 else plain_name(measure), None, value)
         for measure in results.measures
         if measure not in headlines and measure in declared and declared[measure].better == "parity"
-        for kind in kinds
-        if (value := on_log(value_of(cells.get((measure, kind)))))
+        for stratum in strata
+        if (value := on_log(value_of(cells.get((measure, stratum)))))
     ]
     if others:
         yield ratios(others, "ratio", None, "Other ratios of the same answers", "other-ratios")
 
 
 def group_plots(group: Group, number: int) -> Iterator[Plot]:
-    """Answers of every model on every kind of pairs."""
+    """Answers of every model on every relevance stratum."""
     answered = [
-        (f"{name}\n{audited.results.attribute}: {kind}", asdict(shares))
+        (f"{name}\n{audited.results.attribute}: {stratum}", asdict(shares))
         for name, runs in group.drawn.items()
         for audited in runs.values()
-        for kind, shares in _found(audited).shares.items()
+        for stratum, shares in _found(audited).shares.items()
         if shares
     ]
     if answered:

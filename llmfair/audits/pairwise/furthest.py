@@ -20,8 +20,8 @@ WON = ("protected", "unprotected")
 
 
 def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
-    """The queries whose own value of the measure `by` is furthest from parity on some kind of pairs."""
-    kinds, titles, queries = results.design.arms, exhibits.titles, exhibits.queries
+    """The queries whose own value of the measure `by` is furthest from parity on some relevance stratum."""
+    strata, titles, queries = results.design.conditions, exhibits.titles, exhibits.queries
     by_query: dict[str, list[dict[str, str]]] = {}
     for row in read_csv(folder / "verdicts.csv"):
         by_query.setdefault(row["query_id"], []).append(row)
@@ -31,10 +31,12 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
         if not rows:
             return None
         # those that do not flip first: they are what a ratio is made of
-        rows.sort(key=lambda row: (row["verdict"] not in WON, kinds.index(row["kind"]), int(row["pair"])))
+        rows.sort(
+            key=lambda row: (row["verdict"] not in WON, strata.index(row["condition"]), int(row["pair"]))
+        )
         pairs = [
             (
-                row["kind"],
+                row["condition"],
                 titles.get(row["protected_doc_id"], row["protected_doc_id"]),
                 titles.get(row["unprotected_doc_id"], row["unprotected_doc_id"]),
                 row["first_answer"] or row["first_problem"],
@@ -43,7 +45,7 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             )
             for row in rows[:SHOWN_PAIRS]
         ]
-        ordered = {kind: values[kind] for kind in kinds if kind in values}
+        ordered = {stratum: values[stratum] for stratum in strata if stratum in values}
         return Shown(
             queries.get(query_id, query_id),
             figures_text(ordered, by, {}),
@@ -51,4 +53,4 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             left_out=len(rows) - len(pairs),
         )
 
-    return furthest_from_parity(folder, results, kinds, by, "relevance strata", show)
+    return furthest_from_parity(folder, results, strata, by, "relevance strata", show)

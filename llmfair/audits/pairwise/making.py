@@ -2,7 +2,7 @@
 
 The data's way: dataset -> pairs -> one program per pair, both orders at once -> dispatch -> verdicts ->
 measures -> intervals -> run folder. A sequential audit asks pairs in rounds over the queries and stops each
-kind when its verdict is settled.
+stratum when its verdict is settled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PairProbes, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, Failure, PairKind, Query, Verdict
+from llmfair.records import Attribute, Failure, PairStratum, Query, Verdict
 
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"
@@ -41,13 +41,13 @@ class PairwiseAudit(PairwiseDesign):
         return tokens_of(self)
 
     def findable(self, settings: PlanPairwiseSettings) -> dict[str, Any]:
-        return {kind: asdict(findable_of(self, kind, settings)) for kind in self.kinds}
+        return {stratum: asdict(findable_of(self, stratum, settings)) for stratum in self.strata}
 
-    def unreadable(self, result: Verdict) -> int:
-        return sum(answer.unreadable for answer in (result.first, result.second))
+    def unparseable(self, result: Verdict) -> int:
+        return sum(answer.unparseable for answer in (result.first, result.second))
 
     def outcome(self, run: str, results: Mapping[str, Verdict], failures: Sequence[Failure]) -> Outcome:
-        stopped = {kind: self.stopping(kind) for kind in self.kinds if self.settings.sequential}
+        stopped = {stratum: self.stopping(stratum) for stratum in self.strata if self.settings.sequential}
         for one in stopped.values():
             for probe in one.undecided():
                 if probe.probe_id in results:
@@ -62,8 +62,8 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     dataset, attribute = load_lists(settings)
     settings, prompt = with_prompt(settings, dataset, PairwiseAudit.task)
     queries = selected_queries(dataset, settings)
-    kinds = settings.kinds()
-    gates = read_gates(settings.require, kinds, JudgedPairs)
+    strata = settings.strata()
+    gates = read_gates(settings.require, strata, JudgedPairs)
     shown, measured = settings.measures, settings.measures
     if shown is None or measured is None:
         shown, measured = (_weighted(names, settings.weights) for names in (SHOWN, MEASURED))
@@ -86,7 +86,7 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         shown=parse_measures(shown, JudgedPairs),
         gates=gates,
         queries=tuple(queries),
-        pairs={kind: _pairs(dataset, attribute, queries, kind, settings, ranker) for kind in kinds},
+        pairs={stratum: _pairs(dataset, attribute, queries, stratum, settings, ranker) for stratum in strata},
     )
 
 
@@ -101,7 +101,7 @@ def _pairs(
     dataset: Dataset,
     attribute: Attribute,
     queries: Sequence[Query],
-    kind: PairKind,
+    stratum: PairStratum,
     settings: PairwiseSettings,
     ranker: PairwiseRanker,
 ) -> dict[str, PairProbes]:
@@ -110,7 +110,7 @@ def _pairs(
         query.query_id: pairwise_probes(
             dataset.candidates(query),
             attribute,
-            kind,
+            stratum,
             settings.max_pairs if settings.sequential else settings.pairs,
             settings.seed,
             ranker.shown,

@@ -28,7 +28,7 @@ from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
-from llmfair.records import Cell, Failure, Measurement, PairKind, Verdict
+from llmfair.records import Cell, Failure, Measurement, PairStratum, Verdict
 from llmfair.results import Ended, Family
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion
@@ -46,17 +46,17 @@ def outcome_of(
     run: str,
     verdicts: Sequence[Verdict],
     failures: Sequence[Failure],
-    stopping: Mapping[PairKind, Stopping[Verdict]],
+    stopping: Mapping[PairStratum, Stopping[Verdict]],
 ) -> Outcome:
     """Measures the pairs that have a verdict."""
     settings = design.settings
-    by_kind: dict[str, list[Verdict]] = {
-        kind: [v for v in verdicts if v.kind == kind] for kind in design.kinds
+    by_stratum: dict[str, list[Verdict]] = {
+        stratum: [v for v in verdicts if v.stratum == stratum] for stratum in design.strata
     }
-    decided = {kind: one.process.decision for kind, one in stopping.items()} if stopping else None
+    decided = {stratum: one.process.decision for stratum, one in stopping.items()} if stopping else None
     measured = measure_verdicts(
         design.measures,
-        by_kind,
+        by_stratum,
         HowAsked(
             Inference(level=settings.level, seed=settings.seed),
             band_of(settings.band),
@@ -66,18 +66,23 @@ def outcome_of(
         ),
     )
     planned: dict[str, int] = {
-        kind: sum(len(p.probes) for p in design.pairs[kind].values()) for kind in design.kinds
+        stratum: sum(len(p.probes) for p in design.pairs[stratum].values()) for stratum in design.strata
     }
-    asked = {str(kind): len(one.counted()) for kind, one in stopping.items()} or planned
-    ended: dict[str, Ended] = {kind: Ended(asked[kind], len(by_kind[kind])) for kind in design.kinds}
+    asked = {str(stratum): len(one.counted()) for stratum, one in stopping.items()} or planned
+    ended: dict[str, Ended] = {
+        stratum: Ended(asked[stratum], len(by_stratum[stratum])) for stratum in design.strata
+    }
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
         reach={},
         headline=measured.headline,
-        cells={kind: cell_counts(of_it, settings.repeats) for kind, of_it in by_kind.items()},
-        shares={kind: _shares(of_it, settings.repeats, settings.weights) for kind, of_it in by_kind.items()},
-        answers={kind: _answers(of_it) for kind, of_it in by_kind.items()},
-        stopping={kind: one.settled("pairs") for kind, one in stopping.items()},
+        cells={stratum: cell_counts(of_it, settings.repeats) for stratum, of_it in by_stratum.items()},
+        shares={
+            stratum: _shares(of_it, settings.repeats, settings.weights)
+            for stratum, of_it in by_stratum.items()
+        },
+        answers={stratum: _answers(of_it) for stratum, of_it in by_stratum.items()},
+        stopping={stratum: one.settled("pairs") for stratum, one in stopping.items()},
         findings=measured.findings,
         family=Family(measured.family, None),
     )
@@ -97,19 +102,19 @@ def outcome_of(
 class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
 
-    `forced`: no answer could be unreadable. `decided`: of a sequential audit, what was settled of each kind.
+    `forced`: no answer could be unparseable. `decided`: of a sequential audit, what was settled of each stratum.
     """
 
     inference: Inference
     band: tuple[float, float]
     repeats: int = 1
     forced: bool = False
-    decided: Mapping[PairKind, Decision | None] | None = None
+    decided: Mapping[PairStratum, Decision | None] | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What verdicts come to: every measure of every query, the finding on each kind of pairs, the tidy rows.
+    """What verdicts come to: every measure of every query, the finding on each relevance stratum, the tidy rows.
 
     `headline` is the measure that conclusions speak of; `family` counts the tests that p is adjusted over.
     """
@@ -123,16 +128,18 @@ class Measured:
 
 def measure_verdicts(
     measures: Sequence[Measure],
-    by_kind: Mapping[str, Sequence[Verdict]],
+    by_stratum: Mapping[str, Sequence[Verdict]],
     asked: HowAsked,
 ) -> Measured:
     """All figures of a pairwise audit, from its verdicts alone."""
-    judged = {kind: list(judged_of(of_it, asked.repeats, asked.forced)) for kind, of_it in by_kind.items()}
+    judged = {
+        stratum: list(judged_of(of_it, asked.repeats, asked.forced)) for stratum, of_it in by_stratum.items()
+    }
     columns = measure_all(measures, judged)
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
     findings = {
-        column.variant: finding_of(column, by_kind[column.variant], asked)
+        column.condition: finding_of(column, by_stratum[column.condition], asked)
         for column in columns
         if column.measure == headline
     }
@@ -141,7 +148,7 @@ def measure_verdicts(
 
 
 def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> PairFinding:
-    """The conclusion on one kind of pairs, with what has to be known to trust it."""
+    """The conclusion on one relevance stratum, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
     verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
     odds = aggregate(column.measure.aggregate, values, inference)
@@ -155,7 +162,7 @@ def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> 
     if asked.decided is None:
         p = tallied_p(values, weights, np.random.default_rng(inference.seed))
     else:  # no fixed sample: what was settled is the conclusion, and p would not hold
-        found = settled(found, asked.decided[column.variant], counted, asked.band)  # type: ignore[index]
+        found = settled(found, asked.decided[column.condition], counted, asked.band)  # type: ignore[index]
     alike = intraclass(counted)
     return PairFinding(
         measure=str(column.measure),
@@ -172,7 +179,7 @@ def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> 
         icc=None if alike is None else alike.correlation,
         design_effect=None if alike is None else alike.design_effect,
         worst_case=_worst_case(verdicts),
-        unreadable_by_order=_by_order(verdicts, inference.level),
+        unparseable_by_order=_by_order(verdicts, inference.level),
         bound=found.bound,
     )
 
@@ -194,10 +201,10 @@ def _power(odds: Estimate, band: tuple[float, float], level: float) -> OddsPower
 def _with_family(
     rows: Sequence[Measurement], findings: Mapping[str, PairFinding]
 ) -> tuple[list[Measurement], int]:
-    """The rows with p, conclusion, and p adjusted (Holm) over the kinds of pairs; and how many were tested."""
+    """The rows with p, conclusion, and p adjusted (Holm) over the relevance strata; and how many were tested."""
     told = []
     for row in rows:
-        finding = findings.get(row.variant)
+        finding = findings.get(row.condition)
         if finding is not None and row.query_id == ALL and row.measure == finding.measure:
             row = replace(
                 row, p=finding.p, conclusion=finding.conclusion, reason=finding.reason or row.reason
@@ -213,7 +220,7 @@ def _with_family(
 
 
 def _worst_case(verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
-    """Bounds of the protected items' share of answers, whatever the unreadable and tied ones would have been."""
+    """Bounds of the protected items' share of answers, whatever the unparseable and tied ones would have been."""
     answers = [answer for verdict in verdicts for answer in (verdict.first, verdict.second)]
     if not answers:
         return None
@@ -223,10 +230,10 @@ def _worst_case(verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
 
 
 def _by_order(verdicts: Sequence[Verdict], level: float) -> ByOrder:
-    """Unreadable answers with the protected item first and second, and the difference over queries."""
+    """Unparseable answers with the protected item first and second, and the difference over queries."""
     by_query: dict[str, list[tuple[bool, bool]]] = {}
     for verdict in verdicts:
-        both = verdict.first.unreadable, verdict.second.unreadable
+        both = verdict.first.unparseable, verdict.second.unparseable
         by_query.setdefault(verdict.query_id, []).append(both)
     rates = np.array([np.mean(of_it, axis=0) for of_it in by_query.values()]).reshape(-1, 2)
     if not len(rates):
@@ -258,13 +265,13 @@ def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> Cell
 
 
 def _answers(verdicts: Sequence[Verdict]) -> PairAnswers:
-    """How answers ended: none unreadable is silent."""
+    """How answers ended: none unparseable is silent."""
     problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
-    unreadable = sum(n for problem, n in problems.items() if problem != "tie")
+    unparseable = sum(n for problem, n in problems.items() if problem != "tie")
     masses = [a.mass for v in verdicts for a in (v.first, v.second) if a.mass is not None]
     return PairAnswers(
         answers=2 * len(verdicts),
-        unreadable=unreadable,
+        unparseable=unparseable,
         problems=dict(sorted(problems.items())),
         mass=sum(masses) / len(masses) if masses else None,
     )

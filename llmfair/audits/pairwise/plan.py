@@ -16,7 +16,7 @@ from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, by_grade, pair_pools
 from llmfair.rankers.choices import Form
-from llmfair.records import PairKind, Probe, Query
+from llmfair.records import PairStratum, Probe, Query
 from llmfair.results import Count, Share, plain
 from llmfair.stats.power import (
     FEWEST_TESTED,
@@ -28,7 +28,7 @@ from llmfair.stats.power import (
 )
 
 MEASURED = 3
-"""So many pairs of a query and kind are rendered; the others are taken to be as long."""
+"""So many pairs of a query and stratum are rendered; the others are taken to be as long."""
 UNKNOWN = (
     "reason", "error", "power", "pairs_needed", "queries_needed", "smallest", "all_pairs", "smallest_with_all",
 )  # fmt: skip
@@ -38,7 +38,7 @@ ANSWERS: Mapping[Form, str] = {"order": "[1] > [2]", "letter": "A"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairwiseFindable:
-    """What a t test over queries finds with the pairs of one kind, in position-adjusted odds.
+    """What a t test over queries finds with the pairs of one stratum, in position-adjusted odds.
 
     `queries` have such pairs, of which `pairs` each are asked and `all_pairs` could be (harmonic means);
     `items_recur` says that an item stands in pairs of several queries, which makes every figure here too good.
@@ -69,15 +69,15 @@ class PairwiseFindable:
 def plan_of(design: PairwiseDesign, models: int) -> dict[str, Any]:
     """Pairs of a pairwise audit of so many models, asked once and again."""
     settings = design.settings
-    pairs = {kind: _pairs(of_it.values()) for kind, of_it in design.pairs.items()}
+    pairs = {stratum: _pairs(of_it.values()) for stratum, of_it in design.pairs.items()}
     once = 2 * settings.repeats * sum(map(sum, pairs.values()))
     return {
         "design": plain(design.facts()),
         "left_out": design.dataset.describe().get("left_out", {}),
         "queries": len(design.queries),
-        "kinds": list(design.kinds),
+        "conditions": list(design.strata),
         "pairs": None if settings.sequential else settings.pairs,
-        "pairs_asked": {kind: sum(counts) for kind, counts in pairs.items()},
+        "pairs_asked": {stratum: sum(counts) for stratum, counts in pairs.items()},
         "repeats": settings.repeats,
         "noise_share": settings.noise_share,
         "sequential": settings.sequential,
@@ -105,22 +105,24 @@ def tokens_of(design: PairwiseDesign) -> tuple[int, int]:
 
 
 def _groups(design: PairwiseDesign) -> list[Sequence[Probe]]:
-    """The probes in groups of equal prompts but for the items: all of a query and kind, or a kind's schedule."""
+    """The probes in groups of equal prompts but for the items: all of a query and stratum, or a stratum's schedule."""
     if not design.settings.sequential:
         return [one.probes for of_it in design.pairs.values() for one in of_it.values()]
     groups: dict[tuple[str, str], list[Probe]] = {}
-    for kind in design.kinds:
-        for probe in design.in_rounds(kind):
-            groups.setdefault((kind, probe.candidates.query.query_id), []).append(probe)
+    for stratum in design.strata:
+        for probe in design.in_rounds(stratum):
+            groups.setdefault((stratum, probe.candidates.query.query_id), []).append(probe)
     return list(groups.values())
 
 
-def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSettings) -> PairwiseFindable:
-    """Power and smallest odds of one kind of pairs.
+def findable_of(
+    design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
+) -> PairwiseFindable:
+    """Power and smallest odds of one relevance stratum.
 
     Raises UsageError for odds that no answers could show, and for a power that the test has without any odds.
     """
-    by_query, level, target = design.pairs[kind], settings.level, settings.power
+    by_query, level, target = design.pairs[stratum], settings.level, settings.power
     counts, pairing = _pairs(by_query.values()), Pairing(settings.icc, settings.consistent)
     check_power(target, level)
     if abs(log(settings.ratio)) >= pairing.largest_log:
@@ -152,7 +154,7 @@ def findable_of(design: PairwiseDesign, kind: PairKind, settings: PlanPairwiseSe
     if queries < FEWEST_TESTED:
         return replace(known, reason="too_few_queries")
     available = [
-        _available(design, kind, query) for query in design.queries if by_query[query.query_id].probes
+        _available(design, stratum, query) for query in design.queries if by_query[query.query_id].probes
     ]
     all_pairs = harmonic_mean(available)
     return replace(
@@ -174,11 +176,11 @@ def check_power(target: float, level: float) -> None:
         )
 
 
-def _available(design: PairwiseDesign, kind: PairKind, query: Query) -> int:
+def _available(design: PairwiseDesign, stratum: PairStratum, query: Query) -> int:
     """How many pairs of a query there are; two equal texts are none."""
     candidates = design.dataset.candidates(query)
     texts = {document.doc_id: design.ranker.shown(document) for document in candidates.documents}
-    pools = pair_pools(candidates, design.attribute, kind, design.settings.seed)
+    pools = pair_pools(candidates, design.attribute, stratum, design.settings.seed)
     available = 0
     for sides in by_grade(candidates, *pools).values() if design.settings.grades == "match" else [pools]:
         protected, unprotected = (Counter(texts[doc_id] for doc_id in side) for side in sides)

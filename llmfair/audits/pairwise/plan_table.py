@@ -32,21 +32,21 @@ def plan_pairs_text(planned: Mapping[str, Any]) -> str:
 
 
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
-    """The odds that each kind of pairs can find, with everything else below them."""
+    """The odds that each relevance stratum can find, with everything else below them."""
     findable = planned["findable"]
     ratio = next(iter(findable.values()))["ratio"]
     header = tuple(f"{name} {ratio:g}" if name == "power for" else name for name in HEADER)
-    rows = [_row(kind, found) for kind, found in findable.items()]
+    rows = [_row(stratum, found) for stratum, found in findable.items()]
     kept = [place for place in range(len(header)) if any(row[place] for row in rows)]
     header, *rows = (tuple(row[place] for place in kept) for row in (header, *rows))
     return Table(_design(planned), header, tuple(rows), (*_lines(planned), "Nothing was asked."))
 
 
-def _row(kind: str, found: Found) -> tuple[str, ...]:
+def _row(stratum: str, found: Found) -> tuple[str, ...]:
     known, nothing = found["power"] is not None, found["reason"] in UNKNOWN
     no = "" if nothing else "no test"
     return (
-        kind,
+        stratum,
         f"{found['queries']:,}",
         "" if found["reason"] == "sequential" else _number(found["pairs"]),
         _odds(found["smallest"]) if known else no,
@@ -57,14 +57,14 @@ def _row(kind: str, found: Found) -> tuple[str, ...]:
 
 
 def _design(planned: Mapping[str, Any]) -> str:
-    """Queries × pairs × kinds × orders = calls, where every query has all its pairs."""
-    kinds = len(planned["kinds"])
+    """Queries × pairs × strata × orders = calls, where every query has all its pairs."""
+    strata = len(planned["conditions"])
     asked = planned["calls"] - planned["noise_calls"]
     factors = [count(planned["queries"], "query", "queries"), count(planned["pairs"] or 0, "pair")]
-    whole = 2 * planned["queries"] * (planned["pairs"] or 0) * kinds * planned["repeats"] * planned["models"]
+    whole = 2 * planned["queries"] * (planned["pairs"] or 0) * strata * planned["repeats"] * planned["models"]
     if planned["sequential"]:
         factors = [f"up to {count(planned['max_pairs'], 'pair')}"]
-    factors += [count(kinds, "kind"), "2 orders"]
+    factors += [count(strata, "stratum", "strata"), "2 orders"]
     if planned["repeats"] > 1 and not planned["sequential"]:
         factors.append(f"{planned['repeats']} times")
     if planned["models"] > 1:
@@ -94,31 +94,31 @@ def _lines(planned: Mapping[str, Any]) -> list[str]:
 
 
 def _pairs_lines(planned: Mapping[str, Any]) -> list[str]:
-    """Queries without pairs of a kind, or with fewer than asked for."""
+    """Queries without pairs of a stratum, or with fewer than asked for."""
     design, lines = planned["design"], []
-    for kind in planned["kinds"]:
-        if without := len(design["without_pairs"][kind]):
-            lines.append(f"{kind}: {count(without, 'query', 'queries')} without such pairs")
-        if (fewer := design["fewer_pairs"][kind]) and not planned["sequential"]:
-            lines.append(f"{kind}: {count(fewer, 'query', 'queries')} with fewer pairs than asked")
+    for stratum in planned["conditions"]:
+        if without := len(design["without_pairs"][stratum]):
+            lines.append(f"{stratum}: {count(without, 'query', 'queries')} without such pairs")
+        if (fewer := design["fewer_pairs"][stratum]) and not planned["sequential"]:
+            lines.append(f"{stratum}: {count(fewer, 'query', 'queries')} with fewer pairs than asked")
     return lines
 
 
 def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
-    """What each kind of pairs finds; said once where it is the same for all."""
+    """What each relevance stratum finds; said once where it is the same for all."""
     if "findable" not in planned:
         return ["what it can find, and its cost: llmfair plan pairwise, with the same flags"]
     same: dict[tuple[str, ...], list[str]] = {}
-    for kind, found in planned["findable"].items():
-        same.setdefault(tuple(_sentences(found)), []).append(kind)
+    for stratum, found in planned["findable"].items():
+        same.setdefault(tuple(_sentences(found)), []).append(stratum)
     lines = [
-        (f"{', '.join(kinds)}: " if len(same) > 1 else "") + sentence
-        for sentences, kinds in same.items()
+        (f"{', '.join(strata)}: " if len(same) > 1 else "") + sentence
+        for sentences, strata in same.items()
         for sentence in sentences
     ]
     recurring = [
-        kind
-        for kind, found in planned["findable"].items()
+        stratum
+        for stratum, found in planned["findable"].items()
         if found["items_recur"] and found["reason"] not in UNKNOWN
     ]
     if recurring:

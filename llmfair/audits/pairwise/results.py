@@ -27,7 +27,7 @@ from llmfair.results import (
 
 @dataclass(frozen=True)
 class PairGrades:
-    """Relevance grades of a kind of pairs that has several.
+    """Relevance grades of a relevance stratum that has several.
 
     `difference`: how much higher the protected item of a pair is graded, on average over queries.
     """
@@ -40,9 +40,9 @@ class PairGrades:
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseFacts(DesignFacts):
-    """What was asked; `pairs` of a query and kind, at most `max_pairs` of a kind where it stops when settled."""
+    """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled."""
 
-    pairs: Count | None = after("arms")
+    pairs: Count | None = after("conditions")
     form: Literal["order", "letter"] = after("pairs")
     answers: Literal["text", "margin"] = after("form")
     constrained: bool = after("answers")
@@ -66,10 +66,10 @@ class PairwiseFacts(DesignFacts):
 
 @dataclass(frozen=True, kw_only=True)
 class PairAnswers(Answers):
-    """Answers on one kind of pairs; `mass`: of the first token's probability, what both labels hold together."""
+    """Answers on one relevance stratum; `mass`: of the first token's probability, what both labels hold together."""
 
     answers: Count
-    unreadable: Count = after("answers")
+    unparseable: Count = after("answers")
     problems: Counts
     mass: Share | None = None
 
@@ -119,7 +119,7 @@ class OddsPower:
 
 @dataclass(frozen=True, kw_only=True)
 class ByOrder:
-    """Shares of unreadable answers, the protected item first and second; the difference with its interval."""
+    """Shares of unparseable answers, the protected item first and second; the difference with its interval."""
 
     first: Share | None = left_out_without("first")
     second: Share | None = left_out_without("first")
@@ -147,7 +147,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class PairFinding(Finding):
-    """What is concluded of a kind of pairs; where no odds are defined, nothing stands behind it.
+    """What is concluded of a relevance stratum; where no odds are defined, nothing stands behind it.
 
     `bound` stands in the place of an interval where the odds have no size; `reason` then says why.
     """
@@ -161,7 +161,7 @@ class PairFinding(Finding):
     icc: float | None = left_out_without("test")
     design_effect: float | None = left_out_without("test")
     worst_case: tuple[Share, Share] | None = left_out_without("test")
-    unreadable_by_order: ByOrder | None = left_out_without("test")
+    unparseable_by_order: ByOrder | None = left_out_without("test")
     bound: Bound | None = left_out_without("bound")
 
 
@@ -181,6 +181,6 @@ class PairwiseResults(Results):
     stopping: Mapping[str, Settled] = after("answers")
     findings: Mapping[str, PairFinding]
 
-    def of_arms(self) -> Mapping[str, Collection[str]]:
+    def of_conditions(self) -> Mapping[str, Collection[str]]:
         stopped = {"stopping": self.stopping} if self.design.sequential else {}
-        return {**super().of_arms(), "shares": self.shares, "answers": self.answers, **stopped}
+        return {**super().of_conditions(), "shares": self.shares, "answers": self.answers, **stopped}

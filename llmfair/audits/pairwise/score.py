@@ -25,10 +25,10 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
             f"llmfair pairwise -a {settings.attribute} asks about those",
         )
     announce(run.path / "verdicts.csv")
-    by_kind: dict[str, list[Verdict]] = {kind: [] for kind in asked["kinds"]}
+    by_stratum: dict[str, list[Verdict]] = {stratum: [] for stratum in asked["conditions"]}
     for verdict in read_verdicts(run.path / "verdicts.csv"):
-        by_kind.setdefault(verdict.kind, []).append(verdict)
-    decided = {kind: one.decision and Decision(one.decision) for kind, one in results.stopping.items()}
+        by_stratum.setdefault(verdict.stratum, []).append(verdict)
+    decided = {stratum: one.decision and Decision(one.decision) for stratum, one in results.stopping.items()}
     measures, shown = measures_of(settings, results, JudgedPairs)
     how = HowAsked(
         Inference(level=settings.level, seed=asked["seed"]),
@@ -37,10 +37,10 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         asked["constrain"],
         decided or None,
     )
-    measured = measure_verdicts(measures, by_kind, how)
-    variants = {
-        kind: {"queries": len({verdict.query_id for verdict in verdicts}), "pairs": len(verdicts)}
-        for kind, verdicts in by_kind.items()
+    measured = measure_verdicts(measures, by_stratum, how)
+    conditions = {
+        stratum: {"queries": len({verdict.query_id for verdict in verdicts}), "pairs": len(verdicts)}
+        for stratum, verdicts in by_stratum.items()
     }
-    facts = facts_of(run, results, shown, variants, measured.columns, measured.findings, measured.family)
-    return Remeasured(facts, measured.rows, list(by_kind))
+    facts = facts_of(run, results, shown, conditions, measured.columns, measured.findings, measured.family)
+    return Remeasured(facts, measured.rows, list(by_stratum))

@@ -35,10 +35,10 @@ WORDS = (
 
 
 def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits) -> Section:
-    """Odds of every kind of pairs, how often answers flip, and the queries whose pairs are furthest from parity."""
+    """Odds of every relevance stratum, how often answers flip, and the queries whose pairs are furthest from parity."""
     table, declared = pairwise_table(results), exhibits.measures
     by = ratio_of(results.measures, declared, of_queries=True)
-    asked = ", ".join(f"{n:,} {kind}" for kind, n in results.design.pairs_asked.items())
+    asked = ", ".join(f"{n:,} {stratum}" for stratum, n in results.design.pairs_asked.items())
     return Section(
         table=table,
         plots=list(pairwise_plots(results, declared)),
@@ -50,27 +50,27 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
 
 
 def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[Verdict]:
-    """The odds of every kind of pairs, then how many pairs flip."""
-    kinds, cells = results.design.arms, results.by_variant()
-    followed = [kind for kind, found in results.findings.items() if found.reason == "position_driven"]
-    places = {kind: (_by_places(results, kind), "figures") for kind in followed}
+    """The odds of every relevance stratum, then how many pairs flip."""
+    strata, cells = results.design.conditions, results.by_condition()
+    followed = [stratum for stratum, found in results.findings.items() if found.reason == "position_driven"]
+    places = {stratum: (_by_places(results, stratum), "figures") for stratum in followed}
     ratio = ratio_of(results.shown, declared)
-    found = list(condition_verdicts(results, table, declared, ratio, kinds, "{} pairs", places))
+    found = list(condition_verdicts(results, table, declared, ratio, strata, "{} pairs", places))
     yield from found
     flips = (
         row
-        for (name, kind), row in cells.items()
-        if kind == kinds[0] and name in declared and declared[name].shows == "order dependence"
+        for (name, stratum), row in cells.items()
+        if stratum == strata[0] and name in declared and declared[name].shows == "order dependence"
     )
     row = next(flips, None)
-    said = flips_text(kinds[0], results)  # nothing where no answer could be read, and none flips
+    said = flips_text(strata[0], results)  # nothing where no answer could be read, and none flips
     if len(found) < SHOWN_VERDICTS and row is not None and row.value is not None and said:
-        yield Verdict(f"{kinds[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), said)
+        yield Verdict(f"{strata[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), said)
 
 
-def _by_places(results: PairwiseResults, kind: str) -> str:
+def _by_places(results: PairwiseResults, stratum: str) -> str:
     """What it is that answers follow the position, counted."""
-    shares = results.shares[kind]
+    shares = results.shares[stratum]
     assert shares is not None  # or nothing would follow the position
     return (
         f"{100 * shares.of('FF', 'SS'):.0f} % of pairs have another winner when their items change places, "

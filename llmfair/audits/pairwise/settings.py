@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
-from llmfair.records import PairKind
+from llmfair.records import PairStratum
 from llmfair.settings import (
     MOST_REPEATS,
     STOPPING_AT_ONCE,
@@ -21,7 +21,7 @@ from llmfair.settings import (
     setting,
 )
 from llmfair.settings.base import WIDEST_BAND
-from llmfair.settings.designs import MOST_PLANTED, MOST_SPREAD
+from llmfair.settings.designs import MOST_INJECTED, MOST_SPREAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "Prompt",
     )
     pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data", result=False)
-    kind: str = setting(
+    conditions: str = setting(
         "relevant,irrelevant",
         "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.",
         "Data",
@@ -45,7 +45,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     )
     grades: Literal["match", "any"] = setting(
         "match",
-        "Pairs of two items of the same relevance grade (match), or of any two of a kind.",
+        "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
         "Data",
         result=False,
         advanced=True,
@@ -108,8 +108,10 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 f"--noise-share is {self.noise_share}, but is a share of 1.",
                 "for example 0.1; 0 asks none twice",
             )
-        if not self.kinds():
-            raise UsageError(f"--kind {self.kind} is no relevance stratum.", "relevant, irrelevant or both")
+        if not self.strata():
+            raise UsageError(
+                f"--conditions {self.conditions} is no relevance stratum.", "relevant, irrelevant or both"
+            )
         self._check_sequential()
         if self.sequential:
             check_stopping(self, self.on_bad_answer)
@@ -138,11 +140,11 @@ class PairwiseSettings(PromptSettings, AuditSettings):
             if self.form == "order":
                 yield "forced_margins", "--answers margin with --form order"
 
-    def kinds(self) -> tuple[PairKind, ...]:
-        """The kinds of pairs asked about, always in the same order; none if one of them is unknown."""
-        known = get_args(PairKind)
-        named = {part.strip() for part in self.kind.replace("both", ",".join(known)).split(",")} - {""}
-        return tuple(kind for kind in known if kind in named) if named <= {*known} else ()
+    def strata(self) -> tuple[PairStratum, ...]:
+        """The relevance strata asked about, always in the same order; none if one of them is unknown."""
+        known = get_args(PairStratum)
+        named = {part.strip() for part in self.conditions.replace("both", ",".join(known)).split(",")} - {""}
+        return tuple(stratum for stratum in known if stratum in named) if named <= {*known} else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,9 +175,9 @@ class PlanPairwiseSettings(Planned, PairwiseSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
-    """The pairwise audit, simulated: P(protected wins) = σ(planted + b ± position), b drawn for each query."""
+    """The pairwise audit, simulated: P(protected wins) = σ(injected + b ± position), b drawn for each query."""
 
-    planted: str = setting(
+    injected: str = setting(
         "-0.3,-0.1,0,0.1,0.3",
         "Injected log pair odds, comma-separated; 0 is always among them.",
         "Statistics",
@@ -204,9 +206,9 @@ class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
 
     def check(self) -> None:
         super().check()
-        if not abs(self.position) <= MOST_PLANTED:
+        if not abs(self.position) <= MOST_INJECTED:
             raise UsageError(
-                f"--position is {self.position}, but is log odds from -{MOST_PLANTED:g} to {MOST_PLANTED:g}.",
+                f"--position is {self.position}, but is log odds from -{MOST_INJECTED:g} to {MOST_INJECTED:g}.",
                 "for example 0.5",
             )
         for name, spread in (("query-sd", self.query_sd), ("pair-sd", self.pair_sd)):

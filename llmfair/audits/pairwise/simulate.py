@@ -1,6 +1,6 @@
 """Simulated answers on the pairs of an audit, and the truth that they are drawn from.
 
-P(protected wins | order) = σ(β + b_q + b_k ± γ): β planted, b_q of the query, b_k of the pair, +γ where the protected
+P(protected wins | order) = σ(β + b_q + b_k ± γ): β injected, b_q of the query, b_k of the pair, +γ where the protected
 item is shown first; calls are independent given these (`pairwise.md` 12). Whole audits are drawn as arrays, query by
 query.
 """
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from llmfair.audits.calibrate import BLOCK, rng_of, simulated
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
-from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPROTECTED, UNREADABLE
+from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.metrics.values import Tally
-from llmfair.records import PairAnswer, PairKind, Probe, Verdict
+from llmfair.records import PairAnswer, PairStratum, Probe, Verdict
 
 Audit = Mapping[str, Tally]
 """What one simulated audit measured, by query_id."""
@@ -42,30 +42,30 @@ def marginal_odds(beta: float, position: float, spread: float) -> float:
     return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
 
 
-def pairs_of(design: PairwiseDesign, kind: PairKind) -> Pairs:
+def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
     """The pairs of the design that count, of the queries that have any."""
     repeats = design.settings.repeats
     return {
-        query_id: tuple(_unanswered(probe, kind) for probe in one.probes if probe.draw < repeats)
-        for query_id, one in design.pairs[kind].items()
+        query_id: tuple(_unanswered(probe, stratum) for probe in one.probes if probe.draw < repeats)
+        for query_id, one in design.pairs[stratum].items()
         if one.probes
     }
 
 
-def _unanswered(probe: Probe, kind: PairKind) -> Verdict:
+def _unanswered(probe: Probe, stratum: PairStratum) -> Verdict:
     protected, unprotected = probe.candidates.doc_ids
     nothing = PairAnswer(None, "simulated")
     query_id = probe.candidates.query.query_id
-    return Verdict(query_id, kind, probe.order, probe.draw, protected, unprotected, nothing, nothing)
+    return Verdict(query_id, stratum, probe.order, probe.draw, protected, unprotected, nothing, nothing)
 
 
 def pair_audits(
-    pairs: Pairs, kind: PairKind, settings: CalibratePairwiseSettings, betas: Sequence[float]
+    pairs: Pairs, stratum: PairStratum, settings: CalibratePairwiseSettings, betas: Sequence[float]
 ) -> Iterator[tuple[int, Audit]]:
-    """Simulated audits, each with the place of its planted preference."""
+    """Simulated audits, each with the place of its injected preference."""
 
     def draw(block: int) -> dict[str, NDArray[np.intp]]:
-        stream = (STREAM + block, get_args(PairKind).index(kind))
+        stream = (STREAM + block, get_args(PairStratum).index(stratum))
         return {
             query_id: simulate_answers(
                 betas,
@@ -100,7 +100,7 @@ def simulate_answers(
     order = settings.position * np.array([1, -1])
     wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + own + order)
     read = np.where(wins, PROTECTED, UNPROTECTED)
-    return np.where(damaged < settings.malformed, UNREADABLE, read)
+    return np.where(damaged < settings.malformed, UNPARSEABLE, read)
 
 
 def _tally(verdicts: tuple[Verdict, ...], answers: NDArray[np.intp], repeats: int) -> Tally:

@@ -35,7 +35,7 @@ LITTLE_MASS = 0.5
 
 
 def pairwise_table(results: PairwiseResults) -> Table:
-    """One row a kind of pair: what the pairs came to, the odds with the position removed, the conclusion."""
+    """One row a stratum of pair: what the pairs came to, the odds with the position removed, the conclusion."""
     rows = _rows(results)
     low, high = results.band
     header = (
@@ -49,18 +49,18 @@ def pairwise_table(results: PairwiseResults) -> Table:
         "WinRatio",
         f"conclusion ({low:g}–{high:g})",
     )
-    said = {kind: _conclusion(kind, results, rows) for kind in results.design.arms}
-    table = [(*_row(kind, results, rows), said[kind]) for kind in results.design.arms]
+    said = {stratum: _conclusion(stratum, results, rows) for stratum in results.design.conditions}
+    table = [(*_row(stratum, results, rows), said[stratum]) for stratum in results.design.conditions]
     return filled(
         Table(_title(results), header, tuple(table), tuple(_notes(results, rows)), said, sees=results.sees)
     )
 
 
 def _rows(results: PairwiseResults) -> Rows:
-    """The rows of all queries by measure, kind and group; measures that pool pairs by their bare names."""
+    """The rows of all queries by measure, stratum and group; measures that pool pairs by their bare names."""
     pooled = POOLED if results.design.weights == "pooled" else ""
     return {
-        (r.measure.removesuffix(pooled), r.variant, r.group): r
+        (r.measure.removesuffix(pooled), r.condition, r.group): r
         for r in results.of_all()
         if (r.measure.endswith(pooled) or r.measure == "NoiseRate")
     }
@@ -70,21 +70,21 @@ def _ties(results: PairwiseResults) -> bool:
     return any(cells.T for cells in results.cells.values())
 
 
-def _row(kind: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
-    shares = results.shares[kind]
+def _row(stratum: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
+    shares = results.shares[stratum]
 
     def share(*names: str) -> str:
         return f"{100 * shares.of(*names):.1f} %" if shares else ""
 
-    win_ratio = rows.get(("WinRatio", kind, ""))
+    win_ratio = rows.get(("WinRatio", stratum, ""))
     return (
-        kind,
+        stratum,
         share("PP"),
         share("UU"),
         f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
         *([share("T")] if _ties(results) else []),
         "forced" if results.design.constrained else share("M1", "M2"),
-        odds_cell(results.findings.get(kind), rows.get(("AdjustedOdds", kind, ""))),
+        odds_cell(results.findings.get(stratum), rows.get(("AdjustedOdds", stratum, ""))),
         cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
     )
 
@@ -95,19 +95,19 @@ def odds_cell(finding: PairFinding | None, row: Figure | None) -> str:
     return cell(row) if bound is None else str(bound)
 
 
-def _conclusion(kind: str, results: PairwiseResults, rows: Rows) -> str:
-    """What a kind of pairs comes to, in words."""
-    finding, chains = results.findings.get(kind), results.chains[kind]
-    said = unparseable_text(kind, results)
+def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
+    """What a relevance stratum comes to, in words."""
+    finding, chains = results.findings.get(stratum), results.chains[stratum]
+    said = unparseable_text(stratum, results)
     if finding is not None and not said:
-        said = pair_conclusion(finding, rows.get(("AdjustedOdds", kind, "")), results.level, results.words)
+        said = pair_conclusion(finding, rows.get(("AdjustedOdds", stratum, "")), results.level, results.words)
     if chains.ranked < chains.asked:
         said = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" + (f"; {said}" if said else "")
     return said
 
 
 def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, words: Words) -> str:
-    """Where the odds of a kind of pairs lie."""
+    """Where the odds of a relevance stratum lie."""
     said = finding.conclusion.replace("_", " ")
     if finding.conclusion == "not_assessable":
         said += f": {in_words(finding.reason, finding.measure)}"
@@ -146,13 +146,13 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
             "answers were held to the labels (--constrain): refusals and careless answers do not show; without it they "
             "are counted"
         )
-    for kind in design.arms:
-        notes += _mass_note(kind, results)
-    notes += [*results.doubts, *few_queries(design.queries)]
-    for kind in design.arms:
-        notes += _stopping_note(kind, results)
-    for kind in design.arms:
-        notes += _position_note(kind, results, rows)
+    for stratum in design.conditions:
+        notes += _mass_note(stratum, results)
+    notes += [*results.warnings, *few_queries(design.queries)]
+    for stratum in design.conditions:
+        notes += _stopping_note(stratum, results)
+    for stratum in design.conditions:
+        notes += _position_note(stratum, results, rows)
     notes += _test_note(results, rows)
     notes += found_with("odds of {:g}", results.findings.values(), "queries like these", "pairwise")
     if any(measure in ("WinRatio", "AdjustedOdds") for measure, _, _ in rows):
@@ -162,18 +162,18 @@ def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
         )
     if design.weights == "pooled":
         notes.append("every pair weighs the same, not every query (--weights pooled)")
-    for kind in design.arms:
-        notes += _unreadable_note(kind, results)
-        notes += _dropped_note(kind, design)
-        notes += _grades_note(kind, design)
+    for stratum in design.conditions:
+        notes += _unparseable_note(stratum, results)
+        notes += _dropped_note(stratum, design)
+        notes += _grades_note(stratum, design)
     return [*notes, *drawn_note(design.drawn), *own_figures_note(results.undefined)]
 
 
 def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -> list[str]:
     """Queries whose own figures are missing from per_query.csv; the figure of all counts their pairs."""
     reasons: dict[str, int] = {}
-    for measure, kinds in undefined.items():
-        for found in kinds.values():
+    for measure, strata in undefined.items():
+        for found in strata.values():
             for reason, queries in found.items():
                 said = in_words(reason, measure)
                 reasons[said] = max(queries, reasons.get(said, 0))
@@ -185,9 +185,9 @@ def own_figures_note(undefined: Mapping[str, Mapping[str, Mapping[str, int]]]) -
     ]
 
 
-def flips_text(kind: str, results: PairwiseResults, rows: Rows | None = None) -> str:
+def flips_text(stratum: str, results: PairwiseResults, rows: Rows | None = None) -> str:
     """How often answers follow the order, and which item that favours; nothing where no answer can be read."""
-    shares, first = results.shares[kind], (rows or _rows(results)).get(("FirstSlotRate", kind, ""))
+    shares, first = results.shares[stratum], (rows or _rows(results)).get(("FirstSlotRate", stratum, ""))
     if not shares or not first or first.value is None:
         return ""
     return (
@@ -196,18 +196,18 @@ def flips_text(kind: str, results: PairwiseResults, rows: Rows | None = None) ->
     )
 
 
-def _position_note(kind: str, results: PairwiseResults, rows: Rows) -> list[str]:
+def _position_note(stratum: str, results: PairwiseResults, rows: Rows) -> list[str]:
     """How much of the answers is position, how much noise."""
-    flips = flips_text(kind, results, rows)
+    flips = flips_text(stratum, results, rows)
     if not flips:
         return []
-    text = f"{kind}: {flips}"
-    noise, balanced = rows.get(("NoiseRate", kind, "")), rows.get(("BalancedRatio", kind, ""))
+    text = f"{stratum}: {flips}"
+    noise, balanced = rows.get(("NoiseRate", stratum, "")), rows.get(("BalancedRatio", stratum, ""))
     if noise and noise.value is not None:
         text += f"; test–retest disagreement {noise.value * 100:.0f} %"
     if balanced and balanced.value is not None:
         text += f"; BalancedRatio {balanced.value:.3f}"
-    finding = results.findings.get(kind)
+    finding = results.findings.get(stratum)
     if finding is not None and finding.icc is not None:
         text += f"; icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}"
     return [text]
@@ -215,18 +215,18 @@ def _position_note(kind: str, results: PairwiseResults, rows: Rows) -> list[str]
 
 def _test_note(results: PairwiseResults, rows: Rows) -> list[str]:
     told = [
-        f"{kind} {p_text(row.p_adjusted)} ({finding.test})"
-        for kind, finding in results.findings.items()
-        if (row := rows.get(("AdjustedOdds", kind, ""))) and row.p_adjusted is not None
+        f"{stratum} {p_text(row.p_adjusted)} ({finding.test})"
+        for stratum, finding in results.findings.items()
+        if (row := rows.get(("AdjustedOdds", stratum, ""))) and row.p_adjusted is not None
     ]
     if not told:
         return []
     return [f"test of no preference (Holm over {results.family.size}), p: {', '.join(told)}"]
 
 
-def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
+def _stopping_note(stratum: str, results: PairwiseResults) -> list[str]:
     """Where a sequential audit stopped, what it spared, and how sure its conclusion is."""
-    stopped, finding = results.stopping.get(kind), results.findings.get(kind)
+    stopped, finding = results.stopping.get(stratum), results.findings.get(stratum)
     if not stopped:
         return []
     aside = ""
@@ -236,19 +236,19 @@ def _stopping_note(kind: str, results: PairwiseResults) -> list[str]:
         first, last = stopped.confidence
         level = f"{results.level * 100:g} %"
         aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
-    return [settled_text(kind, stopped, results.band, results.level, "pair", aside)]
+    return [settled_text(stratum, stopped, results.band, results.level, "pair", aside)]
 
 
-def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:
-    answers, finding = results.answers[kind], results.findings.get(kind)
+def _unparseable_note(stratum: str, results: PairwiseResults) -> list[str]:
+    answers, finding = results.answers[stratum], results.findings.get(stratum)
     if not answers.problems:
         return []
     told = ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie")
-    text = f"{kind}: unparseable answers {percent(answers.unreadable, answers.answers)}"
+    text = f"{stratum}: unparseable answers {percent(answers.unparseable, answers.answers)}"
     text += f" ({told})" if told else ""
     if ties := answers.problems.get("tie"):
         text += f", tied ones {percent(ties, answers.answers)}"
-    by_order = finding and finding.unreadable_by_order
+    by_order = finding and finding.unparseable_by_order
     if by_order and by_order.first is not None and by_order.second is not None:
         text += f"; protected item first {by_order.first * 100:.1f} %, second {by_order.second * 100:.1f} %"
     if finding and finding.worst_case:
@@ -259,47 +259,49 @@ def _unreadable_note(kind: str, results: PairwiseResults) -> list[str]:
     return [text]
 
 
-def _mass_note(kind: str, results: PairwiseResults) -> list[str]:
+def _mass_note(stratum: str, results: PairwiseResults) -> list[str]:
     """How much of the model's probability the labels hold, of answers read by log-probabilities."""
-    mass = results.answers[kind].mass
+    mass = results.answers[stratum].mass
     if mass is None:
         return []
-    text = f"{kind}: both labels together hold {mass * 100:.0f} % of the first token's probability"
+    text = f"{stratum}: both labels together hold {mass * 100:.0f} % of the first token's probability"
     if mass < LITTLE_MASS:
         text += ": this model does not answer in this form; compare with --answers text"
     return [text]
 
 
-def _dropped_note(kind: str, design: PairwiseFacts) -> list[str]:
-    """Queries without pairs of a kind, with fewer than asked, and pairs with nothing to choose."""
-    notes, without = [], design.without_pairs.get(kind, ())
+def _dropped_note(stratum: str, design: PairwiseFacts) -> list[str]:
+    """Queries without pairs of a stratum, with fewer than asked, and pairs with nothing to choose."""
+    notes, without = [], design.without_pairs.get(stratum, ())
     if without:
         named = ", ".join(without[:SHOWN_QUERIES]) + ", …" * (len(without) > SHOWN_QUERIES)
-        matched = kind in (design.grades or {}) and (design.grades or {})[kind].matched
-        said = f"{kind}: {count(len(without), 'query', 'queries')} without such pairs ({named})"
+        matched = stratum in (design.grades or {}) and (design.grades or {})[stratum].matched
+        said = f"{stratum}: {count(len(without), 'query', 'queries')} without such pairs ({named})"
         notes.append(said + "; --grades any asks pairs of unequal grade, too" * matched)
-    if design.fewer_pairs.get(kind, 0) and not design.sequential:
+    if design.fewer_pairs.get(stratum, 0) and not design.sequential:
         notes.append(
-            f"{kind}: {count(design.fewer_pairs.get(kind, 0), 'query', 'queries')} with fewer pairs than asked"
+            f"{stratum}: {count(design.fewer_pairs.get(stratum, 0), 'query', 'queries')} with fewer pairs than asked"
         )
-    if design.passed_over.get(kind, 0):
-        notes.append(f"{kind}: {count(design.passed_over.get(kind, 0), 'pair')} of equal texts passed over")
+    if design.passed_over.get(stratum, 0):
+        notes.append(
+            f"{stratum}: {count(design.passed_over.get(stratum, 0), 'pair')} of equal texts passed over"
+        )
     return notes
 
 
-def _grades_note(kind: str, design: PairwiseFacts) -> list[str]:
-    """Whether the items of a pair are equally relevant, where a kind has several grades."""
-    grades = (design.grades or {}).get(kind)
+def _grades_note(stratum: str, design: PairwiseFacts) -> list[str]:
+    """Whether the items of a pair are equally relevant, where a stratum has several grades."""
+    grades = (design.grades or {}).get(stratum)
     if grades is None:
         return []
     among = f"grades {grades.lowest} to {grades.highest}"
     if grades.matched:
-        return [f"{kind}: both items of a pair have the same relevance grade ({among})"]
+        return [f"{stratum}: both items of a pair have the same relevance grade ({among})"]
     if not grades.difference:
-        return [f"{kind}: pairs are of any {among}, on average the same for both groups"]
+        return [f"{stratum}: pairs are of any {among}, on average the same for both groups"]
     higher = "higher" if grades.difference > 0 else "lower"
     return [
-        f"{kind}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those they are "
+        f"{stratum}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those they are "
         f"asked against ({among}), which the odds do not take out; --grades match does"
     ]
 
@@ -308,7 +310,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question."""
     design = planned["design"]
     most = "at most " if design.sequential else ""
-    pairs = " and ".join(f"{n:,} {kind}" for kind, n in design.pairs_asked.items())
+    pairs = " and ".join(f"{n:,} {stratum}" for stratum, n in design.pairs_asked.items())
     twice = sum(design.probes.values()) - design.repeats * sum(design.pairs_asked.values())
     often = "" if design.repeats == 1 else f", {design.repeats} times each"
     again = f", {twice:,} of them once more" if twice > 0 else ""

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from llmfair.records import PairAnswer, PairKind, Side, Verdict
+from llmfair.records import PairAnswer, PairStratum, Side, Verdict
 from llmfair.rundir import csv_text, read_csv
 
 COLUMNS = (
-    "query_id", "kind", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
+    "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
     "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
 )  # fmt: skip
 
 
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
-    """The file's text: both answers on every pair, by kind, query, pair and draw."""
-    ordered = sorted(verdicts, key=lambda v: (v.kind, v.query_id, v.number, v.draw))
+    """The file's text: both answers on every pair, by stratum, query, pair and draw."""
+    ordered = sorted(verdicts, key=lambda v: (v.stratum, v.query_id, v.number, v.draw))
     rows = [
         [
-            v.query_id, v.kind, v.number, v.draw, v.protected, v.unprotected,
+            v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
             v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
             v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
         ]
@@ -35,10 +35,10 @@ def read_verdicts(path: Path) -> list[Verdict]:
 
 
 def _verdict(row: dict[str, str]) -> Verdict:
-    kinds: dict[str, PairKind] = {kind: kind for kind in get_args(PairKind)}
+    strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
     return Verdict(
         query_id=row["query_id"],
-        kind=kinds[row["kind"]],
+        stratum=strata[row["condition"]],
         number=int(row["pair"]),
         draw=int(row["draw"]),
         protected=row["protected_doc_id"],

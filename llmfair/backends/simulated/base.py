@@ -16,7 +16,7 @@ BROKEN: Sequence[Damaged] = (("", Finish.EMPTY), ("I'm sorry, I can't help with 
 
 
 @dataclass(frozen=True)
-class Planted:
+class Injected:
     """A simulated model as answerers see it: `parameters` are all that it has, those of other forms too."""
 
     model: str
@@ -39,13 +39,13 @@ class Answerer(ABC):
     with_margins: ClassVar[Collection[str]] = ()
 
     @abstractmethod
-    def answer(self, chat: Chat, planted: Planted, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         """What a careful model says; `rng` is the request's own."""
 
     def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
         """What a careless one may say instead: each alike often, in the share `malformed` of all answers."""
         return (answer[: len(answer) // 2], Finish.LENGTH), *BROKEN
 
-    def margins(self, chat: Chat, planted: Planted) -> Mapping[str, float] | None:
+    def margins(self, chat: Chat, injected: Injected) -> Mapping[str, float] | None:
         """The log-probabilities of the labels between which the answer is drawn."""
         return None

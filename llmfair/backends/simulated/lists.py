@@ -1,4 +1,4 @@
-"""Lists in order: a Plackett–Luce ranker with planted preferences (`backends.md` 7)."""
+"""Lists in order: a Plackett–Luce ranker with injected preferences (`backends.md` 7)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Planted
+from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Injected
 from llmfair.records import Chat, Finish
 from llmfair.registry import register
 
@@ -30,8 +30,8 @@ class Lists(Answerer):
     }
     always_named = True
 
-    def answer(self, chat: Chat, planted: Planted, rng: np.random.Generator) -> str:
-        return in_order(ranked(chat.about, planted.parameters, rng))
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        return in_order(ranked(chat.about, injected.parameters, rng))
 
     def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
         items = answer.split(" > ")

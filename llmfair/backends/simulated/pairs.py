@@ -1,4 +1,4 @@
-"""Which of two items comes first: by planted odds, with a planted position bias (`backends.md` 7).
+"""Which of two items comes first: by injected odds, with an injected position bias (`backends.md` 7).
 
 The oracle and the random model have no preference for a side: they rank a pair as a list of two.
 """
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Planted
+from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Injected
 from llmfair.backends.simulated.lists import in_order, ranked
 from llmfair.records import Chat, Finish, Labels
 from llmfair.registry import register
@@ -34,11 +34,11 @@ class Pairs(Answerer):
     shares, scales = ("lapse",), ("query_sd", "pair_sd")
     with_margins = ("biased",)
 
-    def answer(self, chat: Chat, planted: Planted, rng: np.random.Generator) -> str:
-        if planted.model in self.parameters:
-            order = _chosen(chat.about, planted, rng)
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        if injected.model in self.parameters:
+            order = _chosen(chat.about, injected, rng)
         else:
-            order = ranked(chat.about, planted.parameters, rng)
+            order = ranked(chat.about, injected.parameters, rng)
         return chat.expects.labels[order[0]] if isinstance(chat.expects, Labels) else in_order(order)
 
     def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
@@ -54,30 +54,30 @@ class Pairs(Answerer):
             ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
         )
 
-    def margins(self, chat: Chat, planted: Planted) -> Mapping[str, float]:
+    def margins(self, chat: Chat, injected: Injected) -> Mapping[str, float]:
         """What answers are drawn from, without the draw."""
         labels = chat.expects.labels if isinstance(chat.expects, Labels) else ("1", "2")
-        chance = _chance(chat.about, planted)
+        chance = _chance(chat.about, injected)
         first = chance if chat.about["sides"][0] == "protected" else 1 - chance
         pairs = zip(labels, (first, 1 - first), strict=True)
         return {label: math.log(share) for label, share in pairs if share > 0}
 
 
-def _chosen(about: Mapping[str, Any], planted: Planted, rng: np.random.Generator) -> list[int]:
+def _chosen(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:
     """The two slots of a pair, the winner's first; calls are independent given query and pair (`pairwise.md` 12)."""
     protected_leads = about["sides"][0] == "protected"
-    protected_wins = bool(rng.random() < _chance(about, planted))
+    protected_wins = bool(rng.random() < _chance(about, injected))
     return [0, 1] if protected_wins == protected_leads else [1, 0]
 
 
-def _chance(about: Mapping[str, Any], planted: Planted) -> float:
+def _chance(about: Mapping[str, Any], injected: Injected) -> float:
     """How likely the protected item of a pair wins."""
-    parameters, protected_leads = planted.parameters, about["sides"][0] == "protected"
+    parameters, protected_leads = injected.parameters, about["sides"][0] == "protected"
     log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
     query_id, items = about["query_id"], sorted(about.get("doc_ids", ()))
     for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
         if parameters[spread]:
-            own = np.random.default_rng([planted.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
+            own = np.random.default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
             log_odds += parameters[spread] * own.normal()
     # The logistic function by tanh, which overflows for no log odds.
     return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2

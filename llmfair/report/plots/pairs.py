@@ -45,7 +45,7 @@ NUMBER_WIDTH = 36
 def stacked_answers(
     rows: Sequence[tuple[str, Shares]], words: Mapping[str, str], name: str = "answers"
 ) -> Plot:
-    """`rows` gives the shares of cells by kind of pairs, or by model and kind."""
+    """`rows` gives the shares of cells by relevance stratum, or by model and stratum."""
     told = "; ".join(
         f"{of}: "
         + ", ".join(f"{part} {100 * _sum(shares, cells):.0f} %" for part, cells, *_ in _present(rows))
@@ -109,7 +109,7 @@ def _bar(color: str, hatch: str) -> dict[str, Any]:
 
 
 def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
-    """`rows` gives the share of answers won by the item shown first, by kind of pairs."""
+    """`rows` gives the share of answers won by the item shown first, by relevance stratum."""
     told = "; ".join(f"{of} {100 * one.value:.0f} %" for of, one in rows[:8])
     sentence = "Share of parseable answers that the item shown first wins, with intervals; dashed: 50 %."
     draw, height = partial(_position, rows), 74 + ROW * len(rows)

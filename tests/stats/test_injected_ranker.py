@@ -1,4 +1,4 @@
-"""The planted Plackett-Luce ranker against exact and simulated references."""
+"""The injected Plackett-Luce ranker against exact and simulated references."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from llmfair.rankers.windows import PLANS
+from llmfair.stats.injected import kind_exposures, random_lists, rank_exposures, rank_injected
 from llmfair.stats.intervals import ratio_scores
-from llmfair.stats.planted import kind_exposures, random_lists, rank_exposures, rank_planted
 from llmfair.stats.reach import rank_by_taste
 from tests.shared import vectors
 from tests.stats import whole
@@ -65,11 +65,11 @@ def assert_near(scores: NDArray[np.float64], found: float, expected: float, *mor
 def test_sliding_windows_of_the_reference() -> None:
     rng = np.random.default_rng(20)
     queries = 4000
-    for case in vectors("planted_bias")["listwise_sliding_window_mc"]:
+    for case in vectors("injected_bias")["listwise_sliding_window_mc"]:
         plan = PLANS["rankgpt" if case["last_partial_window"] == "dropped" else "covering"]
         windows = plan(case["N"], case["window"], case["step"], 0, None)
         initial = initial_lists(case, queries, rng)
-        final = rank_planted(
+        final = rank_injected(
             initial, log_weights(case), windows, case["passes"], rng=rng, kept=case["malformed"]
         )
         e1, e0 = sides(kind_exposures(final, 4), case)
@@ -91,8 +91,8 @@ def test_sliding_windows_of_the_reference() -> None:
 def test_whole_lists_of_the_reference() -> None:
     rng = np.random.default_rng(21)
     queries = 4000
-    for case in vectors("planted_bias")["listwise_full_pl"]:
-        final = rank_planted(
+    for case in vectors("injected_bias")["listwise_full_pl"]:
+        final = rank_injected(
             random_lists(counts(case), queries, rng=rng), log_weights(case), whole(case["N"]), 1, rng=rng
         )
         exposures = kind_exposures(final, 4)
@@ -114,48 +114,48 @@ def test_whole_lists_of_the_reference() -> None:
         assert_near(excess, ratio / relevance, case["exact_excess_ratio"])
 
 
-def test_pair_odds_are_what_is_planted() -> None:
+def test_pair_odds_are_what_is_injected() -> None:
     pairs = np.tile(np.array([0, 1], np.uint8), (40_000, 1))
-    won = rank_planted(pairs, [log(3), 0], [(0, 2)], 1, rng=np.random.default_rng(8))[:, 0] == 0
+    won = rank_injected(pairs, [log(3), 0], [(0, 2)], 1, rng=np.random.default_rng(8))[:, 0] == 0
     assert won.mean() == pytest.approx(0.75, abs=4 * np.sqrt(0.75 * 0.25 / 40_000))
 
 
 def test_extreme_weights_sort_as_a_taste_does_and_others_are_refused() -> None:
     rng = np.random.default_rng(9)
     initial, windows = random_lists([6, 3, 7], 200, rng=rng), [(8, 99), (4, 12), (0, 8)]
-    final = rank_planted(initial, [50, 0, -50], windows, 2, rng=rng)
+    final = rank_injected(initial, [50, 0, -50], windows, 2, rng=rng)
     assert (final == rank_by_taste(initial.astype(np.int8), windows, 2)).all()
     for bad in ([61, 0, -60], [np.inf, 0, 0], [np.nan, 0, 0]):
         with pytest.raises(ValueError, match="apart"):
-            rank_planted(initial, bad, windows, 1, rng=rng)
+            rank_injected(initial, bad, windows, 1, rng=rng)
     with pytest.raises(ValueError, match="kind 2"):
-        rank_planted(initial, [0, 0], windows, 1, rng=rng)
+        rank_injected(initial, [0, 0], windows, 1, rng=rng)
     with pytest.raises(ValueError, match="share"):
-        rank_planted(initial, [0, 0, 0], windows, 1, rng=rng, kept=1.5)
+        rank_injected(initial, [0, 0, 0], windows, 1, rng=rng, kept=1.5)
 
 
 def test_a_list_has_its_own_weights_and_axes_before_the_draws_share_the_noise() -> None:
     lists = random_lists([5, 5], 300, rng=np.random.default_rng(10))
     strong = np.repeat([[30.0, 0.0], [0.0, 30.0]], 150, axis=0)
-    first = rank_planted(lists, strong, [(0, 10)], 1, rng=np.random.default_rng(11))[:, :5]
+    first = rank_injected(lists, strong, [(0, 10)], 1, rng=np.random.default_rng(11))[:, :5]
     assert (first[:150] == 0).all()
     assert (first[150:] == 1).all()
 
     betas = np.array([[[-1.0, 0]], [[0.5, 0]]])
-    together = rank_planted(
+    together = rank_injected(
         np.stack([lists, lists]), betas, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2
     )
     for beta, ranked in zip(betas, together, strict=True):
-        alone = rank_planted(lists, beta, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2)
+        alone = rank_injected(lists, beta, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2)
         assert (ranked == alone).all()
 
 
 def test_kept_windows_keep_their_order_and_the_input_is_left_alone() -> None:
     initial = random_lists([2, 3], 50, rng=np.random.default_rng(13))
     before = initial.copy()
-    kept = rank_planted(initial, [9, 0], [(0, 5)], 3, rng=np.random.default_rng(14), kept=1.0)
+    kept = rank_injected(initial, [9, 0], [(0, 5)], 3, rng=np.random.default_rng(14), kept=1.0)
     assert (kept == before).all()
-    ranked = rank_planted(initial, [9, 0], [(0, 5)], 3, rng=np.random.default_rng(14))
+    ranked = rank_injected(initial, [9, 0], [(0, 5)], 3, rng=np.random.default_rng(14))
     assert not (ranked == before).all()
     assert (initial == before).all()
     assert (np.sort(ranked, axis=1) == np.sort(before, axis=1)).all()
@@ -169,7 +169,7 @@ def test_exposures_of_kinds_by_hand() -> None:
 def test_exposures_of_ranks_vary_as_the_reference_says() -> None:
     """The squared coefficient of variation of 1/ln(1+a); of two ranks by hand."""
     first, second = 1 / log(2), 1 / log(3)
-    cases = [(row["N"], row["cv2_v"]) for row in vectors("planted_bias")["exposure_constants"]]
+    cases = [(row["N"], row["cv2_v"]) for row in vectors("injected_bias")["exposure_constants"]]
     for n, expected in [*cases, (2, ((first - second) / (first + second)) ** 2)]:
         weights = rank_exposures(n)
         assert weights.var() / weights.mean() ** 2 == pytest.approx(expected, rel=1e-9)

@@ -1,4 +1,4 @@
-"""Planted Plackett-Luce rankers behind a window plan: what a ranker of known preferences makes of lists.
+"""Injected Plackett-Luce rankers behind a window plan: what a ranker of known preferences makes of lists.
 
 Documents of one kind (say, side × grade) are interchangeable, so a list is the kinds of its documents by rank.
 """
@@ -18,7 +18,7 @@ WIDEST = 120.0
 and odds of e^120 are already never lost."""
 
 
-def rank_planted(
+def rank_injected(
     kinds: Kinds,
     log_weights: ArrayLike,
     windows: Sequence[tuple[int, int]],

@@ -1,4 +1,4 @@
-"""A simulated ranker with a planted preference is measured as what it is: exact values, stated tolerance."""
+"""A simulated ranker with an injected preference is measured as what it is: exact values, stated tolerance."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ QUERIES = {20: 50, 50: 30, 200: 10}
 
 
 def folder_of(row: dict[str, Any], queries: int) -> Path:
-    """Lists of the row's shape: protected and unprotected items, experts first within each side."""
+    """Lists of the row's shape: protected and unprotected items, relevant first within each side."""
 
     def side(
-        query: int, letter: str, group: str, size: int, experts: int
+        query: int, letter: str, group: str, size: int, relevant: int
     ) -> list[tuple[str, str | None, int]]:
-        return [(f"q{query}{letter}{i}", group, int(i < experts)) for i in range(size)]
+        return [(f"q{query}{letter}{i}", group, int(i < relevant)) for i in range(size)]
 
     n, protected = row["N"], row["n_protected"]
     lists = {
@@ -43,17 +43,17 @@ def folder_of(row: dict[str, Any], queries: int) -> Path:
 
 def measured(row: dict[str, Any], queries: int, **design: Any) -> dict[tuple[str, str], float]:
     settings = ListwiseSettings.make(
-        dataset=str(folder_of(row, queries)), variants="neutral", control=False, orders=1, repeats=1,
+        dataset=str(folder_of(row, queries)), conditions="neutral", repeat=False, orders=1, repeats=1,
         measures="ExpRatio,P@20", seed=row.get("seed", 3), max_invalid=1.0, **design,
     )  # fmt: skip
     model = f"fake:biased,relevance={row['alpha']},listwise={row['beta']},noise=1,malformed=0"
     rows = audit(LISTWISE.design(settings, Subject(model))).rows
-    return {(r.variant, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
+    return {(r.condition, r.measure): r.value for r in rows if r.query_id == "all" and r.value is not None}
 
 
 def rows_of(kind: str, **wanted: Any) -> list[dict[str, Any]]:
     """The reference's rows with these values."""
-    rows = vectors("planted_bias.json")[kind]
+    rows = vectors("injected_bias.json")[kind]
     found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
     assert found
     return found
@@ -117,15 +117,15 @@ def test_every_row_of_windows_from_random_orders(n: int) -> None:
         is_as_simulated(row, 60 if n == 50 else 30)
 
 
-def test_the_sensitive_prompt_s_planted_preference_has_its_sign() -> None:
+def test_the_sensitive_prompt_s_injected_preference_has_its_sign() -> None:
     row = {"N": 20, "n_protected": 10, "experts_protected": 5, "experts_unprotected": 5}
     settings = ListwiseSettings.make(
-        dataset=str(folder_of(row, 40)), control=False, orders=1, passes=1, measures="ExpRatio"
+        dataset=str(folder_of(row, 40)), repeat=False, orders=1, passes=1, measures="ExpRatio"
     )
     audit(LISTWISE.design(settings, Subject("fake:biased,listwise=0,prompt=1,malformed=0")))
     (folder,) = Path("runs").iterdir()
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    value = {r["variant"]: (r["low"], r["value"], r["high"]) for r in rows}
+    value = {r["condition"]: (r["low"], r["value"], r["high"]) for r in rows}
     assert value["neutral"][0] < 1 < value["neutral"][2]
     assert value["female"][0] > 1.1 and value["male"][2] < 0.9
     # Both prompts plant the same preference, for opposite sides.

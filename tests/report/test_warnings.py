@@ -29,7 +29,7 @@ def test_nothing_is_known_of_the_training_of_an_adapter_made_elsewhere(base: Pat
     )  # fmt: skip
     found = ran(*asked)
     assert f"Warning: n{UNKNOWN}" in found.err and f"  n{UNKNOWN}" in found.out
-    assert any(UNKNOWN in doubt for doubt in llmfair(*asked, "--json").json["doubts"])
+    assert any(UNKNOWN in doubt for doubt in llmfair(*asked, "--json").json["warnings"])
     ran("report", "run")
     text = "".join(read(Path("run/report.html")).text)
     assert text.index(f"N{UNKNOWN}") < text.index("Results") < text.index(f"n{UNKNOWN}")
