@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from llmfair import registry
 from llmfair.audits.subject import Subject
+from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.rundir import RunDir
@@ -42,6 +43,16 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
     return SECRET.sub(
         "//", " ".join(["llmfair", task, *map(shlex.quote, asked), *([flags] if flags else [])])
     )
+
+
+def continuing(run: RunDir) -> str | None:
+    """The command that asks what a run lacks; None where it is complete, or no command names who was asked."""
+    manifest = run.read_manifest()
+    settings = settings_of(run, manifest)
+    if manifest.status == "complete" or settings is None or manifest.model.startswith(f"{GIVEN}:"):
+        return None
+    asked = command_of(manifest.task, settings, manifest.model), settings.as_flags(["batch"])
+    return " ".join([*filter(None, asked), "-o", shlex.quote(str(run.path))])
 
 
 def plan_of(task: str, settings: AuditSettings, spec: str) -> str:

@@ -66,6 +66,7 @@ def show(
     config: Config = None,
 ) -> None:
     """A run's table again, or its evidence."""
+    from llmfair.audits.commands import continuing
     from llmfair.audits.evidence import answers_of, failures_of
     from llmfair.audits.kind import found_of, kind_of
     from llmfair.cli.audits import cost_text
@@ -78,7 +79,9 @@ def show(
         _show_furthest(run, as_json)
         return
     if not (answers or failures or invalid or query):
-        manifest = run.read_manifest()
+        manifest, command = run.read_manifest(), continuing(run)
+        if command and not run.results.is_file():
+            raise UsageError(f"{run.path} has no results yet.", f"{command}    completes it")
         results = {**run.read_results(), "warnings": [], **manifest.told()}
         if as_json:
             calls = sum(one.calls or 0 for one in manifest.invocations)
@@ -90,6 +93,8 @@ def show(
             terminal.print_table(table)
             if cost:
                 print(f"  {cost}")
+            if command:
+                print(f"Continue: {command}")
         return
     rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:

@@ -28,7 +28,10 @@ from llmfair.trec import (
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
 ATTRIBUTES = "attributes.toml"
-HINT = "llmfair datasets show FOLDER    reads a folder and says what it found"
+HINT = (
+    'lines of docs.jsonl: {"doc_id": "…", "title": "…"}; queries.tsv: query_id<TAB>text; qrels.txt: query_id 0 doc_id '
+    "relevance; groups.tsv: doc_id<TAB>attribute<TAB>group"
+)
 
 
 class Folder:

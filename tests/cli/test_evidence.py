@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -262,3 +263,30 @@ def test_a_run_of_just_this_name_is_meant_even_where_another_begins_so() -> None
     for name in ("one", "one-more"):
         assert llmfair("pairwise", "-n", "5", "--pairs", "2", "-q", "-o", f"runs/{name}").code == 0
     assert llmfair("runs", "check", "one").code == 0
+
+
+def test_a_run_that_is_not_complete_shows_the_command_that_completes_it() -> None:
+    model = ("-m", "fake:biased,malformed=0")
+    broken = llmfair("pairwise", "--sequential", *model, "-n", "6", "--max-calls", "30", "-o", "my run/one")
+    assert broken.code == 3
+    (command,) = (
+        line.removeprefix("Continue: ")
+        for line in ran("runs", "show", "my run/one").out.splitlines()
+        if line.startswith("Continue: ")
+    )
+    words = shlex.split(command)
+    assert words[:2] == ["llmfair", "pairwise"] and "--sequential" in words
+    (Path("my run/one") / "results.json").unlink()
+    untold = llmfair("runs", "show", "my run/one")
+    assert untold.code == 2 and f"{command}    completes it" in untold.err
+    ran(*words[1:])
+    assert kept("manifest", "my run/one")["status"] == "complete"
+    assert "Continue:" not in ran("runs", "show", "my run/one").out
+
+
+def test_a_folder_of_data_is_told_how_its_files_are_written() -> None:
+    Path("bad").mkdir()
+    found = llmfair("datasets", "show", "bad")
+    assert (
+        found.code == 2 and "datasets show" not in found.err and "queries.tsv: query_id<TAB>text" in found.err
+    )

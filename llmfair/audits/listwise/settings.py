@@ -53,7 +53,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
     sequential: bool = setting(
         False,
         "With --design partition: stop asking under a prompt as soon as it is settled where its odds lie.",
-        "Spending",
+        "Statistics",
         result=False,
         advanced=True,
     )

@@ -68,9 +68,9 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "macro", "What weighs alike: queries, or pairs.", "Statistics", result=False, advanced=True
     )
     sequential: bool = setting(
-        False, "Stop each stratum as soon as it is settled where its odds lie.", "Spending"
+        False, "Stop each stratum as soon as it is settled where its odds lie.", "Statistics"
     )
-    max_pairs: int = setting(1000, "Most pairs of a stratum under --sequential.", "Spending", advanced=True)
+    max_pairs: int = setting(1000, "Most pairs of a stratum under --sequential.", "Statistics", advanced=True)
 
     @property
     def at_once(self) -> int | None:
