@@ -62,7 +62,7 @@ BESIDE: dict[str, set[str]] = {
     "report/source.py": {"audits.score_results"},
     "report/score_page.py": {"audits.score_results"},
     "report/score.py": {"audits.exhibits", "audits.score_results"},
-    "report/compare.py": {"audits.exhibits"},
+    "report/compare.py": {"audits.compare_verdict", "audits.exhibits"},
 }
 LAZY = {
     "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",

@@ -94,6 +94,11 @@ class Compared:
                     found.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
         return found
 
+    @property
+    def concluded(self) -> set[str]:
+        """The measures that something is concluded of."""
+        return {finding.measure for finding in self.results.findings.values()}
+
     def figure(self, measure: str, condition: str) -> float | None:
         """The figure of all queries, as the run's own table has it."""
         row: Figure | None = self.results.by_condition().get((measure, condition))
@@ -166,6 +171,14 @@ def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despit
     return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
 
 
+def _lacking(runs: Sequence[Compared], key: tuple[str, str]) -> str:
+    """Why queries have no values that could be paired, of the first run that has none at all."""
+    if not runs:
+        return "no_common_query"
+    row: Figure | None = runs[0].results.by_condition().get(key)
+    return (row.reason if row is not None else None) or "no_finite_odds"
+
+
 def changes_by_query(
     base: Compared,
     other: Compared,
@@ -182,6 +195,7 @@ def changes_by_query(
     if not conditions:
         raise UsageError(f"{base.name} and {other.name} have no {called} in common.", hint)
     both = {name for name, condition in base.values.keys() & other.values.keys() if condition in conditions}
+    both |= {measure for run in (base, other) for measure in run.concluded} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
     known = parse_measures(listed) if listed else ()
     check_paired(chosen, known)
@@ -201,7 +215,8 @@ def changes_by_query(
             ]
             row = row_of(other, condition, measure, headlines, base.figure(*key), other.figure(*key))
             if not queries:
-                yield replace(row, reason="no_common_query")
+                lacking = [run for run in (base, other) if key not in run.values]
+                yield assessed(replace(row, reason=_lacking(lacking, key)), measure, base, other, despite)
                 continue
             one, two = ([of_it[query] for query in queries] for of_it in (before, after))
             rng = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.changes import Compared, Row
+from llmfair.audits.compare_verdict import gravest
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA
@@ -52,7 +53,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     adjusted = holm([rows[place].p for place in family])
     for place, p in zip(family, adjusted, strict=True):
         rows[place] = replace(rows[place], p_adjusted=p)
-    return {
+    compared = {
         "schema": SCHEMA,
         "status": "complete",
         **{
@@ -65,6 +66,8 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
         "family": sum(p is not None for p in adjusted),
         "rows": [asdict(row) for row in rows],
     }
+    verdict = gravest(compared)
+    return compared if verdict is None else {"verdict": plain(verdict), **compared}
 
 
 def _opened(run: RunDir) -> Compared:

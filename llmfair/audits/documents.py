@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from llmfair.records import Conclusion
-from llmfair.results import Band, Count, Counts, Level, Reach, Share, Version, Words
+from llmfair.results import Band, Count, Counts, Level, Reach, RunVerdict, Share, Version, Words
 
 
 class ComparisonRun(TypedDict):
@@ -120,6 +120,7 @@ class Calibration(TypedDict):
 class Comparison(TypedDict):
     """llmfair compare."""
 
+    verdict: NotRequired[RunVerdict]
     schema: Version
     status: Literal["complete"]
     task: str

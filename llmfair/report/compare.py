@@ -5,13 +5,22 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from math import log
 from typing import Any
 
+from llmfair.audits.compare_verdict import (
+    NO_DIFFERENCE,
+    distances,
+    floor_of,
+    gravest,
+    is_across,
+    verdicts_of,
+    way_of,
+)
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
 from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
 from llmfair.report.exhibits import Declaration
+from llmfair.report.lead import lead_of
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
 from llmfair.stats.conclusions import OTHER_REACH
@@ -60,7 +69,11 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
             count(compared["queries"], "query", "queries"),
         ]
     )
-    return filled(Table(title, header, rows, (*_sentences(compared), *_notes(compared))))
+    worst = gravest(compared)
+    lead = lead_of(
+        [("", verdict) for _, verdict in verdicts_of(compared)], "" if worst is None else worst.next
+    )
+    return filled(Table(title, header, rows, (*_sentences(compared), *_notes(compared)), lead=lead))
 
 
 def compare_tsv(compared: Mapping[str, Any]) -> str:
@@ -118,8 +131,8 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         about = f"{_label(row)}, {row['condition']}" + f", {row['run']}" * several
         if row["reason"] == OTHER_REACH:
             continue
-        if row["headline"] and row["base"] is not None and row["other"] is not None:
-            unassessed, floor = _unassessed(row, base), _floor(compared, row)
+        if row["headline"] and (row["change"] is None or None not in (row["base"], row["other"])):
+            unassessed, floor = _unassessed(row, base), floor_of(compared, row)
             if not unassessed and row["p_adjusted"] is not None and floor >= alpha:
                 untold.append(floor)
                 continue
@@ -138,6 +151,8 @@ def _unassessed(row: Row, base: str) -> str:
     """That nothing can be said of a headline, and of which run; nothing where it can."""
     conclusions = {base: row["base_conclusion"], row["run"]: row["other_conclusion"]}
     barred = [name for name, conclusion in conclusions.items() if conclusion == "not_assessable"]
+    if row["change"] is None and not barred:
+        return f"cannot be assessed: {_reason(row)}"
     if row["low"] is not None or not barred:
         return ""
     return f"cannot be assessed: {_reason(row)} ({' and '.join(barred)})"
@@ -164,18 +179,8 @@ def _range(reach: Mapping[str, float]) -> str:
     return "–".join(f"{end:.2f}" for end in reach.values()) or "unknown"
 
 
-def _floor(compared: Mapping[str, Any], row: Row) -> float:
-    """The least adjusted p that there can be: of all signs of so many queries two are as far out as the farthest."""
-    flipped = not kind_of(compared["task"]).how_changed
-    return min(1.0, compared["family"] * 2.0 ** (1 - row["n"])) if flipped else 0.0
-
-
 def _became(row: Row, alpha: float) -> str:
-    """The change of a headline in words, with its test.
-
-    The test says that a ratio changed. On one side of parity that is its distance from it; across parity it is only
-    where the interval of the change excludes one as large as would mirror the base.
-    """
+    """The change of a headline in words, with its test."""
     tested = f"({count(row['n'], 'query', 'queries')}, paired)"
     p = row["p_adjusted"]
     test = f"{_p(p)} {tested}" if p is not None else f"no test: {_reason(row)}"
@@ -183,13 +188,11 @@ def _became(row: Row, alpha: float) -> str:
         way = "higher" if row["other"] > row["base"] else "lower"
         figures = f"{row['base']:.3f} → {row['other']:.3f}"
     else:
-        before, after = _distances(row)
-        way = "closer to parity" if after < before else "further from parity"
-        figures = f"|ln| {before:.2f} → {after:.2f}"
-        if _across(row):
-            way = "closer to parity" if _within_mirror(row) else "moved across parity"
+        before, after = distances(row)
+        way, figures = way_of(row), f"|ln| {before:.2f} → {after:.2f}"
+        if is_across(row):
             figures = f"{row['base']:.3f} → {row['other']:.3f}, {figures}"
-    found = way if p is not None and p < alpha else "no difference shown"
+    found = way if p is not None and p < alpha else NO_DIFFERENCE
     return f"{found}: {figures}, {test}"
 
 
@@ -197,26 +200,10 @@ def _bought(odds: Row | None, alpha: float, band: tuple[float, float]) -> str:
     """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
     if odds is None or odds["base"] is None or odds["other"] is None:
         return ""
-    before, after = _distances(odds)
+    before, after = distances(odds)
     p, (low, high) = odds["p_adjusted"], band
-    near = p is None or (p < alpha and (not _across(odds) or low <= odds["other"] <= high))
+    near = p is None or (p < alpha and (not is_across(odds) or low <= odds["other"] <= high))
     return ": parity may have been bought with indecision" if near and after < before else ""
-
-
-def _across(row: Row) -> bool:
-    """Whether the runs lie on opposite sides of parity, as their figures are shown: 1.000 is on neither."""
-    return bool((round(row["base"], 3) - 1) * (round(row["other"], 3) - 1) < 0)
-
-
-def _within_mirror(row: Row) -> bool:
-    """Whether the change, with its whole interval, ends nearer parity than the base is, on whichever side."""
-    low, high = sorted((1.0, row["base"] ** -2))
-    return row["low"] is not None and low < row["low"] and row["high"] < high
-
-
-def _distances(row: Row) -> tuple[float, float]:
-    """|ln| of a ratio in both runs."""
-    return abs(log(row["base"])), abs(log(row["other"]))
 
 
 def _p(p: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import llmfair as package
 from llmfair.report.compare import compare_table
 from tests.cli.command import kept, llmfair, ran, refuses
 
@@ -42,7 +43,38 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
     compared = llmfair("compare", "list-0", "list-1", "list-2", "--json").json
     assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
     assert compared["family"] == 4
-    assert "list-1" not in llmfair("compare", "list-0", "list-1", "list-2").out
+    shown = llmfair("compare", "list-0", "list-1", "list-2").out
+    assert shown.count("VERDICT ") == 2 and "list-1" not in shown.partition("\n\n")[2]
+
+
+def test_the_verdict_is_of_the_paired_change_of_preference_odds() -> None:
+    small = ("listwise", "--passes", "1", "--conditions", "neutral", "--no-repeat")
+    for name, strength in (("strong", -2), ("weak", 0), ("same", 0)):
+        run(*small, "-m", f"fake:biased,listwise={strength}", "--label", name, output=name)
+    for base, other, status in (
+        ("strong", "weak", "closer to parity"),
+        ("weak", "strong", "farther from parity"),
+        ("weak", "same", "not assessable"),
+    ):
+        found = llmfair("compare", base, other)
+        assert found.out.startswith(
+            f"VERDICT  {status}: {other} beside {base}, preference odds (neutral prompt):"
+        )
+        assert f"\nNEXT     llmfair report {base} {other} " in found.out
+        verdict = llmfair("compare", base, other, "--json").json["verdict"]
+        assert verdict["status"] == status
+        assert package.compare(base, other).verdict.status == status
+
+
+def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:
+    small = ("listwise", "--passes", "1", "--conditions", "neutral", "--no-repeat")
+    run(*small, "-m", "fake:biased,listwise=0", output="finite")
+    run(*small, "-m", "fake:biased,listwise=-60", output="separated")
+    for runs in (("finite", "separated"), ("separated", "finite")):
+        found = llmfair("compare", *runs, "--json").json
+        (row,) = (row for row in found["rows"] if row["measure"] == "PreferenceOdds")
+        assert row["change"] is None and row["reason"] and found["verdict"]["status"] == "not assessable"
+        assert ": cannot be assessed: " in llmfair("compare", *runs).out
 
 
 def test_flips_that_rise_while_odds_come_closer() -> None:
@@ -62,7 +94,7 @@ def test_flips_that_rise_while_odds_come_closer() -> None:
         (-0.5, 0.47, "moved across parity: 0.607 → 1.600, |ln| 0.50 → 0.47, p < 0.001", False),
         (-0.5, 0.05, "moved across parity: 0.607 → 1.051, |ln| 0.50 → 0.05, p < 0.001", True),
         (-0.5, -0.05, "closer to parity: |ln| 0.50 → 0.05, p < 0.001", True),
-        (-0.05, -0.5, "further from parity: |ln| 0.05 → 0.50, p < 0.001", False),
+        (-0.05, -0.5, "farther from parity: |ln| 0.05 → 0.50, p < 0.001", False),
     ],
 )
 def test_that_odds_changed_is_not_that_they_came_closer(
@@ -106,8 +138,8 @@ def test_a_repaired_model_a_little_beyond_parity_came_closer(
 @pytest.mark.parametrize(
     ("base", "other", "way"),
     [
-        (1.0, 0.83, "further from parity: |ln| 0.00 → 0.19"),
-        (1.0004, 0.83, "further from parity: |ln| 0.00 → 0.19"),
+        (1.0, 0.83, "farther from parity: |ln| 0.00 → 0.19"),
+        (1.0004, 0.83, "farther from parity: |ln| 0.00 → 0.19"),
         (0.83, 0.9996, "closer to parity: |ln| 0.19 → 0.00"),
         (1.01, 0.83, "moved across parity: 1.010 → 0.830, |ln| 0.01 → 0.19"),
     ],
