@@ -42,7 +42,7 @@ class Counts:
     """What arrived and what it got, by body and by second."""
 
     def __init__(self) -> None:
-        self.started = time.monotonic()
+        self.started = self.last = time.monotonic()
         self.requests = self.in_flight = self.peak = 0
         self.seen: Counter[bytes] = Counter()
         self.answered: Counter[bytes] = Counter()
@@ -51,15 +51,21 @@ class Counts:
 
     def note(self, status: int) -> None:
         self.statuses[status] += 1
-        second = int(time.monotonic() - self.started)
+        self.last = time.monotonic()
+        second = int(self.last - self.started)
         self.seconds.setdefault(second, Counter())[status] += 1
 
     def as_json(self) -> bytes:
-        """Totals; `seconds`: accepted and refused in each second since the first request."""
+        """Totals; `seconds`: accepted and refused in each second since the first request.
+
+        `first` and `last`: when a request first came, and an answer last left, by the machine's monotonic clock.
+        """
         return json.dumps(
             {
                 "requests": self.requests,
                 "peak": self.peak,
+                "first": self.started,
+                "last": self.last,
                 "answered": len(self.answered),
                 "twice": sum(count > 1 for count in self.answered.values()),
                 "statuses": self.statuses,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Collection, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -105,15 +105,13 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
 
     A query without any judgement is in no qrels file, so trec_eval does not speak of it.
     """
-    import ir_measures
-
-    relevance = dict(judged.candidates.relevance)
+    relevance = judged.candidates.relevance
     if not relevance:
         return {"": Undefined("no_relevant")}
     if not judged.rankings:
         return {"": float(exact.DEFAULT)}
     query_id, n = judged.query_id, len(judged.doc_ids)
-    evaluator = ir_measures.pytrec_eval.evaluator([exact], {query_id: relevance})
+    evaluator = _evaluator(exact, query_id, tuple(relevance.items()))
     values = [
         metric.value
         for order in judged.orders
@@ -123,6 +121,14 @@ def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str,
         )
     ]
     return {"": float(np.mean(values))}
+
+
+@lru_cache(maxsize=512)
+def _evaluator(exact: Any, query_id: str, relevance: tuple[tuple[str, int], ...]) -> Any:
+    """Costs more to make than to ask, and every prompt ranks the same queries."""
+    import ir_measures
+
+    return ir_measures.pytrec_eval.evaluator([exact], {query_id: dict(relevance)})
 
 
 # Measures of our own
