@@ -25,8 +25,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 
 from llmfair.audits.pairwise.seen import seen
-from llmfair.records import PairAnswer, Side, Verdict
+from llmfair.records import Side
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, EProcess, rounds
+from llmfair.verdicts import PairAnswer, Verdict
 
 Floats = NDArray[np.float64]
 Stop = tuple[Decision | None, int]

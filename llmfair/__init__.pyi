@@ -26,7 +26,6 @@ from llmfair.metrics.base import measure as measure
 from llmfair.metrics.names import parse_measure as parse_measure
 from llmfair.records import Attribute as Attribute
 from llmfair.records import Candidates as Candidates
-from llmfair.records import Cell as Cell
 from llmfair.records import Chat as Chat
 from llmfair.records import Completion as Completion
 from llmfair.records import Document as Document
@@ -35,8 +34,6 @@ from llmfair.records import Finish as Finish
 from llmfair.records import Labels as Labels
 from llmfair.records import Measurement as Measurement
 from llmfair.records import Message as Message
-from llmfair.records import Outcome as Outcome
-from llmfair.records import PairAnswer as PairAnswer
 from llmfair.records import Permutation as Permutation
 from llmfair.records import Probe as Probe
 from llmfair.records import Qrels as Qrels
@@ -47,10 +44,13 @@ from llmfair.records import Run as Run
 from llmfair.records import Sampling as Sampling
 from llmfair.records import Side as Side
 from llmfair.records import Text as Text
-from llmfair.records import Verdict as Verdict
 from llmfair.registry import register as register
 from llmfair.result import Result as Result
 from llmfair.steps import Steps as Steps
+from llmfair.verdicts import Cell as Cell
+from llmfair.verdicts import Outcome as Outcome
+from llmfair.verdicts import PairAnswer as PairAnswer
+from llmfair.verdicts import Verdict as Verdict
 
 __all__: list[str]
 __version__: str

@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, PairStratum, Probe, Side
+from llmfair.records import Attribute, Candidates, Document, Probe, Side
+from llmfair.verdicts import PairStratum
 
 REPEAT = "repeat"
 Pools = tuple[Sequence[str], Sequence[str]]

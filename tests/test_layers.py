@@ -13,7 +13,17 @@ from tests.fresh import loaded_by
 from tests.pace import within
 
 PACKAGE = Path(__file__).resolve().parents[1] / "llmfair"
-BASICS = {"records", "steps", "errors", "registry", "jsonbytes", "jsonfiles", "manifest", "former"}
+BASICS = {
+    "records",
+    "verdicts",
+    "steps",
+    "errors",
+    "registry",
+    "jsonbytes",
+    "jsonfiles",
+    "manifest",
+    "former",
+}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
@@ -29,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "manifest": {"errors", "jsonfiles", "former"},
     "former": set(),
     "records": {"jsonbytes"},
+    "verdicts": {"records"},
     "steps": {"records"},
     "errors": set(),
     "registry": {"errors"},

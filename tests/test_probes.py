@@ -24,7 +24,8 @@ from llmfair.probes import (
     pair_schedule,
     pairwise_probes,
 )
-from llmfair.records import Attribute, Candidates, Document, PairStratum, Query, Side
+from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.verdicts import PairStratum
 from tests.fresh import printed_by
 
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from llmfair.metrics.base import Definition, measure
 from llmfair.metrics.values import Formula, Tally, Undefined, Value
-from llmfair.records import PairAnswer, Side, Verdict
+from llmfair.records import Side
+from llmfair.verdicts import PairAnswer, Verdict
 
 Floats = NDArray[np.float64]
 Cells = NDArray[Any]

@@ -15,20 +15,9 @@ from llmfair.rankers.answers import UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, read_choice, read_margin
 from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.records import (
-    Chat,
-    Completion,
-    Document,
-    Expects,
-    Labels,
-    PairAnswer,
-    PairStratum,
-    Permutation,
-    Probe,
-    Side,
-    Verdict,
-)
+from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Side
 from llmfair.steps import Steps
+from llmfair.verdicts import PairAnswer, PairStratum, Verdict
 
 AnswerKind = Literal["text", "margin"]
 _EXPECTS: dict[Form, Expects] = {"order": Permutation(2), "letter": Labels(LABELS["letter"])}

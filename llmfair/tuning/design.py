@@ -25,7 +25,7 @@ from llmfair.errors import UsageError
 from llmfair.probes import pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, PairStratum, Query, Side
+from llmfair.records import Attribute, Query, Side
 from llmfair.results import Words, plain
 from llmfair.settings import FinetuneSettings, band_of
 from llmfair.settings.tuning import ORDERS
@@ -36,6 +36,7 @@ from llmfair.tuning.ranks import local_device, world
 from llmfair.tuning.recipe import Recipe
 from llmfair.tuning.results import TuningFacts
 from llmfair.tuning.split import split_queries
+from llmfair.verdicts import PairStratum
 
 ADAPTERS = Path("adapters")
 OF_LOSS = ("anchor_weight", "group_weight", "group_temperature", "slot_weight")

@@ -13,7 +13,8 @@ from itertools import chain, islice, product
 from typing import Any, Literal, get_args
 
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
-from llmfair.records import Attribute, Candidates, Document, PairStratum, Query, Side
+from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.verdicts import PairStratum
 
 Stratum = Literal["relevant", "irrelevant", "mixed"]
 STRATA: tuple[Stratum, ...] = get_args(Stratum)

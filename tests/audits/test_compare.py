@@ -15,11 +15,12 @@ from llmfair.audits.compare import compare
 from llmfair.audits.pairwise.verdict_files import read_verdicts, verdicts_text
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
-from llmfair.records import PairAnswer, Side, Verdict
+from llmfair.records import Side
 from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import Counted, estimate, t_test
+from llmfair.verdicts import PairAnswer, Verdict
 from tests.cli.command import ran, table
 from tests.folders import balanced, write_folder
 

@@ -25,12 +25,10 @@ from llmfair.rankers.choices import read_choice
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import (
     Candidates,
-    Cell,
     Chat,
     Completion,
     Document,
     Message,
-    PairAnswer,
     Permutation,
     Probe,
     Query,
@@ -38,9 +36,9 @@ from llmfair.records import (
     Sampling,
     Side,
     Text,
-    Verdict,
 )
 from llmfair.steps import drive
+from llmfair.verdicts import Cell, PairAnswer, Verdict
 from tests.cli.kills import MOCKLLM
 from tests.shared import SHARED
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
-from llmfair.records import Cell, Completion, Finish, Outcome, PairAnswer, Side, Verdict
+from llmfair.records import Completion, Finish, Side
+from llmfair.verdicts import Cell, Outcome, PairAnswer, Verdict
 from tests.pace import within
 from tests.shared import mockllm, vectors
 

@@ -16,21 +16,18 @@ from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import (
     Candidates,
-    Cell,
     Chat,
     Completion,
     Document,
     Finish,
     Labels,
     Message,
-    Outcome,
-    PairAnswer,
     Permutation,
     Probe,
     Query,
     Side,
-    Verdict,
 )
+from llmfair.verdicts import Cell, Outcome, PairAnswer, Verdict
 from tests.rankers import Answer, ask
 from tests.shared import mockllm
 

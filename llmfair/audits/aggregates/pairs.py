@@ -10,11 +10,11 @@ import numpy as np
 
 from llmfair.audits.summary import Inference
 from llmfair.metrics.values import Tally, Value
-from llmfair.records import Verdict
 from llmfair.registry import register
 from llmfair.stats.clusters import Codes
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.pairs import Counted, Weights, estimate, pair_p
+from llmfair.verdicts import Verdict
 
 FEWEST_CONSISTENT = 10
 """From fewer pairs that do not flip, over all queries, no preference has an interval."""

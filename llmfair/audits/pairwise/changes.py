@@ -17,8 +17,8 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Tally, Value
-from llmfair.records import Verdict
 from llmfair.stats.paired import Change, change_of_pairs
+from llmfair.verdicts import Verdict
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
 Question = tuple[str, str, int, int, str, str]

@@ -22,9 +22,10 @@ from llmfair.audits.stopping import Stopping
 from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import PairStratum, Probe, Verdict
+from llmfair.records import Probe
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
+from llmfair.verdicts import PairStratum, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

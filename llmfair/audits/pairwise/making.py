@@ -24,7 +24,8 @@ from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PairProbes, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.records import Attribute, Failure, PairStratum, Query, Verdict
+from llmfair.records import Attribute, Failure, Query
+from llmfair.verdicts import PairStratum, Verdict
 
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"

@@ -28,7 +28,7 @@ from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
-from llmfair.records import Cell, Failure, Measurement, PairStratum, Verdict
+from llmfair.records import Failure, Measurement
 from llmfair.results import Ended, Family
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion
@@ -37,6 +37,7 @@ from llmfair.stats.pairs import Weights, intraclass
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
+from llmfair.verdicts import Cell, PairStratum, Verdict
 
 HEADLINE = "AdjustedOdds"
 

@@ -16,7 +16,7 @@ from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, by_grade, pair_pools
 from llmfair.rankers.choices import Form
-from llmfair.records import PairStratum, Probe, Query
+from llmfair.records import Probe, Query
 from llmfair.results import Count, Share, plain
 from llmfair.stats.power import (
     FEWEST_TESTED,
@@ -26,6 +26,7 @@ from llmfair.stats.power import (
     queries_needed,
     smallest_pair_ratio,
 )
+from llmfair.verdicts import PairStratum
 
 MEASURED = 3
 """So many pairs of a query and stratum are rendered; the others are taken to be as long."""

@@ -80,7 +80,7 @@ class PairAnswers(Answers):
 
 @dataclass(frozen=True)
 class CellCounts:
-    """Pairs by what both answers came to (records.Cell)."""
+    """Pairs by what both answers came to (verdicts.Cell)."""
 
     PP: Count
     UU: Count

@@ -9,10 +9,10 @@ from llmfair.audits.remeasured import Announce, Remeasured, facts_of, measures_o
 from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.records import Verdict
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.sequential import Decision
+from llmfair.verdicts import Verdict
 
 
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:

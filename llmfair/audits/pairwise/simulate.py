@@ -19,7 +19,8 @@ from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.metrics.values import Tally
-from llmfair.records import PairAnswer, PairStratum, Probe, Verdict
+from llmfair.records import Probe
+from llmfair.verdicts import PairAnswer, PairStratum, Verdict
 
 Audit = Mapping[str, Tally]
 """What one simulated audit measured, by query_id."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from llmfair.records import PairAnswer, PairStratum, Side, Verdict
+from llmfair.records import Side
 from llmfair.rundir import csv_text, read_csv
+from llmfair.verdicts import PairAnswer, PairStratum, Verdict
 
 COLUMNS = (
     "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
