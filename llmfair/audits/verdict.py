@@ -15,6 +15,7 @@ from llmfair import registry
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
+from llmfair.report.decimals import interval_text
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count
 from llmfair.results import Band, Figure, Finding, Results, RunVerdict, Words, absent_row
@@ -31,8 +32,6 @@ TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
-MOST_DECIMALS = 6
-"""What differs by less is told as the same."""
 UNPARSEABLE = "too_many_unparseable"
 FORM = "llmfair runs show {run} --invalid    shows the answers; --constrain holds a model to their form"
 ADVICE: Mapping[str, str] = {
@@ -319,39 +318,6 @@ class VerdictWords:
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         return f"about {needed:,} queries would settle it, if the estimate stays{planned}"
-
-
-def interval_text(figure: Figure | None, edges: Collection[float] = ()) -> str:
-    """A figure with its interval, as far as it has them, on the right side of the edges: `0.17 [0.10, 0.21]`."""
-    if figure is None or (figure.value is None and figure.low is None and figure.high is None):
-        return "undefined"
-    if figure.low is None and figure.high is not None:
-        return "at most {}".format(*numbers([figure.high], edges))
-    if figure.high is None and figure.low is not None:
-        return "at least {}".format(*numbers([figure.low], edges))
-    if figure.low is None or figure.high is None or figure.value is None:
-        return "{}".format(*numbers([figure.value or 0.0], edges))
-    return "{} [{}, {}]".format(*numbers([figure.value, figure.low, figure.high], edges))
-
-
-def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: int = 2) -> list[str]:
-    """Numbers with so many decimals, or as many more as tell them apart and show on which side of the edges they lie.
-
-    Two digits are told of what would be nothing by them.
-    """
-    shown = list[str]()
-    for places in range(decimals, MOST_DECIMALS + 1):
-        small = 0.1 if places else 1.0
-        shown = [f"{one:.{places}f}" if abs(one) >= small else f"{one:.{max(places, 2)}g}" for one in values]
-        read = [float(one) for one in shown]
-        apart = len({*read}) == len({*values})
-        if apart and all(
-            (one > edge, one < edge) == (told > edge, told < edge)
-            for one, told in zip(values, read, strict=True)
-            for edge in edges
-        ):
-            break
-    return shown
 
 
 def listed(names: Sequence[str]) -> str:

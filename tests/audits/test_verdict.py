@@ -14,9 +14,10 @@ from llmfair.audits.kind import kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.verdict import ListwiseWords
 from llmfair.audits.pairwise.verdict import PairWords
-from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords, numbers
+from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.records import Conclusion
+from llmfair.report.decimals import numbers
 from llmfair.report.lead import lead_lines
 from llmfair.results import Figure, Finding, Requirement, RunVerdict, Words
 from llmfair.stats.conclusions import conclude, queries_to_settle

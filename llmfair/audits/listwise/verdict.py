@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
-from llmfair.audits.verdict import Case, VerdictWords, numbers
+from llmfair.audits.verdict import Case, VerdictWords
+from llmfair.report.decimals import numbers
 from llmfair.report.figures import ratio_of
 
 UNEVEN = 0.01

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from llmfair.audits.verdict import Case, VerdictWords, interval_text, numbers
+from llmfair.audits.verdict import Case, VerdictWords
 from llmfair.metrics.base import POOLED
+from llmfair.report.decimals import interval_text, numbers
 
 
 class PairWords(VerdictWords):
