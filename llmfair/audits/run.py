@@ -262,6 +262,8 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
     identity = {"task": design.task, "identity": backend.identity, **design.identity()}
     if stages := design.stages():
         identity["stages"] = {stage.name: stage.backend.identity for stage in stages}
+    if settings.output is not None:
+        return identity, RunDir(settings.output)
     words = (
         design.task,
         *design.name_parts(),
@@ -269,7 +271,7 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
         server_of(backend),
     )
     earlier = earlier_lists_identity(design.dataset, design.queries)
-    return identity, RunDir(settings.output or folder_below(settings.runs_dir, words, identity, earlier))
+    return identity, RunDir(folder_below(settings.runs_dir, words, identity, earlier))
 
 
 def server_of(backend: Backend) -> str:

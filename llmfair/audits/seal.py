@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,14 +70,17 @@ def _source(package: str) -> str:
 
 
 def is_sealed(run: RunDir, inputs: str) -> bool:
-    """Whether the folder is as a command with these inputs left it, when it was complete."""
-    seal = run.path / SEAL
-    return seal.is_file() and seal.read_text("utf-8", "replace").strip() == _seal(run, inputs)
+    """Whether the folder is as a command with these inputs left it, complete; one that cannot be read is not."""
+    try:
+        return (run.path / SEAL).read_bytes() == _seal(run, inputs).encode()
+    except OSError:
+        return False
 
 
 def seal(run: RunDir, inputs: str) -> None:
-    """Seals a complete run, with its page, if it has one."""
-    write_whole(run.path / SEAL, [_seal(run, inputs) + "\n"])
+    """Seals a complete run, with its page, if it has one; one that cannot be read or written stays without."""
+    with suppress(OSError):
+        write_whole(run.path / SEAL, [_seal(run, inputs)])
 
 
 def _seal(run: RunDir, inputs: str) -> str:
@@ -86,4 +90,4 @@ def _seal(run: RunDir, inputs: str) -> str:
             with path.open("rb") as file:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"\n{content} {path.relative_to(run.path)}".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    return f"{digest.hexdigest()}\n"

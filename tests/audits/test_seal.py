@@ -154,6 +154,16 @@ def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     repeated(*LISTS, measured=True)
 
 
+def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(*LISTS, "-o", "run")
+
+    def unreadable(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("llmfair.audits.seal.hashlib.file_digest", unreadable)
+    assert repeated(*LISTS, measured=True).code == 0
+
+
 def test_an_incomplete_run_is_never_sealed() -> None:
     assert llmfair(*LISTS, "--max-calls", "3", "-o", "run").code == 3
     assert not Path("run/.seal").exists()
