@@ -185,11 +185,10 @@ def changes_by_query(
     chosen: Sequence[Measure] | None,
     called: str,
     hint: str = "",
-    despite: str = "",
 ) -> Iterator[Row]:
     """From the queries' own values, paired: every measure with a direction, or those chosen.
 
-    Raises UsageError where there is no condition, `called` so, in common. Figures stand `despite` this reason.
+    Raises UsageError where there is no condition, `called` so, in common.
     """
     conditions = [condition for condition in base.conditions if condition in other.conditions]
     if not conditions:
@@ -216,9 +215,9 @@ def changes_by_query(
             row = row_of(other, condition, measure, headlines, base.figure(*key), other.figure(*key))
             if not queries:
                 lacking = [run for run in (base, other) if key not in run.values]
-                yield assessed(replace(row, reason=_lacking(lacking, key)), measure, base, other, despite)
+                yield assessed(replace(row, reason=_lacking(lacking, key)), measure, base, other)
                 continue
             one, two = ([of_it[query] for query in queries] for of_it in (before, after))
             rng = np.random.default_rng(seed)
             row = changed(row, change_by_query(one, two, on_log_scale, level, rng))
-            yield assessed(row, measure, base, other, despite)
+            yield assessed(row, measure, base, other)

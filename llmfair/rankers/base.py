@@ -95,7 +95,7 @@ class Ask(Protocol):
         ...
 
     def together(
-        self, windows: Sequence[tuple[Sequence[Document], int]]
+        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[Sequence[Document]]]:
         """Several windows at once, each with the rank of its first item: none waits for another's answer."""
         ...

@@ -127,14 +127,8 @@ class _Asking:
         self, shown: Sequence[Document], start: int, pass_number: int = 1
     ) -> Steps[Sequence[Document]]:
         """Asks once, and again while the answer is bad and the policy allows; the last answer counts."""
-        (found,) = yield from self._ask([(shown, start)], pass_number)
+        (found,) = yield from self.together([(shown, start)], pass_number)
         return found
-
-    def together(
-        self, windows: Sequence[tuple[Sequence[Document], int]]
-    ) -> Steps[Sequence[Sequence[Document]]]:
-        """The same of several windows, all at once."""
-        return (yield from self._ask(windows, 1))
 
     def answers(self) -> tuple[WindowAnswer, ...]:
         """What was answered, with each window's place in its pass."""
@@ -144,9 +138,10 @@ class _Asking:
             found += (replace(w, place=_place(k, len(windows))) for k, w in enumerate(windows))
         return tuple(found)
 
-    def _ask(
-        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int
-    ) -> Steps[list[Sequence[Document]]]:
+    def together(
+        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
+    ) -> Steps[Sequence[Sequence[Document]]]:
+        """The same of several windows, all at once."""
         chats = [self._chat(shown, start, pass_number) for shown, start in windows]
         answers = yield chats
         asked = [_Asked(chat, self._read(chat, answer)) for chat, answer in zip(chats, answers, strict=True)]

@@ -82,7 +82,7 @@ def test_a_run_gives_odds_and_says_what_it_has_not() -> None:
     ran("runs", "check", "run")
     ran("report", "run")
     assert Path("run/report.html").is_file()
-    assert "female vs male" in {row["variant"] for row in results["rows"]}
+    assert "female vs male" in {row["condition"] for row in results["rows"]}
     again = llmfair("listwise", "--design", "partition", "-m", "fake:biased,malformed=0", "-o", "run")
     assert again.out == found.out and kept("manifest", "run")["calls"] == 0
 
@@ -171,7 +171,7 @@ def rounds_of(queries: int) -> None:
 
 def test_one_window_alone_is_the_question_that_it_is_among_all() -> None:
     rounds_of(2)
-    settings = ListwiseSettings.make(design="partition", dataset="rounds", orders=2, variants="neutral")
+    settings = ListwiseSettings.make(design="partition", dataset="rounds", orders=2, conditions="neutral")
     whole, alone = make_design(settings), make_design(replace(settings, sequential=True))
     asked = {chat.messages for program in whole.programs() for chat in next(program.start())}
     begun = [program.start() for program in alone.programs()]
@@ -204,8 +204,11 @@ def test_it_stops_at_the_same_window_whatever_happens_and_asks_nothing_twice() -
     assert broken.code == 3 and kept("results", "broken/run")["status"] == "incomplete"
     ran(*asked, "-o", "broken/run", "-j", "1")
     assert kept("results", "broken/run") == found
+    journal = Path("broken/run/journal.jsonl").read_bytes()
+    Path("broken/run/results.json").unlink()  # so that it is followed through again
     ran(*asked, "-o", "broken/run")
-    assert kept("manifest", "broken/run")["calls"] == 0
+    assert Path("broken/run/journal.jsonl").read_bytes() == journal
+    assert kept("results", "broken/run") == found
 
 
 def test_what_is_not_settled_is_not_concluded() -> None:

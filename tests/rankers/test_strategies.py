@@ -124,9 +124,9 @@ def test_it_runs_resumes_replays_and_is_scored() -> None:
 def ratios_of(results: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
     """The exposure ratio of each condition."""
     return {
-        row["variant"]: (row["value"], row["low"], row["high"])
+        row["condition"]: (row["value"], row["low"], row["high"])
         for row in results["rows"]
-        if row["measure"] == "ExpRatio" and row["query_id"] == "all" and " vs " not in row["variant"]
+        if row["measure"] == "ExpRatio" and row["query_id"] == "all" and " vs " not in row["condition"]
     }
 
 
