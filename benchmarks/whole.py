@@ -4,7 +4,7 @@
 50 ms: with one prompt, and with all of them. Of the fresh command: its wall time, the asking (first request to last
 answer, beside the longest chain × delay), start-up (until the first request) and what follows the last answer, without
 and with the report. Then the same command again, and how much journal it has to read. Medians of three (`--runs`), with
-what the interpreter and the imports take in the same minute.
+what the interpreter and the imports take in the same minute, and CPU times, which a busy machine stretches less.
 """
 
 from __future__ import annotations
@@ -57,6 +57,22 @@ def write_lists(folder: Path) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
 
 
+def spent(command: Sequence[str], folder: Path) -> dict[str, float]:
+    """When a command began and ended, by the machine's monotonic clock, and its CPU time; in seconds."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    ended = time.monotonic()
+    return {"began": began, "ended": ended, "wall": ended - began, "cpu": used.ru_utime + used.ru_stime}
+
+
+def medians(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+
+
 def fresh(words: Sequence[str], folder: Path) -> tuple[dict[str, float], list[str]]:
     """Seconds of a fresh command by phase, with a server that nobody asked before; and the command."""
     serving = [sys.executable, "-m", "benchmarks.loopback", *arguments_of({"latency": LATENCY})]
@@ -64,20 +80,13 @@ def fresh(words: Sequence[str], folder: Path) -> tuple[dict[str, float], list[st
         assert server.stdin and server.stdout
         address = f"http://127.0.0.1:{int(server.stdout.readline())}"
         command = [*LISTWISE, "--base-url", f"{address}/v1", *words]
-        started = time.monotonic()
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        ended = time.monotonic()
+        times = spent(command, folder)
         with urllib.request.urlopen(address) as reply:
             found = json.load(reply)
         server.stdin.close()
     first, last = found["first"], found["last"]
-    phases = {
-        "wall": ended - started,
-        "start-up": first - started,
-        "asking": last - first,
-        "after": ended - last,
-    }
-    return {**phases, "requests": found["requests"]}, command
+    phases = {"start-up": first - times["began"], "asking": last - first, "after": times["ended"] - last}
+    return {**times, **phases, "requests": found["requests"]}, command
 
 
 def measure(name: str, words: Sequence[str], folder: Path, runs: int) -> None:
@@ -91,15 +100,19 @@ def measure(name: str, words: Sequence[str], folder: Path, runs: int) -> None:
         {phase: statistics.median(one[phase] for one in found) for phase in found[0]}
         for found in (bare, drawn)
     )
+    beside = plain["start-up"] + plain["after"]
     print(
         f"{name}: {plain['requests']:,.0f} requests, critical path {(ITEMS - WINDOW + 1) * LATENCY:.2f} s\n"
-        f"  fresh, no report    {plain['wall']:.2f} s: start-up {plain['start-up']:.2f}, asking {plain['asking']:.2f}, "
-        f"statistics {plain['after']:.2f}; start-up and statistics {plain['start-up'] + plain['after']:.2f}\n"
-        f"  fresh, with report  {page['wall']:.2f} s: after the last answer {page['after']:.2f}"
+        f"  fresh, no report    {plain['wall']:.2f} s ({plain['cpu']:.2f} of CPU): start-up {plain['start-up']:.2f}, "
+        f"asking {plain['asking']:.2f}, statistics {plain['after']:.2f}; start-up and statistics {beside:.2f}\n"
+        f"  fresh, with report  {page['wall']:.2f} s ({page['cpu']:.2f} of CPU): "
+        f"after the last answer {page['after']:.2f}"
     )
     journal = (folder / command[-1] / "journal.jsonl").stat().st_size / 1e6
-    again = median_seconds(command, str(folder), runs)
-    print(f"  again               {again:.2f} s: {journal:.1f} MB of journal")
+    again = medians([spent(command, folder) for _ in range(runs)])
+    print(
+        f"  again               {again['wall']:.2f} s ({again['cpu']:.2f} of CPU): {journal:.1f} MB of journal"
+    )
 
 
 def main() -> None:
