@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from llmfair.audits.aggregates.control import controlled
 from llmfair.audits.calibrate import share
-from llmfair.audits.listwise.simulate import Kinds, Simulated, simulate
+from llmfair.audits.listwise.simulate import Kinds, SimulatedAudits, simulate
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.values import Quotient
 from llmfair.rankers.windows import covering
 from llmfair.records import Side
 from llmfair.stats.injected import random_lists, rank_injected
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.significance import Labelled, permutation, sign_flip
+from llmfair.stats.significance import LabelledItems, permutation, sign_flip
 
 Floats = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def rejections(queries: int = QUERIES, runs: int = RUNS, seed: int = 0) -> dict[
 
 def _lists(
     ranker: Ranker, counts: tuple[int, ...], queries: int, runs: int, seed: int
-) -> Iterator[Simulated]:
+) -> Iterator[SimulatedAudits]:
     """Every query's list in all audits; a query's preference is drawn anew in each audit."""
     listed = Kinds("", counts, SIDES, GRADES)
     for query in range(queries):
@@ -122,13 +122,13 @@ def _lists(
         yield simulate(listed, weights, WINDOWS, PASSES, runs, ORDERS, rng=rng)
 
 
-def _audits(lists: Iterator[Simulated], runs: int) -> Iterator[list[Quotient]]:
+def _audits(lists: Iterator[SimulatedAudits], runs: int) -> Iterator[list[Quotient]]:
     """The values of every query, audit by audit."""
     held = list(lists)
     return ([one.value(0, run) for one in held] for run in range(runs))
 
 
-def _documents(queries: int, runs: int, seed: int) -> Iterator[list[Labelled]]:
+def _documents(queries: int, runs: int, seed: int) -> Iterator[list[LabelledItems]]:
     """Audits of the uneven lists with every document's exposure: each document is a kind of its own."""
     protected = np.repeat([side is Side.PROTECTED for side in SIDES], UNEVEN)
     grades = np.repeat(GRADES, UNEVEN)
@@ -142,7 +142,7 @@ def _documents(queries: int, runs: int, seed: int) -> Iterator[list[Labelled]]:
         exposures = np.empty(lists.shape)
         np.put_along_axis(exposures, lists.astype(np.intp), np.broadcast_to(weights, lists.shape), axis=1)
         means = exposures.reshape(queries, ORDERS, n).mean(axis=1)
-        yield [Labelled(one, protected, grades) for one in means]
+        yield [LabelledItems(one, protected, grades) for one in means]
 
 
 def _differences(audit: Sequence[Quotient]) -> list[float]:

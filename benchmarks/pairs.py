@@ -20,13 +20,13 @@ from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.records import Side
-from llmfair.verdicts import Cell, PairAnswer, PairStratum, Verdict
+from llmfair.verdicts import Cell, PairAnswer, PairStratum, PairVerdict
 
 QUERIES, PAIRS, POOL = 44, 1_000, 500
 KINDS: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 
 
-def asked(stratum: PairStratum, rng: np.random.Generator) -> list[tuple[Verdict, ...]]:
+def asked(stratum: PairStratum, rng: np.random.Generator) -> list[tuple[PairVerdict, ...]]:
     """Verdicts of every query; a tenth of the pairs asked twice."""
     answers = [PairAnswer(Side.PROTECTED), PairAnswer(Side.UNPROTECTED), PairAnswer(None, "no_order")]
     found = []
@@ -35,7 +35,7 @@ def asked(stratum: PairStratum, rng: np.random.Generator) -> list[tuple[Verdict,
         items = rng.integers(0, POOL, (2, PAIRS)).tolist()
         found.append(
             tuple(
-                Verdict(
+                PairVerdict(
                     str(query),
                     stratum,
                     t,
@@ -51,12 +51,12 @@ def asked(stratum: PairStratum, rng: np.random.Generator) -> list[tuple[Verdict,
     return found
 
 
-def judged(verdicts: Sequence[tuple[Verdict, ...]]) -> list[JudgedPairs]:
+def judged(verdicts: Sequence[tuple[PairVerdict, ...]]) -> list[JudgedPairs]:
     """The queries as they are measured, nothing computed yet."""
     return [JudgedPairs(str(query), of_query) for query, of_query in enumerate(verdicts)]
 
 
-def looped(verdicts: Sequence[tuple[Verdict, ...]]) -> tuple[float, float]:
+def looped(verdicts: Sequence[tuple[PairVerdict, ...]]) -> tuple[float, float]:
     """The balanced ratio and the three-way standard error of its logarithm, in plain Python."""
     wins = {Cell.PP: (2, 0), Cell.UU: (0, 2), Cell.FF: (1, 1), Cell.SS: (1, 1)}
     rows = []

@@ -12,24 +12,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-from llmfair.stats.significance import Labelled, null_of, permutation, sign_flip
+from llmfair.stats.significance import LabelledItems, null_of, permutation, sign_flip
 
 DRAWS, LOOPED = 9_999, 50
 
 
-def labelled(queries: int, documents: int, orders: int, rng: np.random.Generator) -> list[Labelled]:
+def labelled(queries: int, documents: int, orders: int, rng: np.random.Generator) -> list[LabelledItems]:
     """Queries ranked at random; half of the documents relevant, half of either kind protected."""
     weights = 1 / np.log1p(np.arange(1, documents + 1))
     places = np.arange(documents)
     return [
-        Labelled(
+        LabelledItems(
             rng.permuted(np.tile(weights, (orders, 1)), axis=1).mean(axis=0), places % 2 == 0, places % 4 // 2
         )
         for _ in range(queries)
     ]
 
 
-def looped(queries: list[Labelled], draws: int, seed: int) -> float:
+def looped(queries: list[LabelledItems], draws: int, seed: int) -> float:
     """The same test in plain Python: `random.shuffle` of the labels within query × stratum."""
     shuffler = random.Random(seed)
     lists = []

@@ -27,7 +27,7 @@ from scipy.optimize import brentq, minimize
 
 from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.calibrate import share
-from llmfair.metrics.values import Compared, Value
+from llmfair.metrics.values import QueryComparisons, Value
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.significance import sign_flip
 
@@ -117,7 +117,7 @@ def _found(row: Row, values: Sequence[Value], rng: np.random.Generator) -> Found
     )
 
 
-def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[Compared]:
+def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[QueryComparisons]:
     """A query's comparisons in every audit."""
     parts = [
         (audit, ahead, first, second)
@@ -129,7 +129,8 @@ def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[
     outcomes = np.split(ahead[by_audit].astype(float), ends)
     slots: list[Floats] = np.split(np.stack([first, second], axis=1)[by_audit], ends)
     return [
-        Compared(one, np.ones(len(one)), places, WINDOW) for one, places in zip(outcomes, slots, strict=True)
+        QueryComparisons(one, np.ones(len(one)), places, WINDOW)
+        for one, places in zip(outcomes, slots, strict=True)
     ]
 
 

@@ -27,7 +27,7 @@ from scipy.special import expit, logit, ndtri
 from llmfair.audits.pairwise.seen import seen
 from llmfair.records import Side
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, EProcess, rounds
-from llmfair.verdicts import PairAnswer, Verdict
+from llmfair.verdicts import PairAnswer, PairVerdict
 
 Floats = NDArray[np.float64]
 Stop = tuple[Decision | None, int]
@@ -85,10 +85,10 @@ class Asked:
         return (self.first + self.second.astype(np.float64)) / 2
 
     @cached_property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[PairVerdict]:
         columns = (column.tolist() for column in (self.query, self.number, self.first, self.second))
         return [
-            Verdict(
+            PairVerdict(
                 f"q{query}",
                 "relevant",
                 number,

@@ -17,15 +17,15 @@ from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons
 from benchmarks.sequential import Stop
 from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.listwise.findings import HowRanked
-from llmfair.audits.listwise.seen import Met, seen, share, together
-from llmfair.metrics.values import Compared, Undefined
+from llmfair.audits.listwise.seen import WindowShare, seen, share, together
+from llmfair.metrics.values import QueryComparisons, Undefined
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.sequential import Decision, EProcess, rounds
 
 AUDITS, AT_ONCE, N, ORDERS = 200, 50, 60, 3
 NOISES, QUERIES, ODDS = ("fresh", "the same"), (8, 44), (1.25, 0.8, 1.0, 0.6)
 SLOTS = ("none", "first")
-Windows = Sequence[Met]
+Windows = Sequence[WindowShare]
 """An audit's windows in schedule order."""
 
 
@@ -37,12 +37,12 @@ def audits(row: Row, runs: int) -> Iterator[Windows]:
         by_query = [list(_windows_of(row, query, several, rng)) for query in range(row.queries)]
         for audit in range(several):
             schedule = rounds([len(of_it) for of_it in by_query], rng)
-            yield [Met(f"q{query}", by_query[query][number][audit]) for query, number in schedule]
+            yield [WindowShare(f"q{query}", by_query[query][number][audit]) for query, number in schedule]
 
 
 def _windows_of(
     row: Row, query: int, several: int, rng: np.random.Generator
-) -> Iterator[list[Compared | Undefined]]:
+) -> Iterator[list[QueryComparisons | Undefined]]:
     """The windows of a query's orders, each as so many audits have it."""
     found = [*comparisons(row, query, several, rng)]
     for order in range(row.orders):
@@ -53,11 +53,11 @@ def _windows_of(
 
 def _compared(
     which: np.ndarray, ahead: np.ndarray, first: np.ndarray, second: np.ndarray
-) -> Compared | Undefined:
+) -> QueryComparisons | Undefined:
     if not which.any():
         return Undefined("no_encounter")
     slots = np.stack([first[which], second[which]], axis=1)
-    return Compared(ahead[which].astype(float), np.ones(len(slots)), slots, WINDOW)
+    return QueryComparisons(ahead[which].astype(float), np.ones(len(slots)), slots, WINDOW)
 
 
 def stopping(windows: Windows) -> Stop:

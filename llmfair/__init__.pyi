@@ -48,9 +48,9 @@ from llmfair.registry import register as register
 from llmfair.result import Result as Result
 from llmfair.steps import Steps as Steps
 from llmfair.verdicts import Cell as Cell
-from llmfair.verdicts import Outcome as Outcome
 from llmfair.verdicts import PairAnswer as PairAnswer
-from llmfair.verdicts import Verdict as Verdict
+from llmfair.verdicts import PairOutcome as PairOutcome
+from llmfair.verdicts import PairVerdict as PairVerdict
 
 __all__: list[str]
 __version__: str

@@ -214,11 +214,11 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.shown import REJECTED, Shown
+    from llmfair.tuning.shown import REJECTED, TrainingProgress
     from llmfair.tuning.table import missed_on_test, model_card
 
     made = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
-    done = finetune(made, model_card, Shown() if progress else None)
+    done = finetune(made, model_card, TrainingProgress() if progress else None)
     if done.results.status == "rejected":
         raise _readable(RequirementFailed(str(done.results.training.why), REJECTED), done.folder.path)
     if missed := missed_on_test(done.results):

@@ -12,7 +12,7 @@ from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds, studies
 from llmfair.audits.score_results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
-from llmfair.tuning.results import Finetuned, FinetunePlan, Merged
+from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults
 
 
 class ReportWritten(TypedDict):
@@ -24,7 +24,7 @@ class ReportWritten(TypedDict):
     missing: Annotated[list[str], Meta(description="What half-finished runs lack.")]
 
 
-class Failure(TypedDict):
+class FailureDocument(TypedDict):
     """A command that failed before there were results, or was stopped."""
 
     schema: Version
@@ -73,7 +73,7 @@ class DatasetShown(TypedDict):
     fingerprint: NotRequired[str]
 
 
-class Fetched(TypedDict):
+class FetchDocument(TypedDict):
     """llmfair datasets fetch."""
 
     schema: Version
@@ -121,7 +121,7 @@ class MessageShown(TypedDict):
     content: str
 
 
-class Rendered(TypedDict):
+class RenderedPrompt(TypedDict):
     """llmfair prompts render."""
 
     schema: Version
@@ -152,7 +152,7 @@ class AnswerShown(TypedDict):
     probe: str
 
 
-class Answers(TypedDict):
+class AnswersDocument(TypedDict):
     """llmfair runs show, of answers."""
 
     schema: Version
@@ -175,7 +175,7 @@ class QueriesFurthest(TypedDict):
     queries: list[QueryFurthest]
 
 
-class Checked(TypedDict):
+class CheckDocument(TypedDict):
     """llmfair runs check."""
 
     schema: Version
@@ -239,7 +239,7 @@ class Doctor(TypedDict):
 
 
 @dataclass(frozen=True)
-class Document:
+class JsonDocument:
     """A kind of document: its class, the keys it never has, those that go together, and whether a gate may fail it."""
 
     of: Any
@@ -255,31 +255,31 @@ PRICED = {
     "cost": ("price_in", "price_out"),
 }
 LOOKS = (
-    Datasets, DatasetShown, AttributesShown, Fetched, Prompts, PromptShown, Rendered, Runs, Answers, QueriesFurthest,
-    Checked, CacheInfo,
+    Datasets, DatasetShown, AttributesShown, FetchDocument, Prompts, PromptShown, RenderedPrompt, Runs,
+    AnswersDocument, QueriesFurthest, CheckDocument, CacheInfo,
     CacheCleared, CachePath, Doctor,
 )  # fmt: skip
 """What commands show that look at things; none has a task or a status."""
 GENERAL = {
-    "score": Document(ScoreResults, may_fail=True),
-    "comparison": Document(Comparison),
-    "finetune_lora": Document(Finetuned, may_fail=True),
-    "finetune_plan": Document(FinetunePlan, ("rows",)),
-    "merge": Document(Merged),
-    "report": Document(ReportWritten),
-    "failure": Document(Failure, ("task", "rows")),
+    "score": JsonDocument(ScoreResults, may_fail=True),
+    "comparison": JsonDocument(Comparison),
+    "finetune_lora": JsonDocument(FinetuneResults, may_fail=True),
+    "finetune_plan": JsonDocument(FinetunePlan, ("rows",)),
+    "merge": JsonDocument(MergeResults),
+    "report": JsonDocument(ReportWritten),
+    "failure": JsonDocument(FailureDocument, ("task", "rows")),
 }
 
 
-def documents() -> dict[str, Document]:
+def documents() -> dict[str, JsonDocument]:
     """All kinds of documents: those of audits, by their kinds, and those of the general commands."""
-    found = {kind.name: Document(kind.results(), may_fail=True) for kind in kinds()}
+    found = {kind.name: JsonDocument(kind.results(), may_fail=True) for kind in kinds()}
     for kind in kinds():
         for name, of in kind.documents().items():
             rules = (("rows",), PRICED) if name == "plan" else ()
-            found[f"{name}_{kind.name}"] = Document(of, *rules)
+            found[f"{name}_{kind.name}"] = JsonDocument(of, *rules)
     for name, (_, study) in studies().items():
-        found[f"study_{name}"] = Document(study.results(), may_fail=True)
+        found[f"study_{name}"] = JsonDocument(study.results(), may_fail=True)
     return {**found, **GENERAL}
 
 
@@ -338,13 +338,13 @@ def _never(*keys: str) -> dict[str, Any]:
     return {"not": {"anyOf": [{"required": [key]} for key in keys]}} if keys else {}
 
 
-def _ruled(part: Mapping[str, Any], one: Document) -> dict[str, Any]:
+def _ruled(part: Mapping[str, Any], one: JsonDocument) -> dict[str, Any]:
     """A class's schema with what its fields alone do not say."""
     always = [name for name in ("schema", "task") if name in part["properties"]]  # though they have a default
     made = {**part, **_never(*one.without), "required": list(dict.fromkeys([*always, *part["required"]]))}
     if one.together:
         made["dependentRequired"] = {key: list(others) for key, others in one.together.items()}
-    if one.of is Failure:
+    if one.of is FailureDocument:
         made["if"], made["then"] = {"properties": {"exit_code": {"maximum": 4}}}, {"required": ["error"]}
     if one.may_fail:
         made["properties"] = {

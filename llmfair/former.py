@@ -53,7 +53,7 @@ def settings(known: Mapping[str, Any]) -> dict[str, Any]:
 
 def manifest(document: Any) -> Any:
     """A manifest as it would be written today; anything else as it is."""
-    if not isinstance(document, dict) or "doubts" not in document:
+    if not isinstance(document, dict):
         return document
     told = {FIELDS.get(key, key): value for key, value in document.items()}
     return told | {

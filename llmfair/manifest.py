@@ -11,7 +11,7 @@ from llmfair import former
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json, typed
 
-T = TypeVar("T", bound="Named")
+T = TypeVar("T", bound="RunSettings")
 RUNS_HINT = "llmfair runs list    shows the run folders"
 Status = Literal["running", "incomplete", "complete"]
 
@@ -36,14 +36,14 @@ class AskedWith:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class RunSettings:
     """What names the work of a folder: all settings that can change a result."""
 
     settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest(Named):
+class Manifest(RunSettings):
     """manifest.json as far as it is read again; what it has besides is for people.
 
     `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that

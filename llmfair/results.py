@@ -133,7 +133,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProbeCounts:
     """Probes, and those that came to an end."""
 
     asked: Count
@@ -169,7 +169,7 @@ ErrorSaid = TypedDict("ErrorSaid", {"class": str, "message": str, "hint": str})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class AnswerCounts:
     """Answers of one condition, counted."""
 
     unparseable: Count
@@ -181,7 +181,7 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeAnswers(Answers):
+class ProbeAnswers(AnswerCounts):
     """Probes of a kind that does not count single answers; `unparseable` ones have no result that could be read."""
 
     probes: Count
@@ -242,9 +242,9 @@ class Results:
     measure_notes: Mapping[str, str]
     design: DesignFacts
     reach: Mapping[str, Reach]
-    chains: Mapping[str, Ended]
+    chains: Mapping[str, ProbeCounts]
     failures: Annotated[Counts, Meta(description="Probes without an answer, by class of error.")]
-    answers: Mapping[str, Answers]
+    answers: Mapping[str, AnswerCounts]
     undefined: Undefined
     findings: Mapping[str, Finding]
     family: Family

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from llmfair import former
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.jsonfiles import json_text, read_json
-from llmfair.manifest import RUNS_HINT, Manifest, Named, read_manifest, read_named
+from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest, read_named
 from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
@@ -144,7 +144,7 @@ class RunDir:
                     "choose another --output folder",
                 )
             return False
-        theirs = read_named(self.manifest, Named).settings
+        theirs = read_named(self.manifest, RunSettings).settings
         ours = json.loads(json.dumps(settings, default=str))
         before = {**ours, **(earlier or {})}
         different = sorted(

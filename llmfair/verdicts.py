@@ -27,7 +27,7 @@ class Cell(StrEnum):
     M2 = "M2"
 
 
-class Outcome(StrEnum):
+class PairOutcome(StrEnum):
     """A pair's verdict in words: FLIPPED answers follow the position, INVALID ones cannot be read or are ties."""
 
     PROTECTED = "protected"
@@ -55,7 +55,7 @@ class PairAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PairVerdict:
     """Both answers on one pair of documents: `first` with the protected item shown first, `second` with it second.
 
     `number` is the pair's place in its query's schedule; `draw` counts the times it was asked.
@@ -84,7 +84,7 @@ class Verdict:
         return Cell.FF if won_first else Cell.SS
 
     @property
-    def outcome(self) -> Outcome:
-        known = {Cell.PP: Outcome.PROTECTED, Cell.UU: Outcome.UNPROTECTED}
-        flipped = Outcome.FLIPPED if self.cell in (Cell.FF, Cell.SS) else Outcome.INVALID
+    def outcome(self) -> PairOutcome:
+        known = {Cell.PP: PairOutcome.PROTECTED, Cell.UU: PairOutcome.UNPROTECTED}
+        flipped = PairOutcome.FLIPPED if self.cell in (Cell.FF, Cell.SS) else PairOutcome.INVALID
         return known.get(self.cell, flipped)

@@ -18,7 +18,7 @@ import numpy as np
 from llmfair.audits.design import Design
 from llmfair.jsonfiles import SCHEMA
 from llmfair.results import Finding
-from llmfair.settings import Calibrated, band_of
+from llmfair.settings import CalibrationSettings, band_of
 from llmfair.stats.conclusions import Conclusion
 
 BLOCK = 50
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def simulated(
-    settings: Calibrated,
+    settings: CalibrationSettings,
     betas: Sequence[float],
     draw: Callable[[int], Mapping[str, Drawn]],
     value: Callable[[str, Drawn, int, int], Value],
@@ -46,7 +46,7 @@ def simulated(
                 yield place, {query_id: value(query_id, one, place, run) for query_id, one in drawn.items()}
 
 
-def rng_of(settings: Calibrated, query_id: str, *stream: int) -> np.random.Generator:
+def rng_of(settings: CalibrationSettings, query_id: str, *stream: int) -> np.random.Generator:
     """The noise of a query, whatever other queries there are."""
     return np.random.default_rng([settings.seed, zlib.crc32(query_id.encode()), *stream])
 
@@ -65,7 +65,7 @@ def found_by_preference(
     return found
 
 
-def about(design: Design[Any], settings: Calibrated) -> dict[str, Any]:
+def about(design: Design[Any], settings: CalibrationSettings) -> dict[str, Any]:
     """What the results of every calibration begin with."""
     return {
         "schema": SCHEMA,
@@ -80,7 +80,7 @@ def about(design: Design[Any], settings: Calibrated) -> dict[str, Any]:
     }
 
 
-def settings_of(settings: Calibrated) -> dict[str, Any]:
+def settings_of(settings: CalibrationSettings) -> dict[str, Any]:
     """The settings that what is found depends on."""
     read = [
         item.name for item in fields(settings) if item.metadata["panel"] in ("Data", "Prompt", "Statistics")

@@ -22,7 +22,7 @@ from llmfair.stats.paired import Change, change_by_query
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChangeRow:
     """One measure under one condition, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
@@ -50,7 +50,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedRun:
     """A complete run, `name` as the comparison calls it; `results` of the class of its kind."""
 
     name: str
@@ -127,19 +127,21 @@ def check_paired(chosen: Sequence[Measure] | None, known: Collection[Measure], o
 
 
 def row_of(
-    other: Compared,
+    other: ComparedRun,
     condition: str,
     measure: Measure,
     headlines: Collection[Measure],
     before: float | None = None,
     after: float | None = None,
-) -> Row:
+) -> ChangeRow:
     declared = measure.definition
     headline = measure in headlines
-    return Row(other.name, condition, str(measure), declared.scale, declared.better, headline, before, after)
+    return ChangeRow(
+        other.name, condition, str(measure), declared.scale, declared.better, headline, before, after
+    )
 
 
-def changed(row: Row, change: Change) -> Row:
+def changed(row: ChangeRow, change: Change) -> ChangeRow:
     found = change.estimate
     return replace(
         row,
@@ -152,7 +154,9 @@ def changed(row: Row, change: Change) -> Row:
     )
 
 
-def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despite: str = "") -> Row:
+def assessed(
+    row: ChangeRow, measure: Measure, base: ComparedRun, other: ComparedRun, despite: str = ""
+) -> ChangeRow:
     """The row with both runs' conclusions; nothing is concluded from a run of which nothing can be said.
 
     Nor from a headline that is but a bound; what is assessed by it stands. A figure stands `despite` this reason.
@@ -171,7 +175,7 @@ def assessed(row: Row, measure: Measure, base: Compared, other: Compared, despit
     return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
 
 
-def _lacking(runs: Sequence[Compared], key: tuple[str, str]) -> str:
+def _lacking(runs: Sequence[ComparedRun], key: tuple[str, str]) -> str:
     """Why queries have no values that could be paired, of the first run that has none at all."""
     if not runs:
         return "no_common_query"
@@ -180,12 +184,12 @@ def _lacking(runs: Sequence[Compared], key: tuple[str, str]) -> str:
 
 
 def changes_by_query(
-    base: Compared,
-    other: Compared,
+    base: ComparedRun,
+    other: ComparedRun,
     chosen: Sequence[Measure] | None,
     called: str,
     hint: str = "",
-) -> Iterator[Row]:
+) -> Iterator[ChangeRow]:
     """From the queries' own values, paired: every measure with a direction, or those chosen.
 
     Raises UsageError where there is no condition, `called` so, in common.

@@ -13,7 +13,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.changes import Compared, Row
+from llmfair.audits.changes import ChangeRow, ComparedRun
 from llmfair.audits.compare_verdict import gravest
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
 from llmfair.errors import UsageError
@@ -70,7 +70,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     return compared if verdict is None else {"verdict": plain(verdict), **compared}
 
 
-def _opened(run: RunDir) -> Compared:
+def _opened(run: RunDir) -> ComparedRun:
     """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
     manifest, results = run.read_manifest(), run.read_results()
     known = {kind.name: kind for kind in kinds()}
@@ -82,7 +82,7 @@ def _opened(run: RunDir) -> Compared:
         typed = Path(program).name in ("llmfair", "__main__.py")  # else the Python API was called
         began = f"llmfair {shlex.join(_unlimited(words))}   " if typed else "the call that began it"
         raise UsageError(f"{run.path} is incomplete.", f"{began} completes it")
-    return Compared("", run, manifest, found, known[found.task].aside)
+    return ComparedRun("", run, manifest, found, known[found.task].aside)
 
 
 def _unlimited(words: Sequence[str]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _unlimited(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _named(runs: Sequence[Compared]) -> list[Compared]:
+def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
     """Called by their labels or models where these differ, else by both, else by their folders."""
     models = [one.results.short_name for one in runs]
     labelled = [one.results.named_model for one in runs]
@@ -105,7 +105,7 @@ def _named(runs: Sequence[Compared]) -> list[Compared]:
     return [replace(one, name=name) for one, name in zip(runs, names, strict=True)]
 
 
-def _check(base: Compared, other: Compared, kind: Kind) -> None:
+def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
     """Raises UsageError for runs that did not ask the same, saying what differs."""
     first, *rest = (one.name for one in kinds())
     like = ", ".join([f"{first} goes with {first}", *(f"{name} with {name}" for name in rest)])
@@ -116,13 +116,13 @@ def _check(base: Compared, other: Compared, kind: Kind) -> None:
             raise UsageError(f"{base.name} and {other.name} {found} ({told}).", hint)
 
 
-def _comparable(row: Row, base: Compared, other: Compared) -> Row:
+def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun) -> ChangeRow:
     """The row, without interval and test where the two runs give no two figures that could differ or be compared."""
     reason = SAME_ANSWERS if _same_answers(base, other) else OTHER_REACH if _bounded(row, base, other) else ""
     return replace(row, low=None, high=None, p=None, reason=reason) if reason else row
 
 
-def _same_answers(base: Compared, other: Compared) -> bool:
+def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
     """Whether all that was asked for one run is known from the other, and answered alike."""
     if base.settings["identity"] != other.settings["identity"]:
         return False
@@ -130,7 +130,7 @@ def _same_answers(base: Compared, other: Compared) -> bool:
     return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
 
 
-def _bounded(row: Row, base: Compared, other: Compared) -> bool:
+def _bounded(row: ChangeRow, base: ComparedRun, other: ComparedRun) -> bool:
     """Whether the figure hangs on an attainable range, and the runs have different ones.
 
     Then its distance from parity would tell of the windows, not of the rankers alone.
@@ -143,7 +143,7 @@ def _bounded(row: Row, base: Compared, other: Compared) -> bool:
     return one.keys() != two.keys() or not all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
 
 
-def _told(key: str, run: Compared) -> str:
+def _told(key: str, run: ComparedRun) -> str:
     """One of these settings in words."""
     value = run.setting(key)
     if key == "attribute" and isinstance(value, dict):
@@ -153,7 +153,7 @@ def _told(key: str, run: Compared) -> str:
     return str(value)
 
 
-def _described(one: Compared, base: Compared, kind: Kind) -> dict[str, Any]:
+def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> dict[str, Any]:
     """A run, with the settings in which it differs from the base."""
     told = {*base.settings, *one.settings, "system"} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
     told -= {*base.manifest.unused, *one.manifest.unused}

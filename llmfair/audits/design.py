@@ -14,7 +14,7 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.commands import plan_of
 from llmfair.audits.condition import Condition
-from llmfair.audits.gates import Gate, Gated, check_gates
+from llmfair.audits.gates import Gate, GatedFigures, check_gates
 from llmfair.audits.lists import drawn_of, lists_identity, name_parts
 from llmfair.audits.stage import Stage as Stage
 from llmfair.audits.subject import Subject
@@ -30,11 +30,11 @@ from llmfair.prompts import Prompt
 from llmfair.records import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.results import (
     DesignFacts,
-    Ended,
     Family,
     Finding,
     PlainResults,
     ProbeAnswers,
+    ProbeCounts,
     Results,
     Words,
     plain,
@@ -228,11 +228,11 @@ class Design(ABC, Generic[T]):
         )
         return self.laid_out(found, summarise(columns, inference), self.files(results), failures)
 
-    def _ended(self, results: Mapping[str, T]) -> dict[str, Ended]:
+    def _ended(self, results: Mapping[str, T]) -> dict[str, ProbeCounts]:
         """How many programs of each condition there are, and how many came to an end."""
         asked = [(program.condition, program.probe_id) for program in self.all_programs(results)]
         return {
-            one.name: Ended(
+            one.name: ProbeCounts(
                 sum(condition == one.name for condition, _ in asked),
                 sum(condition == one.name and probe_id in results for condition, probe_id in asked),
             )
@@ -263,7 +263,11 @@ class Design(ABC, Generic[T]):
         return {}
 
     def told(
-        self, run: str, chains: Mapping[str, Ended], failures: Sequence[Failure], columns: Sequence[Column]
+        self,
+        run: str,
+        chains: Mapping[str, ProbeCounts],
+        failures: Sequence[Failure],
+        columns: Sequence[Column],
     ) -> dict[str, Any]:
         """The part of results that is told alike of every kind."""
         settings = self.settings
@@ -311,7 +315,7 @@ class Design(ABC, Generic[T]):
         of_all = [row for row in rows if row.query_id == ALL]
         results = replace(results, rows=rows_of(tidy(of_all, named)))
         kind = registry.lookup("audit", self.task)
-        gated = Gated(
+        gated = GatedFigures(
             results.design.conditions, results.shown, results.rows, results.findings, results.reach,
             f" {kind.condition}", where, kind.aside, kind.titles,
         )  # fmt: skip

@@ -46,7 +46,7 @@ class ComparisonRow(TypedDict):
     reason: str | None
 
 
-class Injected(TypedDict):
+class InjectedPreference(TypedDict):
     """What simulated audits found of one injected preference; shares with their Monte Carlo error."""
 
     injected: float
@@ -67,7 +67,7 @@ class Injected(TypedDict):
     undefined: Counts
 
 
-class Planned(TypedDict):
+class CallPlan(TypedDict):
     """What every plan tells, whatever the kind; a dry run has a cost only at given prices, and plans nothing more."""
 
     schema: Version
@@ -94,7 +94,7 @@ class Planned(TypedDict):
     cost: NotRequired[float | None]
 
 
-class Plan(Planned):
+class AuditPlan(CallPlan):
     """llmfair plan, and --dry-run, of a kind of audit that tells no more."""
 
     task: str

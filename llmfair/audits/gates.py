@@ -107,7 +107,7 @@ def assessing(gates: Iterable[Gate]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Gated:
+class GatedFigures:
     """What gates are asked of: the figures of a run, and what has to be known to trust them.
 
     `asked` is what a condition is called in words (" prompt", " pairs"), unless `titles` has it; `where` of which
@@ -125,7 +125,7 @@ class Gated:
     titles: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_gates(gates: Iterable[Gate], results: Gated, interval: bool) -> list[Requirement]:
+def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) -> list[Requirement]:
     """Which gates hold: an entry for every gate, condition and, of measures that have them, group.
 
     With `interval`, the whole interval has to be within the bounds.
@@ -172,7 +172,7 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
     return next((one for one in shown if plain_name(one, CONTROLLED) == measure), measure)
 
 
-def _rows(gate: Gate, results: Gated) -> list[Row]:
+def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
     """The figures that a gate is asked of, in the order of the conditions; never none."""
     asked = [condition for condition in results.conditions if condition not in results.aside]
     conditions = asked if gate.condition is None else [gate.condition]
@@ -187,7 +187,7 @@ def _rows(gate: Gate, results: Gated) -> list[Row]:
     ]
 
 
-def _entry(gate: Gate, row: Row, results: Gated, interval: bool) -> Requirement:
+def _entry(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> Requirement:
     reason = always_held(gate, results.reach, results.where) or _broken(gate, row, results, interval)
     return Requirement(gate.text, row.measure, row.condition, row.group, row.value, reason is None, reason)
 
@@ -203,7 +203,7 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
     return f"no ranker could fail {gate.text} {where}"
 
 
-def _broken(gate: Gate, row: Row, results: Gated, interval: bool) -> str | None:
+def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
     shown = results.titles.get(row.condition, f"{row.condition}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))

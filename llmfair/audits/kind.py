@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from llmfair import registry
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, Calibrated, Planned
+from llmfair.settings import AuditSettings, CalibrationSettings, PlanningSettings
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import Compared
-    from llmfair.audits.changes import Row as Changed
+    from llmfair.audits.changes import ChangeRow as Changed
+    from llmfair.audits.changes import ComparedRun
     from llmfair.audits.design import Design
-    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, RemeasuredRun
     from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
@@ -91,7 +91,7 @@ class Kind(ABC):
     @cached_property
     def plan_settings(self) -> type[AuditSettings]:
         """The settings of `llmfair plan NAME`: those of the audit, and what is wanted of it."""
-        return dataclass(frozen=True, kw_only=True)(type("Planned", (Planned, self.settings), {}))
+        return dataclass(frozen=True, kw_only=True)(type("Planned", (PlanningSettings, self.settings), {}))
 
     def before(self, planned: Mapping[str, Any]) -> str:
         """Said before the first question."""
@@ -119,7 +119,7 @@ class Kind(ABC):
 
     # The audit procedure against injected effects
 
-    calibrated: type[Calibrated] | None = None
+    calibrated: type[CalibrationSettings] | None = None
     """The settings of `llmfair calibrate NAME`, where the kind can simulate its audits."""
 
     def calibration(self, settings: Any) -> int:
@@ -143,9 +143,9 @@ class Kind(ABC):
 
     def documents(self) -> Mapping[str, Any]:
         """The types of what `plan` and `calibrate` print with --json, by these names."""
-        from llmfair.audits.documents import Plan
+        from llmfair.audits.documents import AuditPlan
 
-        return {"plan": Plan}
+        return {"plan": AuditPlan}
 
     # Reported
 
@@ -240,7 +240,7 @@ class Kind(ABC):
         """What a run folder keeps that measures read, by condition. Raises UsageError."""
         raise UsageError(f"{run.path}: {self.name} keeps nothing that could be measured again.")
 
-    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
         """A run folder measured again; `announce` is told of files before they are read. Raises UsageError.
 
         By default its observations, of which nothing is concluded.
@@ -251,7 +251,7 @@ class Kind(ABC):
 
     def score_files(
         self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
-    ) -> Iterator[Remeasured]:
+    ) -> Iterator[RemeasuredRun]:
         """TREC run files measured, where the kind `reads_runs`."""
         raise NotImplementedError
 
@@ -274,7 +274,9 @@ class Kind(ABC):
             for condition, found in conditions.items():
                 yield condition, f"{measure} undefined: {reasons(found)}"
 
-    def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
+    def changes(
+        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+    ) -> Iterator[Changed]:
         """What changed from one run to another, in the chosen measures or those with a better direction.
 
         Raises UsageError where they have nothing in common.
@@ -283,7 +285,7 @@ class Kind(ABC):
 
         return changes_by_query(base, other, chosen, self.condition)
 
-    def described(self, run: Compared, base: Compared) -> dict[str, Any]:
+    def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
         """What a comparison says of a run, beside what it says of every kind."""
         return {}
 

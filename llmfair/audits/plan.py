@@ -14,7 +14,7 @@ from llmfair.audits.replay import shared_calls
 from llmfair.audits.run import folder_of
 from llmfair.audits.seen import seen
 from llmfair.audits.subject import limits_of, subjects, unready
-from llmfair.settings import AuditSettings, Planned
+from llmfair.settings import AuditSettings, PlanningSettings
 
 
 def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         "assessable": prospects.assessable,
         "remarks": list(prospects.said),
     }
-    if isinstance(settings, Planned):
+    if isinstance(settings, PlanningSettings):
         planned |= {
             "latency": settings.latency,
             "seconds": planned["seconds_at_1s_a_call"] * settings.latency,

@@ -30,7 +30,7 @@ RANKS_NOTHING: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Remeasured:
+class RemeasuredRun:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
     `conditions` are the conditions that a gate which names none speaks of, `limits` what no order of its lists passes.
@@ -50,7 +50,7 @@ def measured_again(
     reads: type[Observation],
     observations: Mapping[str, Sequence[Observation]],
     settings: ScoreSettings,
-) -> Remeasured:
+) -> RemeasuredRun:
     """The measures of --measures, or else of the run, of what it observed by condition. Nothing is concluded.
 
     Raises UsageError for an attribute that the run was not about, and a measure that reads something else.
@@ -67,7 +67,7 @@ def measured_again(
         name: {"queries": len({one.query_id for one in observed})} for name, observed in observations.items()
     }
     facts = facts_of(run, results, shown, conditions, columns)
-    return Remeasured(facts, summarise(columns, inference), list(observations))
+    return RemeasuredRun(facts, summarise(columns, inference), list(observations))
 
 
 def facts_of(

@@ -60,7 +60,7 @@ def no_watch(
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """A finished audit: its folder, its results, its rows."""
 
     folder: RunDir
@@ -69,7 +69,7 @@ class Result:
 
 
 @dataclass
-class Answered:
+class ProbeResults:
     """What came back: results by probe, probes without one, and the error that broke the run off, if any."""
 
     results: dict[str, Any] = field(default_factory=dict)
@@ -133,7 +133,7 @@ def begin(design: Design[Any]) -> Begun:
     return Begun(design, backend, stages, identity, folder, facts, prospects, fail_on)
 
 
-def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
+def audit(design: Design[Any], watch: Watch = no_watch) -> RunResult:
     """Runs or continues one model's audit; all of it ends in the run folder.
 
     Raises RunConflict for a folder of other settings, BackendError when the model cannot be asked, Incomplete
@@ -143,7 +143,7 @@ def audit(design: Design[Any], watch: Watch = no_watch) -> Result:
     return carry_out(begin(design), watch)
 
 
-def carry_out(begun: Begun, watch: Watch) -> Result:
+def carry_out(begun: Begun, watch: Watch) -> RunResult:
     """The same of an audit that is ready."""
     design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
     progress, warnings = Progress(), facts["warnings"]
@@ -178,7 +178,7 @@ def carry_out(begun: Begun, watch: Watch) -> Result:
         raise answered.error
     begun.judge(outcome.results)
     named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
-    return Result(folder, replace(outcome.results, warnings=warnings, **named), outcome.rows)
+    return RunResult(folder, replace(outcome.results, warnings=warnings, **named), outcome.rows)
 
 
 @dataclass(frozen=True)
@@ -232,12 +232,12 @@ def perform(
 
 def _further(
     stage: Stage,
-    before: Answered,
+    before: ProbeResults,
     folder: RunDir,
     design: Design[Any],
     progress: Progress,
     manifest: dict[str, Any],
-) -> Answered:
+) -> ProbeResults:
     """The results before a stage and its own. What ends it leaves the run incomplete: there are answers already."""
     path = folder.journal_of(stage.name)
     counted: dict[str, int] = manifest["stage_answers"]
@@ -248,12 +248,12 @@ def _further(
             with shared_answers(design, stage.backend) as cache:
                 found = ask(stage.programs(before.results), stage.backend, journal, cache, design, progress)
         except (BackendError, UsageError) as error:
-            found = Answered(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
+            found = ProbeResults(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
         finally:
             counted[stage.name] = len(journal)
         warnings = [f"{stage.name}: {warning}" for warning in from_other_runs(journal)]
     failures = [*before.failures, *found.failures]
-    return Answered({**before.results, **found.results}, failures, found.error, warnings)
+    return ProbeResults({**before.results, **found.results}, failures, found.error, warnings)
 
 
 def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
@@ -307,9 +307,9 @@ def ask(
     cache: Cache | None,
     design: Design[Any],
     progress: Progress,
-) -> Answered:
+) -> ProbeResults:
     """Dispatches programs of a design and gathers what comes back."""
-    answered, settings = Answered(), design.settings
+    answered, settings = ProbeResults(), design.settings
     limits, sampling, taken = limits_of(backend, settings), sampling_of(settings), dict[str, None]()
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
     asked: Any = backend

@@ -19,7 +19,7 @@ from typing import Any
 from llmfair.audits.commands import REPRODUCES
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
-from llmfair.audits.remeasured import Announce, Remeasured
+from llmfair.audits.remeasured import Announce, RemeasuredRun
 from llmfair.audits.score_gates import failing, gravest, named_in_reasons, requirements_of, verdict_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
@@ -47,7 +47,7 @@ class _One:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoreOutcome:
     """What was found: `results` as results.json has it, and its tidy rows in the order of COLUMNS."""
 
     results: dict[str, Any]
@@ -55,7 +55,9 @@ class Scored:
     per_query: list[list[Any]]
 
 
-def score(runs: Sequence[Path], settings: ScoreSettings, announce: Announce = lambda path: None) -> Scored:
+def score(
+    runs: Sequence[Path], settings: ScoreSettings, announce: Announce = lambda path: None
+) -> ScoreOutcome:
     """Measures TREC run files and run folders; `announce` is told of every file before it is read.
 
     With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
@@ -89,7 +91,7 @@ def score(runs: Sequence[Path], settings: ScoreSettings, announce: Announce = la
         **({"limits": limits} if (limits := _limits(found)) else {}),
         "rows": _named(rows),
     }
-    scored = Scored(results, rows, [row for one in found for row in one.per_query])
+    scored = ScoreOutcome(results, rows, [row for one in found for row in one.per_query])
     if settings.output is not None:
         _write(settings.output, scored)
     return scored
@@ -109,7 +111,7 @@ def _command(runs: Sequence[Path], settings: ScoreSettings) -> str:
     return " ".join(["llmfair score", *(shlex.quote(str(run)) for run in runs), *([flags] if flags else [])])
 
 
-def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[Remeasured]:
+def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:
     """Every RUN, measured by its kind of audit, one after the other. Raises UsageError."""
     named = settings.dataset is not None or settings.qrels is not None
     names = Counter(run.resolve().name for run in runs if run.is_dir())
@@ -141,7 +143,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
         yield replace(found, facts={**found.facts, "run": str(run)}) if several else found
 
 
-def _scored_one(settings: ScoreSettings, run: Path, found: Remeasured) -> _One:
+def _scored_one(settings: ScoreSettings, run: Path, found: RemeasuredRun) -> _One:
     named = {column: found.facts[column] for column in NAMING}
     rows = tidy([row for row in found.rows if row.query_id == ALL], named)
     of_queries = tidy([row for row in found.rows if row.query_id != ALL], named)
@@ -165,7 +167,7 @@ def _named(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
-def _write(path: Path, scored: Scored) -> None:
+def _write(path: Path, scored: ScoreOutcome) -> None:
     RunDir(path).refuse_run()
     try:
         path.mkdir(parents=True, exist_ok=True)

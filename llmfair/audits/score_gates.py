@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from llmfair.audits.commands import plan_of, settings_of
 from llmfair.audits.gates import (
-    Gated,
+    GatedFigures,
     check_gates,
     parse_gate,
     read_gates,
@@ -17,7 +17,7 @@ from llmfair.audits.gates import (
     statuses_of,
 )
 from llmfair.audits.kind import kind_of
-from llmfair.audits.remeasured import Remeasured
+from llmfair.audits.remeasured import RemeasuredRun
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
 from llmfair.jsonfiles import typed
@@ -27,7 +27,7 @@ from llmfair.settings import ScoreSettings, band_of
 
 
 def requirements_of(
-    settings: ScoreSettings, found: Remeasured, rows: Sequence[Mapping[str, Any]], folder: bool
+    settings: ScoreSettings, found: RemeasuredRun, rows: Sequence[Mapping[str, Any]], folder: bool
 ) -> list[dict[str, Any]]:
     """Which gates the RUN holds, a `folder` or a file; `rows` are those of all queries.
 
@@ -35,7 +35,7 @@ def requirements_of(
     of a run folder alone.
     """
     facts, kind = found.facts, kind_of(found.facts["task"])
-    results = Gated(
+    results = GatedFigures(
         found.conditions,
         facts["measures"],
         typed(rows, list[Row]),
@@ -71,7 +71,7 @@ def named_in_reasons(
 
 
 def verdict_of(
-    settings: ScoreSettings, found: Remeasured, rows: Sequence[Mapping[str, Any]], run: Path
+    settings: ScoreSettings, found: RemeasuredRun, rows: Sequence[Mapping[str, Any]], run: Path
 ) -> RunVerdict:
     """What the RUN comes to, in the words of its kind of audit."""
     facts, kind = found.facts, kind_of(found.facts["task"])

@@ -10,9 +10,9 @@ from llmfair.results import (
     Band,
     Count,
     Counts,
-    Ended,
     Family,
     Level,
+    ProbeCounts,
     Requirement,
     Row,
     RunVerdict,
@@ -24,7 +24,7 @@ from llmfair.results import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class DocumentCounts:
     """How many documents of how many queries, and the first of these."""
 
     queries: Count
@@ -33,27 +33,27 @@ class Counted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class ScoreFacts:
     """What has to be known to read the figures of one condition of a run."""
 
     queries: Count
     documents: Count = 0
     pairs: Count = 0
-    tied: Counted
+    tied: DocumentCounts
     upside_down: bool = False
-    unlisted: Counted
-    missing: Counted = Counted(queries=0)
-    unjudged: Counted
-    not_ranked: Counted
+    unlisted: DocumentCounts
+    missing: DocumentCounts = DocumentCounts(queries=0)
+    unjudged: DocumentCounts
+    not_ranked: DocumentCounts
     longest: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Incomplete:
+class IncompleteRun:
     """What is known of a run that is not through, or whose last command was not."""
 
     status: str
-    chains: Mapping[str, Ended]
+    chains: Mapping[str, ProbeCounts]
     failures: Counts
 
 
@@ -69,12 +69,12 @@ class ScoredRun:
     task: str
     words: Words
     measures: Sequence[str]
-    conditions: Mapping[str, Scored]
+    conditions: Mapping[str, ScoreFacts]
     undefined: Undefined
     findings: Mapping[str, Mapping[str, Any]]
     relevance: Mapping[str, float | None] = field(default_factory=dict)
     family: Family
-    incomplete: Incomplete | None = None
+    incomplete: IncompleteRun | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

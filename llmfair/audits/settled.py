@@ -12,7 +12,7 @@ from llmfair.results import Band, Count, left_out_without
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class StoppingPoint:
     """At which pair or window a sequential audit of one condition was settled, and what that spared."""
 
     decision: Literal["above", "below", "inside"] | None
@@ -31,7 +31,7 @@ class Settled:
 
 
 def settled_text(
-    condition: str, settled: Settled, band: Band, level: float, unit: str, aside: str = ""
+    condition: str, settled: StoppingPoint, band: Band, level: float, unit: str, aside: str = ""
 ) -> str:
     """Where a condition stopped, what that spared, and how sure it is; `aside` follows what was settled."""
     (low, high), told = band, f"{level * 100:g} %"

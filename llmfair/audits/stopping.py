@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from llmfair.audits.settled import Settled
+from llmfair.audits.settled import StoppingPoint
 from llmfair.records import Probe
 from llmfair.stats.sequential import Decision, EProcess
 from llmfair.steps import Steps
@@ -65,10 +65,10 @@ class Stopping(Generic[R]):
         """The probes that the verdict rests on: all up to the stop."""
         return self.probes[: len(self.entered)]
 
-    def settled(self, units: Literal["pairs", "windows"]) -> Settled:
+    def settled(self, units: Literal["pairs", "windows"]) -> StoppingPoint:
         """Where it stopped, and what that spared."""
         process, cap, asked = self.process, len(self.probes), len(self.entered)
-        return Settled(
+        return StoppingPoint(
             decision=None if process.decision is None else process.decision.value,
             **{units: asked},
             cap=cap,

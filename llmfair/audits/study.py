@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llmfair.settings import AuditSettings, Studied
+from llmfair.settings import AuditSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.audits.subject import Subject
@@ -32,7 +32,7 @@ class Study(ABC):
     title: str
     does: str
     examples: tuple[str, ...] = ()
-    settings: type[Studied]
+    settings: type[StudySettings]
     words: Sequence[str] = ("The same model is asked under several settings; each is an audit of its own.",)
 
     @property
@@ -110,7 +110,7 @@ class Study(ABC):
         return iter(())
 
 
-def settings_of(of: type[S], study: Studied, **differs: Any) -> S:
+def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:
     """The settings of one audit of a study: the study's, but for those in which it differs. Raises UsageError."""
     shared = {item.name: getattr(study, item.name) for item in fields(of)}
     return of.make(**shared | {"output": None} | differs)

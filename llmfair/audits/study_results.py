@@ -10,7 +10,7 @@ from llmfair.results import Band, Count, HowDrawn, Row, Share, Version, Words
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedSetting:
     """A setting without results, and why."""
 
     setting: str
@@ -38,7 +38,7 @@ class StudyResults:
     drawn: HowDrawn | None = None
     rows: Sequence[Any]
     runs: Sequence[str]
-    failed: Sequence[Unfinished]
+    failed: Sequence[UnfinishedSetting]
 
     @property
     def about(self) -> tuple[str, str, str]:

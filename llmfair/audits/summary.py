@@ -12,7 +12,7 @@ import numpy as np
 from llmfair import registry
 from llmfair.audits.aggregates.control import controlled
 from llmfair.metrics.columns import Column
-from llmfair.metrics.values import Compared, Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import Product, QueryComparisons, Quotient, Ratio, Tally, Undefined, Value
 from llmfair.records import Measurement
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate, Method
@@ -61,7 +61,7 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
     if isinstance(value, Undefined):
         return None, value.reason
-    if isinstance(value, Compared):
+    if isinstance(value, QueryComparisons):
         return None, None
     if isinstance(value, Product):
         return value.value, None

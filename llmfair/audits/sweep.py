@@ -25,12 +25,12 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.jsonfiles import SCHEMA, json_text
 from llmfair.results import in_order
 from llmfair.rundir import RunDir, csv_text
-from llmfair.settings import AuditSettings, Studied
+from llmfair.settings import AuditSettings, StudySettings
 from llmfair.trec import write_whole
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class SettingRun:
     """One setting's run: its folder once begun, what it wrote if it has results, what broke it off, calls it made."""
 
     setting: str
@@ -44,7 +44,9 @@ class Tried:
         return None if self.written is None else self.written.results
 
 
-def sweep(kind: Kind, study: Study, settings: Studied, watch_of: Callable[[str], Watch]) -> Iterator[Tried]:
+def sweep(
+    kind: Kind, study: Study, settings: StudySettings, watch_of: Callable[[str], Watch]
+) -> Iterator[SettingRun]:
     """Runs or continues the settings one after another; one that fails stops no other.
 
     `watch_of(setting)` shows each. The budget is the whole study's. Raises UsageError for wrong input:
@@ -61,7 +63,7 @@ def sweep(kind: Kind, study: Study, settings: Studied, watch_of: Callable[[str],
         yield tried
 
 
-def plan_study(kind: Kind, study: Study, settings: Studied) -> dict[str, Any]:
+def plan_study(kind: Kind, study: Study, settings: StudySettings) -> dict[str, Any]:
     """A plan of every setting's audit; nothing is asked. Raises UsageError."""
     audits = study.audits(settings, _subject(settings))
     planned = [{"setting": name, **plan(kind, asked)} for name, asked in audits.items()]
@@ -70,7 +72,7 @@ def plan_study(kind: Kind, study: Study, settings: Studied) -> dict[str, Any]:
 
 
 def told(
-    kind: Kind, study: Study, tried: Sequence[Tried], settings: Studied
+    kind: Kind, study: Study, tried: Sequence[SettingRun], settings: StudySettings
 ) -> tuple[dict[str, Any], LlmfairError | None]:
     """The study as `study.json` has it, written if there is a folder for it; and the error with the largest exit code.
 
@@ -104,7 +106,7 @@ def _make_folder(folder: Path) -> None:
         raise UsageError(f"cannot write {folder}: {problem}.", "choose another --output")
 
 
-def _subject(settings: Studied) -> Subject:
+def _subject(settings: StudySettings) -> Subject:
     """The model of a study. Raises UsageError for several."""
     if len(settings.model) != 1:
         raise UsageError(
@@ -115,7 +117,7 @@ def _subject(settings: Studied) -> Subject:
 
 def _try(
     kind: Kind, name: str, asked: AuditSettings, subject: Subject, watch: Watch, spending: Spending
-) -> Tried:
+) -> SettingRun:
     begun: list[Path] = []
 
     def seeing(
@@ -133,10 +135,10 @@ def _try(
     except LlmfairError as failure:
         error = failure
     folder = begun[0] if begun and begun[0].is_dir() else None  # none is left of a run without any answer
-    return Tried(name, folder, written, error, spending.calls - before)
+    return SettingRun(name, folder, written, error, spending.calls - before)
 
 
-def _gathered(study: Study, tried: Sequence[Tried]) -> dict[str, Any]:
+def _gathered(study: Study, tried: Sequence[SettingRun]) -> dict[str, Any]:
     """The rows of all settings, with what their results or designs share as far as the study's results name it."""
     found = [(one.setting, one.results) for one in tried if one.results is not None]
     shared: Mapping[str, Any] = {**found[0][1]["design"], **found[0][1]} if found else {}

@@ -9,7 +9,7 @@ import typer
 from llmfair import terminal
 from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.options import add_command
-from llmfair.settings import Calibrated
+from llmfair.settings import CalibrationSettings
 
 calibrate = typer.Typer(name="calibrate", help="The audit procedure against injected preferences.")
 
@@ -17,7 +17,7 @@ calibrate = typer.Typer(name="calibrate", help="The audit procedure against inje
 def _of(kind: Kind) -> Callable[..., None]:
     """Simulated audits of one kind."""
 
-    def run(settings: Calibrated, style: str, *, ctx: typer.Context) -> None:
+    def run(settings: CalibrationSettings, style: str, *, ctx: typer.Context) -> None:
         from llmfair.report.calibration import calibration_tsv
         from llmfair.report.tables import markdown
 

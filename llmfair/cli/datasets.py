@@ -12,7 +12,7 @@ from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, flag
 from llmfair.cli.transfers import transfers
 
 if TYPE_CHECKING:
-    from llmfair.datasets.fetch import FetchOptions, Plan
+    from llmfair.datasets.fetch import FetchOptions, FetchPlan
 
 datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
 
@@ -114,7 +114,7 @@ def fetch(
     _print_record(collection.name, str(collection.folder), record, not plan.origins)
 
 
-def _tell(plan: Plan, options: FetchOptions) -> None:
+def _tell(plan: FetchPlan, options: FetchOptions) -> None:
     """What is about to be downloaded and kept, and the room there is."""
     import shutil
 

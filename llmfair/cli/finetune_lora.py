@@ -14,7 +14,7 @@ from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.settings import FinetuneSettings
 
 if TYPE_CHECKING:
-    from llmfair.tuning.results import Finetuned
+    from llmfair.tuning.results import FinetuneResults
 
 
 def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
@@ -36,10 +36,10 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.shown import REJECTED, Shown
+    from llmfair.tuning.shown import REJECTED, TrainingProgress
     from llmfair.tuning.table import missed_on_test, model_card
 
-    shown, error = Shown(), None
+    shown, error = TrainingProgress(), None
     try:
         done = finetune(settings, model_card, shown)
     except KeyboardInterrupt as stop:
@@ -64,7 +64,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         raise typer.Exit(code if ranks.rank() == 0 else 0)
 
 
-def _show(results: Finetuned, folder: Path, style: str) -> None:
+def _show(results: FinetuneResults, folder: Path, style: str) -> None:
     from llmfair.report.tables import markdown
     from llmfair.tuning.table import finetune_tsv, headed_table
 

@@ -40,7 +40,7 @@ EXTRA = re.compile(
 )
 
 
-class Advanced(str):
+class AdvancedPanel(str):
     """A panel's name, of a flag that only `--help-all` shows."""
 
     __slots__ = ()
@@ -105,7 +105,7 @@ def _lines(command: Any, ctx: Any, width: int, whole: bool = False) -> Iterator[
         item for item in command.get_params(ctx) if item.param_type_name == "option" and not item.hidden
     )
     every = whole or len(options) <= SHORT
-    shown = [item for item in options if every or not isinstance(item.rich_help_panel, Advanced)]
+    shown = [item for item in options if every or not isinstance(item.rich_help_panel, AdvancedPanel)]
     for item in shown:
         panels.setdefault(item.rich_help_panel or "Options", []).append(item)
     ordered = sorted(panels, key=lambda panel: PANELS.index(panel) if panel in PANELS else -1) or ["Options"]

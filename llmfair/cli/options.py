@@ -14,7 +14,7 @@ import typer
 from llmfair import terminal
 from llmfair.audits.kind import Help, kinds, studies
 from llmfair.cli.complete import OFFERED
-from llmfair.cli.help import PANELS, Advanced
+from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
@@ -121,7 +121,7 @@ def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
         declaration,
         *meta["flags"],
         help=meta["meaning"],
-        rich_help_panel=Advanced(meta["panel"]) if meta["advanced"] else meta["panel"],
+        rich_help_panel=AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"],
         envvar=variable(item.name),
         show_default=not (default is None or default is False or default == ()),
         autocompletion=OFFERED.get(item.name),
@@ -151,20 +151,20 @@ def flag(said: str, *names: str, panel: str | None = None, named: str = "", **mo
 
 
 Json = Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")]
-Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel=Advanced("Output"))]
+Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel=AdvancedPanel("Output"))]
 Verbose = Annotated[
     bool,
     flag("Tracebacks too.", "--verbose", "-v", panel="Output", callback=lambda value: _speak(value)),
 ]
-NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=Advanced("Output"))]
-Color = Annotated[str, flag("auto, always or never.", "--color", panel=Advanced("Output"))]
+NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=AdvancedPanel("Output"))]
+Color = Annotated[str, flag("auto, always or never.", "--color", panel=AdvancedPanel("Output"))]
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
 Config = Annotated[
     Path | None,
     flag(
         "Configuration file; the nearest llmfair.toml upwards.",
         "--config",
-        panel=Advanced("Output"),
+        panel=AdvancedPanel("Output"),
         is_eager=True,
         callback=lambda ctx, value: _configure(ctx, value),
     ),

@@ -16,12 +16,12 @@ from llmfair.audits.kind import Help, Kind, studies
 from llmfair.audits.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import UsageError
-from llmfair.settings import Studied
+from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.run import Watch
-    from llmfair.audits.sweep import Tried
+    from llmfair.audits.sweep import SettingRun
 
 study = typer.Typer(name="study", help="The same model under several settings.")
 
@@ -29,7 +29,7 @@ study = typer.Typer(name="study", help="The same model under several settings.")
 def _of(kind: Kind, named: Study) -> Callable[..., None]:
     """The command of one study."""
 
-    def run(settings: Studied, style: str, *, ctx: typer.Context) -> None:
+    def run(settings: StudySettings, style: str, *, ctx: typer.Context) -> None:
         from llmfair.audits.sweep import plan_study, told
         from llmfair.cli.report import write_report
         from llmfair.rundir import RunDir
@@ -61,13 +61,13 @@ for kind, named in studies().values():
     add_command(study, named.name, named.settings, _of(kind, named), Help(named.does, named.examples))
 
 
-def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
+def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     """Every setting's run, each with its progress shown."""
     from llmfair.audits.sweep import sweep
     from llmfair.cli.audits import answers_of, say_cost
 
     seen: dict[str, Any] = {}
-    tried: list[Tried] = []
+    tried: list[SettingRun] = []
 
     def watch_of(setting: str) -> Watch:
         seen.clear()
@@ -109,7 +109,12 @@ def _ask(kind: Kind, named: Study, settings: Studied) -> list[Tried]:
 
 
 def _show(
-    kind: Kind, named: Study, found: dict[str, Any], tried: Sequence[Tried], style: str, report: Path | None
+    kind: Kind,
+    named: Study,
+    found: dict[str, Any],
+    tried: Sequence[SettingRun],
+    style: str,
+    report: Path | None,
 ) -> None:
     from llmfair.audits.kind import found_of
     from llmfair.cli.audits import ranked

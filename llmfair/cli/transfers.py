@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from llmfair.datasets.download import Progress
+    from llmfair.datasets.download import DownloadProgress
 
 
 @contextmanager
-def transfers() -> Iterator[Progress]:
+def transfers() -> Iterator[DownloadProgress]:
     """Shows the steps of a fetch on stderr."""
     from llmfair.datasets.download import Silent
 

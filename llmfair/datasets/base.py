@@ -71,7 +71,7 @@ class Dataset(Protocol):
         ...
 
 
-class Grouped(Protocol):
+class GroupedDocuments(Protocol):
     """Documents of which the groups are known."""
 
     @property
@@ -85,7 +85,7 @@ class Grouped(Protocol):
         ...
 
 
-class Source(Grouped, Protocol):
+class DocumentSource(GroupedDocuments, Protocol):
     """Documents, queries and judgements from which candidate lists are drawn (`datasets/buckets.py`).
 
     Documents may number millions, so they are loaded by id, after the draw.
@@ -144,7 +144,7 @@ def load_dataset(name: str, allow_missing: bool = False) -> Any:
     )
 
 
-def attribute_of(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
+def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError, also when a side has no document."""
     attribute = named_attribute(dataset, name, mixed)
     sides = set(dataset.sides(attribute).values())
@@ -157,7 +157,7 @@ def attribute_of(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop"
     return attribute
 
 
-def named_attribute(dataset: Grouped, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
+def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
     known = {attribute.name: attribute for attribute in dataset.attributes}
     if not known:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.datasets.base import Source
+from llmfair.datasets.base import DocumentSource
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Query, Side
 
@@ -108,7 +108,7 @@ class Drawn:
         return {**self.source, "left_out": dict(self.left_out), "shrunk": dict(self.shrunk)}
 
 
-def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Drawn:
+def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int) -> Drawn:
     """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
     pools = _Pools(source, attribute)
     picked: dict[str, Buckets] = {}
@@ -167,7 +167,7 @@ def draw(source: Source, attribute: Attribute, plan: DrawPlan, seed: int) -> Dra
 
 
 def _stand_ins(
-    source: Source, query_ids: Iterable[str]
+    source: DocumentSource, query_ids: Iterable[str]
 ) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
     """One document for each combination of groups, and how many relevant ones it stands for in each query."""
     names: dict[str, str] = {}
@@ -193,7 +193,7 @@ def _by_number(doc_id: str) -> tuple[bool, int, str]:
 class _Pools:
     """The four pools of a topic, each sorted by id."""
 
-    def __init__(self, source: Source, attribute: Attribute) -> None:
+    def __init__(self, source: DocumentSource, attribute: Attribute) -> None:
         sides = source.sides(attribute)
         relevant = {topic.query_id: source.relevant(topic.query_id) for topic in source.topics}
         known = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}

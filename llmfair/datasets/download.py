@@ -25,7 +25,7 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; any new b
 TIMEOUT = 60.0
 
 
-class Progress(Protocol):
+class DownloadProgress(Protocol):
     """Told what is going on; the command shows it as bars, a library user may pass nothing."""
 
     def step(self, name: str, total: int | None, done: int = 0) -> None:
@@ -82,7 +82,7 @@ class Origin:
         return max(self.size - (self.part.stat().st_size if self.part.is_file() else 0), 0)
 
 
-def download(origin: Origin, progress: Progress) -> None:
+def download(origin: Origin, progress: DownloadProgress) -> None:
     """Gets a file that is not here, from its last byte on.
 
     Raises LlmfairError when the connection fails for good, or when the md5 differs (the file is kept as NAME.bad).
@@ -107,7 +107,7 @@ def download(origin: Origin, progress: Progress) -> None:
     origin.part.replace(origin.path)
 
 
-def blocks(url: str, start: int, progress: Progress) -> Iterator[bytes]:
+def blocks(url: str, start: int, progress: DownloadProgress) -> Iterator[bytes]:
     """The bytes of a URL from `start` on; a broken connection continues where it broke.
 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
@@ -166,7 +166,7 @@ def _connect(url: str, start: int) -> HTTPResponse:
 class _Measured(io.RawIOBase):
     """Blocks as a file, counted and hashed as they pass."""
 
-    def __init__(self, source: Iterator[bytes], progress: Progress) -> None:
+    def __init__(self, source: Iterator[bytes], progress: DownloadProgress) -> None:
         self.source, self.progress = source, progress
         self.rest = memoryview(b"")
         self.md5 = hashlib.md5(usedforsecurity=False)
@@ -188,7 +188,7 @@ class _Measured(io.RawIOBase):
         return count
 
 
-def read_lines(origin: Origin, progress: Progress) -> Iterator[bytes]:
+def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     """The lines of a source file, gzip or plain, from disk or straight from its URL; then its size and md5 in `seen`.
 
     Raises, before it ends, UsageError for a broken gzip file and LlmfairError when the md5 is not the expected one.

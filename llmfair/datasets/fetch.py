@@ -21,7 +21,7 @@ from typing import Any, Literal
 import llmfair
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.download import Origin, Progress, Silent, download, read_lines
+from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
 from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record
 from llmfair.errors import LlmfairError, MissingExtra, UsageError, did_you_mean
 from llmfair.trec import write_whole
@@ -48,7 +48,7 @@ class FetchOptions:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FetchPlan:
     """What a fetch will do: the steps left, with the files each of them reads."""
 
     collection: Collection
@@ -84,13 +84,13 @@ def collection_of(name: str) -> Collection:
     return known[name]
 
 
-def plan_fetch(collection: Collection, options: FetchOptions) -> Plan:
+def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     """The steps left to do; none makes a request. Raises UsageError or MissingExtra for options that cannot work."""
     _check(collection, options)
     record = fetch_record(collection)
     left: list[Step] = [step for step in STEPS if not _is_done(step, record, options)]
     left = [*STEPS[STEPS.index(left[0]) :]] if left else []  # a step rests on those before it
-    return Plan(collection, options, {step: _origins(step, collection, options) for step in left})
+    return FetchPlan(collection, options, {step: _origins(step, collection, options) for step in left})
 
 
 def _check(collection: Collection, options: FetchOptions) -> None:
@@ -193,7 +193,7 @@ def _downloads() -> Path:
 # The steps
 
 
-def fetch(plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
+def fetch(plan: FetchPlan, progress: DownloadProgress | None = None) -> dict[str, Any]:
     """Does what the plan says and returns the record of `fetch.json`.
 
     Raises LlmfairError when a connection fails for good, an md5 differs, the disk is full or another process is
@@ -221,7 +221,7 @@ def fetch(plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
         raise _disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
 
 
-def _run(plan: Plan, progress: Progress) -> dict[str, Any]:
+def _run(plan: FetchPlan, progress: DownloadProgress) -> dict[str, Any]:
     done = fetch_record(plan.collection)
     record: dict[str, Any] = {step: done[step] for step in STEPS if step in done and step not in plan.origins}
     for step, origins in plan.origins.items():
@@ -245,7 +245,7 @@ def _disk_full(what: str) -> LlmfairError:
     )
 
 
-def _keep_topics(plan: Plan, origins: Sequence[Origin], progress: Progress) -> dict[str, Any]:
+def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
     folder = plan.collection.folder
     if plan.options.topics:
         rows = distill.topic_rows(read_lines(origins[0], progress), origins[0].place)
@@ -262,7 +262,7 @@ def _keep_topics(plan: Plan, origins: Sequence[Origin], progress: Progress) -> d
     return distill.keep_topics(folder, queries, judged)
 
 
-def _keep_groups(plan: Plan, origins: Sequence[Origin], progress: Progress) -> dict[str, Any]:
+def _keep_groups(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
     folder, (origin,) = plan.collection.folder, origins
     lines = read_lines(origin, progress)
     return distill.keep_groups(
@@ -270,7 +270,7 @@ def _keep_groups(plan: Plan, origins: Sequence[Origin], progress: Progress) -> d
     )
 
 
-def _keep_pages(plan: Plan, origins: Sequence[Origin], progress: Progress) -> dict[str, Any]:
+def _keep_pages(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
     folder, (origin,), words = plan.collection.folder, origins, plan.options.text_words
     wanted, lines = distill.wanted_pages(folder), read_lines(origin, progress)
     if plan.options.titles:

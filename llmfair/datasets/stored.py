@@ -13,14 +13,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from llmfair.datasets.base import Source
+from llmfair.datasets.base import DocumentSource
 from llmfair.datasets.buckets import Drawn, DrawPlan, draw
 from llmfair.records import Attribute, Candidates, Document, Query
 
 FORM = 2  # the form in which lists are kept
 
 
-def drawn_once(source: Source, attribute: Attribute, plan: DrawPlan, seed: int, folder: Path) -> Drawn:
+def drawn_once(
+    source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int, folder: Path
+) -> Drawn:
     """`draw`, kept below `folder` where the source has a fingerprint, so that the next start is quick."""
     if source.fingerprint is None:
         return draw(source, attribute, plan, seed)
@@ -53,7 +55,7 @@ def _packed(drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def _unpacked(source: Source, stored: Mapping[str, Any]) -> Drawn:
+def _unpacked(source: DocumentSource, stored: Mapping[str, Any]) -> Drawn:
     """What `_packed` wrote; a query's judgements stand in the order of its list."""
 
     def tuples(groups: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

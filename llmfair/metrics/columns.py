@@ -9,7 +9,7 @@ from statistics import fmean
 
 from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Measure, Observation
-from llmfair.metrics.values import Compared, Limit, Product, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import Limit, Product, QueryComparisons, Quotient, Ratio, Tally, Undefined, Value
 
 SHOWN = 0.0005
 """Less than this does not show in three digits."""
@@ -90,7 +90,7 @@ def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:
 def _parts(value: Value) -> tuple[float, ...]:
     """The numbers a value is made of."""
     match value:
-        case Undefined() | Tally() | Compared():  # counts are whole numbers
+        case Undefined() | Tally() | QueryComparisons():  # counts are whole numbers
             return ()
         case Ratio():
             runs = [number for run in value.controlled for number in (*run.final, *run.initial, run.mean)]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, measure
-from llmfair.metrics.values import Controlled, Quotient, Ratio, Undefined, Value
+from llmfair.metrics.values import ControlledExposures, Quotient, Ratio, Undefined, Value
 from llmfair.records import Ranking, Side
 
 Floats = NDArray[np.float64]
@@ -177,13 +177,15 @@ def _sides(exposures: Floats, protected: Flags, unprotected: Flags) -> Floats:
     return np.stack([exposures[:, side].mean(axis=1) for side in (protected, unprotected)], axis=1)
 
 
-def _controlled(judged: Judged, final: Floats, initial: Floats, means: Floats) -> tuple[Controlled, ...]:
+def _controlled(
+    judged: Judged, final: Floats, initial: Floats, means: Floats
+) -> tuple[ControlledExposures, ...]:
     """One entry for each initial order, repeats of it averaged; shapes (runs, 2), (runs, 2), (runs,)."""
     orders: dict[int, list[int]] = {}
     for run, (order, _) in enumerate(judged.runs or [(n, 0) for n in range(len(judged.rankings))]):
         orders.setdefault(order, []).append(run)
     return tuple(
-        Controlled(_pair(final[runs]), _pair(initial[runs]), float(means[runs].mean()))
+        ControlledExposures(_pair(final[runs]), _pair(initial[runs]), float(means[runs].mean()))
         for runs in orders.values()
     )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from llmfair.metrics.base import Definition, measure
 from llmfair.metrics.values import Formula, Tally, Undefined, Value
 from llmfair.records import Side
-from llmfair.verdicts import PairAnswer, Verdict
+from llmfair.verdicts import PairAnswer, PairVerdict
 
 Floats = NDArray[np.float64]
 Cells = NDArray[Any]
@@ -39,7 +39,7 @@ class JudgedPairs:
     about: ClassVar[str] = "pairs"
 
     query_id: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PairVerdict, ...]
     repeats: int = 1
     forced: bool = False
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.metrics.base import Judged, measure
-from llmfair.metrics.values import Compared, Undefined, Value
+from llmfair.metrics.values import QueryComparisons, Undefined, Value
 from llmfair.records import Encounter, Ranking, Side
 
 Flags = NDArray[np.bool_]
@@ -115,7 +115,7 @@ def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     return {"": _in_answers(judged, pairs)}
 
 
-def _in_rankings(judged: Judged) -> Compared | Undefined:
+def _in_rankings(judged: Judged) -> QueryComparisons | Undefined:
     """All pairs of equal grade in all completed lists, and of listed items with those that a cut list lacks.
 
     Of a cut list only judged items are compared: of the others those alone are known that it put first.
@@ -133,7 +133,11 @@ def _in_rankings(judged: Judged) -> Compared | Undefined:
             beyond, behind = (int(((missing == side) & (grades == grade)).sum()) for side in Side)
             ahead += _won(first, second) + len(first) * behind
             count += len(first) * (len(second) + behind) + beyond * len(second)
-    return Compared(np.array([ahead]), np.array([float(count)])) if count else Undefined("no_common_grade")
+    return (
+        QueryComparisons(np.array([ahead]), np.array([float(count)]))
+        if count
+        else Undefined("no_common_grade")
+    )
 
 
 def _won(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
@@ -159,14 +163,14 @@ def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -
     return places
 
 
-def _in_answers(judged: Judged, pairs: Pairs) -> Compared | Undefined:
+def _in_answers(judged: Judged, pairs: Pairs) -> QueryComparisons | Undefined:
     """The comparisons of all first encounters, `pairs(places)` saying which items are compared with which."""
     found = [*_outcomes(judged, pairs)]
     if not found:
         return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
     ahead = np.concatenate([outcome for outcome, _, _ in found])
     slots = np.concatenate([places for _, places, _ in found])
-    return Compared(ahead, np.ones(len(ahead)), slots, max(window for _, _, window in found))
+    return QueryComparisons(ahead, np.ones(len(ahead)), slots, max(window for _, _, window in found))
 
 
 def _outcomes(judged: Judged, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], int]]:

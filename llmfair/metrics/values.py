@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.verdicts import Verdict
+from llmfair.verdicts import PairVerdict
 
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""
@@ -46,7 +46,7 @@ class Ratio:
     numerator: float
     denominator: float
     reason: str | None = None
-    controlled: tuple[Controlled, ...] = ()
+    controlled: tuple[ControlledExposures, ...] = ()
 
     def __post_init__(self) -> None:
         if self.reason is None and self.denominator == 0:
@@ -58,7 +58,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Controlled:
+class ControlledExposures:
     """Both sides of a ratio from one initial order: in the ranking, in that order, and the order's mean."""
 
     final: tuple[float, float]
@@ -133,7 +133,7 @@ class Tally:
     """
 
     formula: Formula
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PairVerdict, ...]
     counts: NDArray[np.int8]
     readable: int
     consistent: int
@@ -165,7 +165,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class QueryComparisons:
     """How often the first of two items was put ahead: `ahead` of `count`, of shape (c,) or one number each.
 
     `slots`, shape (c, 2), are the places z of both in what was shown, from -1 (first) to 1 (last); None where they
@@ -179,4 +179,4 @@ class Compared:
     window: int = 1
 
 
-Value = float | Ratio | Quotient | Product | Tally | Compared | Undefined
+Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Undefined

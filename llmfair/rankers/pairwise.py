@@ -1,6 +1,6 @@
 """Pairwise ranking: which of two items comes first, asked in both orders so that position can be told apart.
 
-A program yields both chats of a pair at once and returns one Verdict (Wang et al. 2024, 3.3): chat 1 shows the
+A program yields both chats of a pair at once and returns one PairVerdict (Wang et al. 2024, 3.3): chat 1 shows the
 protected item first, chat 2 shows it second, and they differ in nothing else.
 """
 
@@ -17,7 +17,7 @@ from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Side
 from llmfair.steps import Steps
-from llmfair.verdicts import PairAnswer, PairStratum, Verdict
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 AnswerKind = Literal["text", "margin"]
 _EXPECTS: dict[Form, Expects] = {"order": Permutation(2), "letter": Labels(LABELS["letter"])}
@@ -57,7 +57,7 @@ class PairwiseRanker:
             self._chat(probe, (unprotected, protected), sides[::-1]),
         )
 
-    def steps(self, probe: Probe) -> Steps[Verdict]:
+    def steps(self, probe: Probe) -> Steps[PairVerdict]:
         """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
         chats = self.chats(probe)
         completions = yield chats
@@ -97,10 +97,10 @@ class PairwiseRanker:
         return read_choice(completion, self.form)
 
 
-def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> Verdict:
+def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> PairVerdict:
     first, second = (_answer(chat, choice) for chat, choice in zip(chats, choices, strict=True))
     protected, unprotected = probe.candidates.doc_ids
-    return Verdict(
+    return PairVerdict(
         query_id=probe.candidates.query.query_id,
         stratum=cast(PairStratum, probe.condition),
         number=probe.order,

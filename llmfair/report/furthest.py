@@ -29,7 +29,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FurthestQuery:
     """A query far from parity: its figures, and rankings or pairs of it."""
 
     query: str
@@ -46,7 +46,7 @@ class Furthest:
     title: str
     by: str
     over: str
-    queries: Sequence[Shown]
+    queries: Sequence[FurthestQuery]
 
 
 def furthest_from_parity(
@@ -55,7 +55,7 @@ def furthest_from_parity(
     conditions: Sequence[str],
     by: str,
     over: str,
-    show: Callable[[str, Values], Shown | None],
+    show: Callable[[str, Values], FurthestQuery | None],
 ) -> Furthest | None:
     """The queries whose own values of the measure `by` are furthest from parity; None where none is shown.
 

@@ -16,7 +16,7 @@ OF_THE_LISTS = {"task", "identity", "attribute", "lists_sha256", "queries", "pro
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedRun:
     """An audit with results: its folder, the settings that its manifest names, what was found."""
 
     folder: Path
@@ -24,7 +24,7 @@ class Audited:
     results: Results
 
 
-class Grouped(Protocol):
+class SideBySide(Protocol):
     """What a kind of audit says of several runs side by side (`audits/kind.py`)."""
 
     @property
@@ -43,15 +43,15 @@ class Group:
 
     task: str
     dataset: str
-    rows: Mapping[str, Mapping[str, Audited]]
+    rows: Mapping[str, Mapping[str, AuditedRun]]
     aside: Collection[str] = field(default=())
 
     @property
-    def drawn(self) -> Mapping[str, Mapping[str, Audited]]:
+    def drawn(self) -> Mapping[str, Mapping[str, AuditedRun]]:
         """The rows that figures show."""
         return dict(list(self.rows.items())[:DRAWN])
 
-    def audits(self) -> list[Audited]:
+    def audits(self) -> list[AuditedRun]:
         return [audited for runs in self.rows.values() for audited in runs.values()]
 
     @property
@@ -75,9 +75,9 @@ class Group:
         return [(attribute, condition) for attribute, conditions in found.items() for condition in conditions]
 
 
-def groups_of(audits: Iterable[Audited], kinds: Mapping[str, Grouped]) -> list[Group]:
+def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, SideBySide]) -> list[Group]:
     """Audits by task and data set; `kinds` has the kind of each task."""
-    found: dict[tuple[str, str], list[Audited]] = {}
+    found: dict[tuple[str, str], list[AuditedRun]] = {}
     for audited in audits:
         found.setdefault((audited.results.task, audited.results.dataset), []).append(audited)
     return [
@@ -86,14 +86,14 @@ def groups_of(audits: Iterable[Audited], kinds: Mapping[str, Grouped]) -> list[G
     ]
 
 
-def _rows_of(kind: Grouped, audits: Sequence[Audited]) -> dict[str, dict[str, Audited]]:
+def _rows_of(kind: SideBySide, audits: Sequence[AuditedRun]) -> dict[str, dict[str, AuditedRun]]:
     """Runs by what they are of; a model with several settings is told apart by what differs, or by the run's name."""
     shared = {*OF_THE_LISTS, *kind.of_conditions}
     settings = {
         audited.folder: {key: value for key, value in audited.settings.items() if key not in shared}
         for audited in audits
     }
-    rows: dict[str, dict[str, Audited]] = {}
+    rows: dict[str, dict[str, AuditedRun]] = {}
     for audited in audits:
         results = audited.results
         alike = [settings[one.folder] for one in audits if one.results.named_model == results.named_model]

@@ -19,7 +19,7 @@ from llmfair.report.furthest import Item
 from llmfair.report.lead import WHOLE_SENTENCES, in_short
 from llmfair.report.page import Page
 from llmfair.report.plots.base import inline_svg
-from llmfair.report.plots.slopes import Moved, mean_text, slopes
+from llmfair.report.plots.slopes import RankChange, mean_text, slopes
 from llmfair.results import RunVerdict
 from llmfair.trec import write_whole
 
@@ -58,10 +58,10 @@ def page_html(page: Page) -> str:
     )
 
 
-def moves(items: Sequence[Item]) -> list[Moved]:
+def moves(items: Sequence[Item]) -> list[RankChange]:
     """How each item moved; nothing where it is not known whence."""
     known = [(item, rank, item.initial) for rank, item in enumerate(items, 1) if item.initial is not None]
-    return [Moved(item.title, item.side, initial, rank) for item, rank, initial in known]
+    return [RankChange(item.title, item.side, initial, rank) for item, rank, initial in known]
 
 
 def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from llmfair.audits.kind import kind_of, kinds
 from llmfair.manifest import AskedWith, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
-from llmfair.report.groups import DRAWN, Audited, Group, groups_of
+from llmfair.report.groups import DRAWN, AuditedRun, Group, groups_of
 from llmfair.report.method import LIMITS, SIMULATED, Method, cost_of, formulas_of, lopsided
 from llmfair.report.page import General, Page
 from llmfair.report.source import Source, missing_of, unfinished
@@ -107,7 +107,7 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
     audited = [(source, source.manifest) for source in sources if source.manifest and source.is_audit]
     prompts = prompt_names(manifest.prompt for _, manifest in audited)
     audits = [
-        Audited(source.run.path, _with_prompt(manifest, prompts), source.audit)
+        AuditedRun(source.run.path, _with_prompt(manifest, prompts), source.audit)
         for source, manifest in audited
     ]
     return groups_of(audits, {kind.name: kind for kind in kinds()})

@@ -17,7 +17,7 @@ from llmfair.report.lead import Lead, lead_of
 from llmfair.report.method import Method, method_of
 from llmfair.report.plots.base import Plot
 from llmfair.report.queries import queries_table
-from llmfair.report.section import Section, Verdict
+from llmfair.report.section import Section, VerdictCard
 from llmfair.report.source import Source, missing_of
 from llmfair.report.tables import Table, calls_of, capitalised
 from llmfair.results import Reach, Requirement, Results, RunVerdict
@@ -35,7 +35,7 @@ class Page:
     words: Mapping[str, str]
     missing: Sequence[str]
     warnings: Sequence[str]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[VerdictCard]
     tables: Sequence[Table]
     plots: Sequence[Plot]
     furthest: Furthest | None

@@ -10,7 +10,7 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of
 from llmfair.report.furthest import read_csv
-from llmfair.report.tables import Column, Labelled, Table, filled, headings
+from llmfair.report.tables import Column, LabelledResults, Table, filled, headings
 
 MOST = 2000
 """Rows of the table; a page of more opens slowly."""
@@ -20,7 +20,7 @@ def queries_table(
     folder: Path,
     condition: str,
     named: Callable[[Mapping[str, str]], str | None],
-    results: Labelled,
+    results: LabelledResults,
     measures: Sequence[str],
     exhibits: Exhibits,
 ) -> Table | None:

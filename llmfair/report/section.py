@@ -18,7 +18,7 @@ Seen = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictCard:
     """One of the three numbers on top: of what, the figure with its name and interval, one sentence.
 
     `seen`: the section of the page that shows what the sentence says.
@@ -42,7 +42,7 @@ class Section:
 
     table: Table
     plots: Sequence[Plot] = ()
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[VerdictCard] = ()
     furthest: Furthest | None = None
     words: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
@@ -56,7 +56,7 @@ def condition_verdicts(
     conditions: Sequence[str],
     of: str,
     by_places: Mapping[str, Seen] | None = None,
-) -> Iterator[Verdict]:
+) -> Iterator[VerdictCard]:
     """A measure under each of the first conditions, with what the table concludes of it.
 
     `of` names a condition, as "{} prompt"; `by_places` says of those whose answers follow the position how they do.
@@ -79,11 +79,11 @@ def condition_verdicts(
 
 def verdict(
     of: str, measure: str, row: Figure, sentence: str, conclusion: str = "", seen: str = ""
-) -> Verdict:
+) -> VerdictCard:
     """A figure as a verdict; without a sentence the figure speaks for itself."""
     value = "–" if row.value is None else f"{row.value:.2f}"
     between = "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}], "
-    return Verdict(
+    return VerdictCard(
         of, plain_name(measure), value, between + queries_of(row), sentence or cell(row), conclusion, seen
     )
 

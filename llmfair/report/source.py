@@ -15,7 +15,7 @@ from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json
 from llmfair.manifest import RUNS_HINT, Manifest
-from llmfair.results import Ended, Results
+from llmfair.results import ProbeCounts, Results
 from llmfair.rundir import RunDir
 
 TRAINING = "split.json"
@@ -119,16 +119,16 @@ def unfinished(source: Source) -> str:
     return f"{source.name} has no results yet ({summary['status']}; {answers})"
 
 
-class Reached(Protocol):
+class Completeness(Protocol):
     """How far a run came."""
 
     @property
-    def chains(self) -> Mapping[str, Ended]: ...
+    def chains(self) -> Mapping[str, ProbeCounts]: ...
     @property
     def failures(self) -> Mapping[str, int]: ...
 
 
-def missing_of(status: str, results: Reached, titles: Mapping[str, str]) -> list[str]:
+def missing_of(status: str, results: Completeness, titles: Mapping[str, str]) -> list[str]:
     """What a half-finished run lacks, in sentences; none for a complete one. `status` is its manifest's."""
     said = []
     for condition, chains in results.chains.items():

@@ -93,7 +93,7 @@ def columns_of(measures: Sequence[str], rows: Iterable[Row]) -> list[Column]:
     ]
 
 
-class Labelled(Protocol):
+class LabelledResults(Protocol):
     """Results whose measures may have names in words."""
 
     @property
@@ -107,7 +107,9 @@ def with_interval(rows: Iterable[Row]) -> set[Column]:
     return {(row.measure, row.group) for row in rows if row.low is not None}
 
 
-def headings(columns: Sequence[Column], results: Labelled, intervals: Collection[Column] = ()) -> list[str]:
+def headings(
+    columns: Sequence[Column], results: LabelledResults, intervals: Collection[Column] = ()
+) -> list[str]:
     """Names of columns, in words where a measure has no other; the level stands with those in `intervals`."""
     level = f" [{results.level * 100:g} %]"
     plain = {measure: plain_name(results.labels.get(measure, measure), CONTROLLED) for measure, _ in columns}

@@ -19,7 +19,7 @@ from llmfair.settings.base import (
     seconds,
     setting,
 )
-from llmfair.settings.designs import Calibrated, Planned, Studied, injected_of
+from llmfair.settings.designs import CalibrationSettings, PlanningSettings, StudySettings, injected_of
 from llmfair.settings.score import SCORE_FORMS, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
@@ -29,15 +29,15 @@ __all__ = [
     "STOPPING_AT_ONCE",
     "Asking",
     "AuditSettings",
-    "Calibrated",
+    "CalibrationSettings",
     "CommandSettings",
     "FinetuneSettings",
     "ListSettings",
     "MeasureSettings",
-    "Planned",
+    "PlanningSettings",
     "PromptSettings",
     "ScoreSettings",
-    "Studied",
+    "StudySettings",
     "at_least",
     "band_of",
     "check_stopping",

@@ -19,7 +19,7 @@ OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrated(AuditSettings):
+class CalibrationSettings(AuditSettings):
     """What simulated audits of injected preferences share, whatever the audit."""
 
     injected: str = setting(
@@ -55,7 +55,7 @@ class Calibrated(AuditSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned(AuditSettings):
+class PlanningSettings(AuditSettings):
     """What plans share, whatever the audit: the power wanted, and how long a call takes."""
 
     power: float = setting(0.8, "Power with which an effect is to be found.", "Statistics", result=False)
@@ -76,7 +76,7 @@ class Planned(AuditSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Studied(AuditSettings):
+class StudySettings(AuditSettings):
     """What studies share, whatever the audits.
 
     `varied` are settings in which the audits differ, each with what to say instead of it: named as flags they are

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate, geometric_mean, mean
-from llmfair.stats.pairs import Counted, Figure, t_interval, t_p
+from llmfair.stats.pairs import Figure, PairContributions, t_interval, t_p
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 
@@ -46,7 +46,11 @@ def change_by_query(
 
 
 def change_of_pairs(
-    figure: Figure, base: Counted, other: Counted, level: float = 0.95, logarithmic: bool = True
+    figure: Figure,
+    base: PairContributions,
+    other: PairContributions,
+    level: float = 0.95,
+    logarithmic: bool = True,
 ) -> Change:
     """f(other) − f(base), with a t interval and test on the scores of both runs: d_k(other) − d_k(base).
 

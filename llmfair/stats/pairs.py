@@ -34,7 +34,7 @@ X_OF_CELLS = np.array([1, 0, 0.5, 0.5])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class PairContributions:
     """What n pairs add to the C things that are counted, shape (n, C), and their clusters, (3, n).
 
     Most often the things are the cells PP, UU, FF, SS, and a pair adds 1 to one of them; no pair adds nothing.
@@ -106,7 +106,9 @@ def gradient(figure: Figure, cells: Floats) -> Floats:
     return np.array([figure(cells + 1j * STEP * unit).imag / STEP for unit in np.eye(len(cells))])
 
 
-def estimate(figure: Figure, counted: Counted, level: float = 0.95, logarithmic: bool = True) -> Estimate:
+def estimate(
+    figure: Figure, counted: PairContributions, level: float = 0.95, logarithmic: bool = True
+) -> Estimate:
     """f with its t interval."""
     return t_interval(float(figure(counted.cells)), counted.variance(figure), level, logarithmic)
 
@@ -131,7 +133,7 @@ def t_interval(centre: float, variance: Variance, level: float, logarithmic: boo
     return Estimate(shown(centre), shown(centre - half), shown(centre + half), queries, None, error)
 
 
-def t_test(figure: Figure, counted: Counted) -> float | None:
+def t_test(figure: Figure, counted: PairContributions) -> float | None:
     """The two-sided p of f = 0 that goes with the interval."""
     return t_p(float(figure(counted.cells)), counted.variance(figure))
 
@@ -149,7 +151,7 @@ def t_p(centre: float, variance: Variance) -> float | None:
     return float(2 * stdtr(variance.degrees, -abs(centre) / sqrt(variance.used)))
 
 
-def pair_p(figure: Figure, counted: Counted, rng: np.random.Generator) -> float | None:
+def pair_p(figure: Figure, counted: PairContributions, rng: np.random.Generator) -> float | None:
     """The two-sided p of no mean effect, from the cells PP, UU, FF, SS; None for fewer than six queries.
 
     Signs are flipped by query, x_q = Σ w_k (PP_k − UU_k); where items recur over queries, whose values then move
@@ -177,7 +179,7 @@ class Intraclass:
         return 1 + (self.pairs - 1) * self.correlation
 
 
-def intraclass(counted: Counted) -> Intraclass | None:
+def intraclass(counted: PairContributions) -> Intraclass | None:
     """ρ = (MSB − MSW)/(MSB + (m − 1) MSW) of X = 1 for PP, 0 for UU, ½ for FF and SS.
 
     A pair asked several times is one pair, X the mean of its draws: else they would pass for pairs of the query that

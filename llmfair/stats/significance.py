@@ -30,7 +30,7 @@ BLOCK = 2**18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Labelled:
+class LabelledItems:
     """The documents of one query that have a side: arrays of shape (documents,), both sides present.
 
     `exposures` are means over the initial orders, `strata` relevance grades. Raises ValueError otherwise.
@@ -63,7 +63,7 @@ class Null:
 
 
 @dataclass(frozen=True, slots=True)
-class Permutation:
+class PermutationTest:
     """The stratified permutation test of T = Σ_q (E1 − E0) − (M1 − M0).
 
     `p` and the null 95 % range of R = Σ E1/Σ E0 come from `draws` shuffles (None without), `z` and `p_z` (two
@@ -135,12 +135,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def means(query: Labelled) -> tuple[float, float]:
+def means(query: LabelledItems) -> tuple[float, float]:
     """E1 and E0, the mean exposures of the protected and of the unprotected documents."""
     return _sides(query, query.exposures)
 
 
-def null_of(query: Labelled) -> Null:
+def null_of(query: LabelledItems) -> Null:
     """The closed form of shuffling labels within strata: sampling a_r of n_r documents without replacement.
 
     With the stratum's mean ē_r and sample variance s²_r: M1 = Σ a_r ē_r/n1, M0 = Σ (n_r − a_r) ē_r/n0,
@@ -159,8 +159,8 @@ def null_of(query: Labelled) -> Null:
 
 
 def permutation(
-    queries: Sequence[Labelled], rngs: Sequence[np.random.Generator], draws: int = 9999
-) -> Permutation:
+    queries: Sequence[LabelledItems], rngs: Sequence[np.random.Generator], draws: int = 9999
+) -> PermutationTest:
     """Shuffles the group labels within query × stratum; two-sided p = (1 + #{|T_b| ≥ |T|})/(draws + 1).
 
     One generator per query, so that no query's draws depend on the others. `draws` 0: z alone.
@@ -171,8 +171,8 @@ def permutation(
 
 
 def permutations(
-    rankers: Sequence[Sequence[Labelled]], rngs: Sequence[np.random.Generator], draws: int = 9999
-) -> list[Permutation]:
+    rankers: Sequence[Sequence[LabelledItems]], rngs: Sequence[np.random.Generator], draws: int = 9999
+) -> list[PermutationTest]:
     """The same of several rankers of the same queries and labels, whose shuffles are drawn once for all of them.
 
     Raises ValueError as `permutation` does, and for labels that differ.
@@ -191,7 +191,7 @@ def permutations(
     ]
 
 
-def _tested(queries: Sequence[Labelled], shuffled: Iterable[Floats], draws: int) -> Permutation:
+def _tested(queries: Sequence[LabelledItems], shuffled: Iterable[Floats], draws: int) -> PermutationTest:
     """The test of one ranker from the protected documents' summed exposure in each query's shuffles."""
     expected = variance = statistic = 0.0
     over, under = np.zeros(draws), np.zeros(draws)  # Σ E1 and Σ E0 of every shuffle
@@ -206,13 +206,13 @@ def _tested(queries: Sequence[Labelled], shuffled: Iterable[Floats], draws: int)
     z = statistic / sqrt(variance) if sqrt(variance) > TIE else 0.0
     p_z = erfc(abs(z) / sqrt(2))
     if not draws:
-        return Permutation(statistic, z, p_z, None, None, None, draws)
+        return PermutationTest(statistic, z, p_z, None, None, None, draws)
     reached = int(np.count_nonzero(np.abs(over - under - expected) >= abs(statistic) - TIE))
     low, high = np.quantile(over / under, [0.025, 0.975])
-    return Permutation(statistic, z, p_z, (1 + reached) / (draws + 1), float(low), float(high), draws)
+    return PermutationTest(statistic, z, p_z, (1 + reached) / (draws + 1), float(low), float(high), draws)
 
 
-def _shuffled_sums(rankers: Sequence[Labelled], rng: np.random.Generator, draws: int) -> Floats:
+def _shuffled_sums(rankers: Sequence[LabelledItems], rng: np.random.Generator, draws: int) -> Floats:
     """The protected documents' summed exposure in every shuffle of one query; shape (rankers, draws)."""
     query, sums = rankers[0], np.zeros((len(rankers), draws))
     for members in _strata(query):
@@ -249,11 +249,11 @@ def _subset_sums(exposures: Sequence[Floats], size: int, rng: np.random.Generato
     return sums
 
 
-def _sides(query: Labelled, exposures: Floats) -> tuple[float, float]:
+def _sides(query: LabelledItems, exposures: Floats) -> tuple[float, float]:
     return float(exposures[query.protected].mean()), float(exposures[~query.protected].mean())
 
 
-def _strata(query: Labelled) -> list[NDArray[np.intp]]:
+def _strata(query: LabelledItems) -> list[NDArray[np.intp]]:
     """The documents of each stratum, by their places."""
     return [np.flatnonzero(query.strata == stratum) for stratum in np.unique(query.strata)]
 

@@ -29,7 +29,7 @@ from llmfair.stats.paired import change_of_pairs
 from llmfair.tuning.labels import Floats, group_sign, preference, sigmoid
 from llmfair.tuning.pairs import COMBINATIONS, PairGroup, TrainingPair, combination
 from llmfair.tuning.results import OddsChange
-from llmfair.verdicts import PairAnswer, PairStratum, Verdict
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 PAIR_STRATA: tuple[PairStratum, ...] = ("relevant", "irrelevant")
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
@@ -71,7 +71,7 @@ class AnsweredPairs:
     def places(self, stratum: str) -> list[int]:
         return [place for place, pair in enumerate(self.pairs) if pair.stratum == stratum]
 
-    def verdicts(self, stratum: PairStratum) -> list[Verdict]:
+    def verdicts(self, stratum: PairStratum) -> list[PairVerdict]:
         return [_verdict(self.pairs[place], stratum, self.margins[place]) for place in self.places(stratum)]
 
     def shifted_by(self, offset: float) -> AnsweredPairs:
@@ -82,9 +82,9 @@ class AnsweredPairs:
         )
 
 
-def _verdict(pair: TrainingPair, stratum: PairStratum, margins: Floats) -> Verdict:
+def _verdict(pair: TrainingPair, stratum: PairStratum, margins: Floats) -> PairVerdict:
     z1, z2 = margins.tolist()
-    return Verdict(
+    return PairVerdict(
         query_id=pair.query.query_id,
         stratum=stratum,
         number=int(pair.pair_id.rpartition("/")[2]),
@@ -145,7 +145,7 @@ def measure(
     answers: AnsweredPairs, base: AnsweredPairs, inference: Inference, band: tuple[float, float]
 ) -> Figures:
     """All figures of `answers`; the order of items is compared with that of `base`, the same pairs before."""
-    by_stratum: dict[str, list[Verdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
     audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
     for stratum, verdicts in by_stratum.items():

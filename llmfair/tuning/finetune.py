@@ -36,7 +36,7 @@ from llmfair.tuning.lora import quantization, require_trainable, train
 from llmfair.tuning.outcome import ADAPTER as AFTER
 from llmfair.tuning.outcome import BASE, BASELINE, metrics_csv, results_of
 from llmfair.tuning.pairs import PairGroup, Stratum, TrainingPair, row
-from llmfair.tuning.results import Finetuned, TrainingFacts, Validation
+from llmfair.tuning.results import FinetuneResults, TrainingFacts, Validation
 from llmfair.tuning.safeguards import missed, validate, with_text
 from llmfair.tuning.verdict import audit_of, judged
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 TRAINING, MEASURING = "Training", "Measuring"
 Tell = Callable[[int, str], None]
-Card = Callable[[Finetuned], str]
+Card = Callable[[FinetuneResults], str]
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
 LEAST_ROOM = 2**20
@@ -87,8 +87,8 @@ class Done:
     before: bool
 
     @cached_property
-    def results(self) -> Finetuned:
-        return typed(self.document, Finetuned, self.folder.results)
+    def results(self) -> FinetuneResults:
+        return typed(self.document, FinetuneResults, self.folder.results)
 
 
 def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None = None) -> Done:

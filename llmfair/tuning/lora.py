@@ -27,7 +27,7 @@ from llmfair.tuning.layouts import Collator, answer_logits, choose_layout, compi
 from llmfair.tuning.loss import loss_parts
 from llmfair.tuning.progress import Interrupts, TrainingLog, is_over, last_checkpoint
 from llmfair.tuning.recipe import Recipe
-from llmfair.tuning.results import Trained
+from llmfair.tuning.results import TrainingRecord
 from llmfair.tuning.safeguards import REJECTED
 from llmfair.tuning.trainer import Step, arguments_of, make_trainer
 
@@ -50,7 +50,7 @@ def train(
     recipe: Recipe,
     folder: Path,
     tell: Callable[[int, str], None] = lambda done, words: None,
-) -> Trained:
+) -> TrainingRecord:
     """Trains an adapter over `model`, in place, from the last checkpoint in `folder` if there is one.
 
     Leaves the best checkpoint's adapter active and its two files in `folder`, or in `folder/rejected` where none
@@ -139,7 +139,7 @@ def train(
     load_weights(model.model, best)
     model.model.eval()
     lines = ranks.first(log.lines)
-    return Trained(
+    return TrainingRecord(
         best_step=state.best_global_step,
         steps=state.global_step,
         prompts=state.global_step * step.prompts,

@@ -17,7 +17,7 @@ from llmfair.tuning.design import TuningDesign
 from llmfair.tuning.examples import chats_of
 from llmfair.tuning.outcome import target_counts
 from llmfair.tuning.pairs import TrainingPair
-from llmfair.tuning.results import Finetuned
+from llmfair.tuning.results import FinetuneResults
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate")
 COPIED = ("counts", "overlap", "figure_4", "gates_on_test", "objective", "changes", "training")
@@ -28,7 +28,7 @@ def manifest_of(
     model: LocalModel,
     labelled: Sequence[TrainingPair],
     pairs_sha256: str,
-    results: Finetuned,
+    results: FinetuneResults,
     seconds: float,
 ) -> dict[str, Any]:
     """The manifest but for the adapter's sha256."""

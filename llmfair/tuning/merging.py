@@ -19,13 +19,13 @@ from llmfair.records import Document, Query
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.folder import AdapterDir
 from llmfair.tuning.pairs import PairGroup, TrainingPair
-from llmfair.tuning.results import Merged
+from llmfair.tuning.results import MergeResults
 
 PROBES = 200
 """Pairs whose answers are asked before and after."""
 
 
-def merge_adapter(settings: FinetuneSettings) -> Merged:
+def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     """Merges the adapter of `settings.merge` into its base, written to `settings.output`; what that changed.
 
     Raises UsageError for a folder without a manifest, or of another base, and what loading and writing raise.
@@ -69,7 +69,7 @@ def merge_adapter(settings: FinetuneSettings) -> Merged:
     )
     examples = render([_spread(_test_pairs(settings.merge))], ranker, model.template, checkpoint.context)
     cost = merge(model, settings.output, examples, engine["batch_tokens"])
-    return Merged(
+    return MergeResults(
         status="complete",
         adapter=str(settings.merge),
         base=checkpoint.name,

@@ -14,7 +14,7 @@ from llmfair.tuning.effects import PAIR_STRATA, RELEVANT_FIRST, SMOOTHED, Figure
 from llmfair.tuning.pairs import COMBINATIONS, TrainingPair
 from llmfair.tuning.results import (
     AnswersOnPairs,
-    Finetuned,
+    FinetuneResults,
     Interval,
     OddsChange,
     RatioOfPairs,
@@ -78,9 +78,9 @@ def results_of(
     changes: Mapping[str, OddsChange],
     final: Validation,
     training: TrainingFacts,
-) -> Finetuned:
+) -> FinetuneResults:
     """What --json prints. `told` is what the design tells; `final` is the test queries' own verdict on safeguards."""
-    return Finetuned(
+    return FinetuneResults(
         **told,
         status="rejected" if training.rejected else "complete",
         rows=tidy_rows(figures, {name: told[name] for name in ("run", "dataset", "attribute")}),

@@ -15,12 +15,12 @@ from llmfair.report.page import General, Page, plain_page
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
-from llmfair.report.section import Section, Verdict, verdict
+from llmfair.report.section import Section, VerdictCard, verdict
 from llmfair.report.tables import capitalised
 from llmfair.results import RunVerdict
 from llmfair.tuning.effects import PAIR_STRATA, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER
-from llmfair.tuning.results import AnswersOnPairs, Finetuned
+from llmfair.tuning.results import AnswersOnPairs, FinetuneResults
 from llmfair.tuning.table import MODELS, ODDS, finetune_table, missed_on_test, odds_change, rows_of_all
 from llmfair.tuning.verdict import judged, verdict_of
 
@@ -51,7 +51,7 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     return replace(page, outcome=[("", found)], following=found.next)
 
 
-def adapter_warnings(results: Finetuned) -> Iterator[str]:
+def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
     """What has to be known before any figure is read."""
     if results.status == "rejected":
         yield f"{capitalised(str(results.training.why))} The adapter in rejected/ is not meant to be used."
@@ -59,7 +59,7 @@ def adapter_warnings(results: Finetuned) -> Iterator[str]:
         yield f"{capitalised(missed)}."
 
 
-def _verdicts(results: Finetuned) -> Iterator[Verdict]:
+def _verdicts(results: FinetuneResults) -> Iterator[VerdictCard]:
     """What each relevance stratum came to, in the sentences of the table."""
     rows = rows_of_all(results)
     for stratum in PAIR_STRATA:
@@ -76,7 +76,7 @@ def _verdicts(results: Finetuned) -> Iterator[Verdict]:
         yield verdict(f"{stratum} pairs, adapter", ODDS, row, concluded + said, conclusion)
 
 
-def _plots(results: Finetuned) -> Iterator[Plot]:
+def _plots(results: FinetuneResults) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
     rows, both = rows_of_all(results), [(stratum, model) for stratum in PAIR_STRATA for model in MODELS[:2]]
     shares = [
@@ -114,8 +114,8 @@ def _shares(figures: AnswersOnPairs) -> dict[str, float]:
     return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}
 
 
-def _found(source: Source) -> Finetuned:
-    return judged(typed(source.results, Finetuned, source.run.results))
+def _found(source: Source) -> FinetuneResults:
+    return judged(typed(source.results, FinetuneResults, source.run.results))
 
 
 def _verdict(source: Source) -> RunVerdict:

@@ -137,7 +137,7 @@ class FinetunePlan(OfTraining):
     prompts: Sequence[PromptAsAsked]
 
 
-# Trained and measured
+# TrainingRecord and measured
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainingRecord:
     """What a training came to. `trace`: its validations; `seconds`: of training alone, over all its parts."""
 
     best_step: Count
@@ -180,7 +180,7 @@ class Trained:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingFacts(Trained):
+class TrainingFacts(TrainingRecord):
     """The same with the last validation, why it was rejected, if it was, and the free baseline's `offset`."""
 
     prompts_per_second: float | None
@@ -234,7 +234,7 @@ class OddsChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finetuned(OfTraining):
+class FinetuneResults(OfTraining):
     """llmfair finetune-lora; results.json of the adapter's folder."""
 
     status: Annotated[
@@ -258,11 +258,11 @@ class Finetuned(OfTraining):
     training: TrainingFacts
 
 
-# Merged
+# MergeResults
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merged:
+class MergeResults:
     """llmfair finetune-lora --merge; what its figures are: `merge.py`."""
 
     schema: Version = 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REJECTED = "what came nearest is in rejected/; try another --labels or --anchor, or a lower --learning-rate"
 
 
-class Shown:
+class TrainingProgress:
     """How far a training is, on stderr: a bar on a terminal, else a plain line now and then."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from llmfair.report.tables import Table, capitalised, cell, count, few_queries, 
 from llmfair.results import Figure, Row, plain
 from llmfair.tuning.effects import PAIR_STRATA, SMOOTHED
 from llmfair.tuning.outcome import ADAPTER, BASE, BASELINE
-from llmfair.tuning.results import Finetuned, FinetunePlan, Merged, PairCounts, TuningFacts
+from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults, PairCounts, TuningFacts
 from llmfair.tuning.safeguards import missed
 from llmfair.tuning.verdict import judged
 
@@ -27,15 +27,15 @@ TSV = ("run", "model", "condition", "measure", "group", "value", "low", "high", 
 
 def table_of(document: Mapping[str, Any]) -> Table:
     """The table of results as JSON has them. Raises UsageError naming the field that is wrong."""
-    return headed_table(typed(document, Finetuned))
+    return headed_table(typed(document, FinetuneResults))
 
 
-def headed_table(results: Finetuned) -> Table:
+def headed_table(results: FinetuneResults) -> Table:
     """The table below its verdict."""
     return headed(finetune_table(results), judged(results).verdict)
 
 
-def finetune_table(results: Finetuned) -> Table:
+def finetune_table(results: FinetuneResults) -> Table:
     """Base, adapter and free baseline on the test queries: a row each for every relevance stratum."""
     rows = rows_of_all(results)
     low, high = results.band
@@ -56,12 +56,12 @@ def finetune_table(results: Finetuned) -> Table:
     return Table(_title(results), header, tuple(table), tuple(_notes(results, rows)))
 
 
-def finetune_tsv(results: Finetuned) -> str:
+def finetune_tsv(results: FinetuneResults) -> str:
     """The figures for programs: one a line, undefined ones empty."""
     return tsv(TSV, map(plain, results.rows))
 
 
-def rows_of_all(results: Finetuned) -> dict[tuple[str, str, str, str], Row]:
+def rows_of_all(results: FinetuneResults) -> dict[tuple[str, str, str, str], Row]:
     """Rows by model, measure, relevance stratum, and group."""
     return {
         (BASELINE if row.model == "logit offset" else row.model, row.measure, row.condition, row.group): row
@@ -69,7 +69,7 @@ def rows_of_all(results: Finetuned) -> dict[tuple[str, str, str, str], Row]:
     }
 
 
-def _row(stratum: str, model: str, results: Finetuned, rows: Rows) -> tuple[str, ...]:
+def _row(stratum: str, model: str, results: FinetuneResults, rows: Rows) -> tuple[str, ...]:
     cells, pairs = results.cells[model][stratum], results.figure_4[stratum]["before"].pairs
 
     def share(measure: str, group: str = "") -> str:
@@ -95,7 +95,7 @@ def _row(stratum: str, model: str, results: Finetuned, rows: Rows) -> tuple[str,
     )
 
 
-def _title(results: Finetuned) -> str:
+def _title(results: FinetuneResults) -> str:
     split, design = results.design.split, results.design
     test = split["test"]
     parts = [
@@ -108,7 +108,7 @@ def _title(results: Finetuned) -> str:
     return " · ".join(parts)
 
 
-def _notes(results: Finetuned, rows: Rows) -> list[str]:
+def _notes(results: FinetuneResults, rows: Rows) -> list[str]:
     notes = [lost] if (lost := missed_on_test(results)) else []
     for stratum in PAIR_STRATA:
         if stratum in results.changes:
@@ -146,7 +146,7 @@ def _notes(results: Finetuned, rows: Rows) -> list[str]:
     return [*notes, *few_queries(design.split["test"])]
 
 
-def odds_change(stratum: str, results: Finetuned, rows: Rows) -> str:
+def odds_change(stratum: str, results: FinetuneResults, rows: Rows) -> str:
     """How far from parity before and after, paired; nothing where there are no odds before or after."""
     change = results.changes[stratum]
     before, after = (rows.get((model, HEADLINE, stratum, ""), NOTHING).value for model in MODELS[:2])
@@ -172,7 +172,7 @@ def _other_ratios(stratum: str, rows: Rows) -> str:
     return f"{stratum}: {', '.join(told)}"
 
 
-def _relevance_note(results: Finetuned, rows: Rows) -> str:
+def _relevance_note(results: FinetuneResults, rows: Rows) -> str:
     values = [rows.get((model, "RelevantFirst", "mixed", ""), NOTHING).value for model in MODELS]
     pairs = results.counts["test"]["mixed"].pairs
     known = [value for value in values if value is not None]
@@ -188,7 +188,7 @@ def _relevance_note(results: Finetuned, rows: Rows) -> str:
     return text
 
 
-def _gate_note(results: Finetuned) -> str:
+def _gate_note(results: FinetuneResults) -> str:
     """What parity may not be bought with, on the validation queries that chose the checkpoint."""
     gates = results.training.validation.gates.values()
     told = [str(gate.text) for gate in gates if gate.limit is not None]
@@ -196,7 +196,7 @@ def _gate_note(results: Finetuned) -> str:
     return f"gates on {asked} of validation: {', '.join(told)}"
 
 
-def missed_on_test(results: Finetuned) -> str:
+def missed_on_test(results: FinetuneResults) -> str:
     """What the adapter does not keep on queries it never saw; nothing where it keeps all."""
     told = missed(results.gates_on_test)
     return f"not kept on the test queries: {told}" if told else ""
@@ -221,7 +221,7 @@ def before_text(design: TuningFacts, counts: Mapping[str, PairCounts]) -> str:
 # The model card
 
 
-def model_card(results: Finetuned) -> str:
+def model_card(results: FinetuneResults) -> str:
     """The adapter's README.md: what was measured, on which data, and what that does not say."""
     design, training = results.design, results.training
     base, words = results.model.removeprefix("hf:"), results.words
@@ -329,7 +329,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def merge_text(merged: Merged) -> str:
+def merge_text(merged: MergeResults) -> str:
     """What merging an adapter changed, and what to do before it is used."""
     matrices = count(merged.matrices, "matrix", "matrices")
     return "\n".join(

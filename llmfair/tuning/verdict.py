@@ -15,7 +15,7 @@ from llmfair.results import RunVerdict, absent_row
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.effects import PAIR_STRATA
 from llmfair.tuning.outcome import ADAPTER
-from llmfair.tuning.results import Finetuned
+from llmfair.tuning.results import FinetuneResults
 from llmfair.tuning.safeguards import missed
 
 REPAIRED, REJECTED, INCONCLUSIVE = "repaired", "rejected", "inconclusive"
@@ -28,12 +28,12 @@ AUDITED = (
 """Settings that an audit of the adapter must share with its training."""
 
 
-def judged(results: Finetuned, audited: str = "") -> Finetuned:
+def judged(results: FinetuneResults, audited: str = "") -> FinetuneResults:
     """The results with their verdict; those of a folder that has one keep it."""
     return results if results.verdict else replace(results, verdict=verdict_of(results, audited))
 
 
-def verdict_of(results: Finetuned, audited: str = "") -> RunVerdict:
+def verdict_of(results: FinetuneResults, audited: str = "") -> RunVerdict:
     """Rejected where a gate is not kept or the preference is still there, repaired where all odds lie in the band.
 
     `audited` is the command that audits the adapter.
@@ -75,7 +75,7 @@ def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
     ).rstrip()
 
 
-def _status(results: Finetuned, gravest: Case | None) -> tuple[str, str]:
+def _status(results: FinetuneResults, gravest: Case | None) -> tuple[str, str]:
     """The status, and why it is this one."""
     if results.training.rejected:
         return REJECTED, str(results.training.why).rstrip(".")
@@ -98,7 +98,7 @@ def _status(results: Finetuned, gravest: Case | None) -> tuple[str, str]:
     return INCONCLUSIVE, f"all gates are kept, but nothing can be said of {of}: {why}"
 
 
-def _measured(results: Finetuned, cases: list[Case]) -> str:
+def _measured(results: FinetuneResults, cases: list[Case]) -> str:
     """The odds after training, of every kind of pairs."""
     queries = count(results.design.split["test"], "query that was", "queries that were")
     odds = listed([f"{case.interval} of {case.condition} pairs" for case in cases] or ["undefined"])
@@ -112,7 +112,7 @@ def _behind(case: Case | None) -> str | None:
     return case.groups[0]
 
 
-def _next(results: Finetuned, status: str, gravest: Case | None, audited: str) -> str:
+def _next(results: FinetuneResults, status: str, gravest: Case | None, audited: str) -> str:
     if results.training.rejected:
         return f"what came nearest is in rejected/; try {OTHERWISE}"
     if status == REJECTED:

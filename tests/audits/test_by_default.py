@@ -20,7 +20,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Definition
 from llmfair.report.compare import compare_table
 from llmfair.report.score import score_table
-from llmfair.results import DesignFacts, Ended, Family, PlainResults, Words, absent_row, write
+from llmfair.results import DesignFacts, Family, PlainResults, ProbeCounts, Words, absent_row, write
 from llmfair.rundir import COLUMNS, RunDir
 from llmfair.settings import AuditSettings, ScoreSettings
 from llmfair.stats.intervals import mean
@@ -103,7 +103,7 @@ def folder(name: str, numbers: Sequence[float], task: str = "toy") -> RunDir:
             queries=8, conditions=["first"], seed=0, calls=8, preset=None, drawn=None, factors={}
         ),
         reach={},
-        chains={"first": Ended(8, 8)},
+        chains={"first": ProbeCounts(8, 8)},
         failures={},
         answers={},
         undefined={},

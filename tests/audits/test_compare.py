@@ -19,8 +19,8 @@ from llmfair.records import Side
 from llmfair.report.compare import compare_table
 from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
-from llmfair.stats.pairs import Counted, estimate, t_test
-from llmfair.verdicts import PairAnswer, Verdict
+from llmfair.stats.pairs import PairContributions, estimate, t_test
+from llmfair.verdicts import PairAnswer, PairVerdict
 from tests.cli.command import ran, table
 from tests.folders import balanced, write_folder
 
@@ -32,11 +32,11 @@ PAIRWISE = ("pairwise", "--pairs", "12", "--noise-share", "0")
 BIASED = "fake:biased,malformed=0"
 
 
-def counted(*cells: tuple[int, ...]) -> Counted:
+def counted(*cells: tuple[int, ...]) -> PairContributions:
     """Queries with so many pairs in PP, UU, FF, SS each; items of their own."""
     counts = np.concatenate([np.repeat(np.eye(4), numbers, axis=0) for numbers in cells])
     queries = np.repeat(np.arange(len(cells)), [sum(numbers) for numbers in cells])
-    return Counted(counts, queries[None])
+    return PairContributions(counts, queries[None])
 
 
 def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
@@ -108,7 +108,7 @@ def test_swapping_inverts_and_a_run_does_not_differ_from_itself(
     for figure, logarithmic in ((ADJUSTED_ODDS, True), (FLIP_RATE, False)):
         if figure is FLIP_RATE:  # it counts ties and unparseable pairs too: there are none
             base, other = (
-                Counted(np.pad(one.counts, ((0, 0), (0, 2))), one.clusters) for one in (base, other)
+                PairContributions(np.pad(one.counts, ((0, 0), (0, 2))), one.clusters) for one in (base, other)
             )
         one = change_of_pairs(figure, base, other, logarithmic=logarithmic)
         two = change_of_pairs(figure, other, base, logarithmic=logarithmic)
@@ -149,12 +149,12 @@ def test_of_two_runs_alike_one_in_twenty_differs(recurring: bool) -> None:
     """Queries and items have tastes that both runs share, and tastes of each run alone, which do not cancel."""
     rng, sims, queries, pairs, pool = np.random.default_rng(1), 1000, 44, 30, 60
 
-    def run(shared: Any, clusters: Any) -> Counted:
+    def run(shared: Any, clusters: Any) -> PairContributions:
         own = [rng.normal(0, 0.3, 1 + int(ways.max()))[ways] for ways in clusters]
         odds = shared + sum(own)
         wins = [rng.random(len(odds)) < 1 / (1 + np.exp(-odds - slot)) for slot in (0.5, -0.5)]
         cells = np.where(wins[0] == wins[1], np.where(wins[0], 0, 1), np.where(wins[0], 2, 3))
-        return Counted(np.eye(4)[cells], clusters)
+        return PairContributions(np.eye(4)[cells], clusters)
 
     differ = 0
     for _ in range(sims):
@@ -172,8 +172,8 @@ def test_of_two_runs_alike_one_in_twenty_differs(recurring: bool) -> None:
 def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
     sides = PairAnswer(Side.PROTECTED, None, 1.25), PairAnswer(Side.UNPROTECTED)
     verdicts = [
-        Verdict("q,1", "irrelevant", 0, 0, 'a"', "b", *sides),
-        Verdict(
+        PairVerdict("q,1", "irrelevant", 0, 0, 'a"', "b", *sides),
+        PairVerdict(
             "q,1", "irrelevant", 0, 1, 'a"', "b", PairAnswer(None, "tie", 0.0), PairAnswer(None, "empty")
         ),
     ]

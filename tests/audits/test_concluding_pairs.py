@@ -14,7 +14,7 @@ from llmfair.audits.pairwise.concluding import bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
 from llmfair.records import Conclusion
-from llmfair.stats.pairs import Counted, estimate
+from llmfair.stats.pairs import PairContributions, estimate
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import sign_flip, sign_test
 from tests.cli.command import kept, llmfair, ran
@@ -24,7 +24,7 @@ BAND = (0.8, 1.25)
 Cells = tuple[int, int, int, int]
 
 
-def pairs(*queries: Cells) -> Counted:
+def pairs(*queries: Cells) -> PairContributions:
     """Queries with so many pairs of each cell, PP, UU, FF, SS; no item stands in two pairs."""
     cells = [
         (query, cell)
@@ -33,18 +33,20 @@ def pairs(*queries: Cells) -> Counted:
         for _ in range(counts[cell])
     ]
     query, cell = np.array(cells).T
-    return Counted(np.eye(4)[cell], np.stack([query, np.arange(len(cells)), np.arange(len(cells))]))
+    return PairContributions(np.eye(4)[cell], np.stack([query, np.arange(len(cells)), np.arange(len(cells))]))
 
 
-def simulated(queries: int, each: int, first: float, second: float, rng: np.random.Generator) -> Counted:
+def simulated(
+    queries: int, each: int, first: float, second: float, rng: np.random.Generator
+) -> PairContributions:
     """A model whose answers are tosses: the protected item wins shown first and second so often."""
     wins = rng.random((2, queries * each)) < np.array([[first], [second]])
     cell = np.array([[1, 3], [2, 0]])[wins[0].astype(int), wins[1].astype(int)]
     query = np.repeat(np.arange(queries), each)
-    return Counted(np.eye(4)[cell], np.stack([query, np.arange(len(cell)), np.arange(len(cell))]))
+    return PairContributions(np.eye(4)[cell], np.stack([query, np.arange(len(cell)), np.arange(len(cell))]))
 
 
-def found(counted: Counted, level: float = 0.95) -> tuple[Conclusion, str | None, Bound | None]:
+def found(counted: PairContributions, level: float = 0.95) -> tuple[Conclusion, str | None, Bound | None]:
     one = concluded(estimate(ADJUSTED_ODDS, counted, level), counted, BAND, level)
     return one.conclusion, one.reason, one.bound
 
@@ -83,7 +85,7 @@ def test_one_group_winning_all_pairs_is_outside_with_a_bound() -> None:
     ],
     ids=str,
 )
-def test_without_evidence_of_a_side_nothing_can_be_said(counted: Counted, why: str) -> None:
+def test_without_evidence_of_a_side_nothing_can_be_said(counted: PairContributions, why: str) -> None:
     assert found(counted)[::2] == (Conclusion.NOT_ASSESSABLE, None), why
 
 

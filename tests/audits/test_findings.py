@@ -15,7 +15,7 @@ from llmfair.audits.aggregates.preference import Preference
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
 from llmfair.audits.listwise.findings import HowRanked, assessed, concluded, findings_of, with_family
-from llmfair.audits.listwise.results import ListwiseFinding, Omitted, Usefulness, WindowAnswers
+from llmfair.audits.listwise.results import ListwiseFinding, OmittedItems, Usefulness, WindowAnswers
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
@@ -480,12 +480,12 @@ def test_parity_is_not_said_where_answers_leave_one_group_out() -> None:
         "few": (5, 5, 2.5),
     }
     found = {
-        name: assessed(within, replace(answers, omitted=Omitted(*counts))).reason
+        name: assessed(within, replace(answers, omitted=OmittedItems(*counts))).reason
         for name, counts in missing.items()
     }
     assert found == {"all of one group": "items_missing", "as chance has it": None, "few": None}
     outside = replace(within, conclusion=Conclusion.OUTSIDE)
-    assert assessed(outside, replace(answers, omitted=Omitted(200, 200, 100.0))) == outside
+    assert assessed(outside, replace(answers, omitted=OmittedItems(200, 200, 100.0))) == outside
 
 
 def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:

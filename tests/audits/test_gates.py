@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmfair.audits.gates import Gate, Gated, check_gates, parse_gate, read_gates, require_met
+from llmfair.audits.gates import Gate, GatedFigures, check_gates, parse_gate, read_gates, require_met
 from llmfair.audits.listwise.findings import unassessable
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.metrics.base import Judged
@@ -25,10 +25,10 @@ def row(value: float | None, condition: str = "female", measure: str = "ExpRatio
 
 def results(
     *rows: Row, conditions: tuple[str, ...] = ("neutral", "female", "repeat"), asked: str = " prompt"
-) -> Gated:
+) -> GatedFigures:
     reach = {"ExpRatio": Reach(low=0.889, high=1.125)}
     aside, titles = ("repeat",), {"repeat": "repeat", "initial": "initial ranking"}
-    return Gated(conditions, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
+    return GatedFigures(conditions, [], rows, {}, reach, asked, "at window 5, step 1", aside, titles)
 
 
 def reasons(gate: str, *rows: Row, interval: bool = False, **more: Any) -> list[str | None]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
-from llmfair.audits.score import Scored, score
+from llmfair.audits.score import ScoreOutcome, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ScoreSettings
@@ -49,12 +49,12 @@ def files() -> None:
     Path("groups.tsv").write_text(GROUPS)
 
 
-def scored(*runs: str, **given: Any) -> Scored:
+def scored(*runs: str, **given: Any) -> ScoreOutcome:
     chosen = {} if "dataset" in given else {"qrels": Path("qrels.txt"), "groups": Path("groups.tsv")}
     return score([Path(run) for run in runs or ("my.run",)], ScoreSettings.make(**{**chosen, **given}))
 
 
-def values(found: Scored, run: int = 0) -> dict[tuple[str, str], float | None]:
+def values(found: ScoreOutcome, run: int = 0) -> dict[tuple[str, str], float | None]:
     """Aggregates and values of queries of one run, by (query_id, measure)."""
     name = found.results["runs"][run]["run"]
     rows = [*found.rows, *found.per_query]

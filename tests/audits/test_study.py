@@ -14,7 +14,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.run import no_watch
 from llmfair.audits.subject import Subject
-from llmfair.audits.sweep import Tried, sweep, told
+from llmfair.audits.sweep import SettingRun, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.rundir import RunDir
 
@@ -22,11 +22,11 @@ LISTWISE, WINDOWS = studies()["windows"]
 SMALL: dict[str, Any] = {"limit": 2, "orders": 1, "settings": "10/5,20/10"}
 
 
-def tried(**given: Any) -> list[Tried]:
+def tried(**given: Any) -> list[SettingRun]:
     return list(sweep(LISTWISE, WINDOWS, WindowsSettings.make(**SMALL | given), lambda setting: no_watch))
 
 
-def study_of(runs: list[Tried]) -> dict[str, Any]:
+def study_of(runs: list[SettingRun]) -> dict[str, Any]:
     return told(LISTWISE, WINDOWS, runs, WindowsSettings.make())[0]
 
 
@@ -143,12 +143,12 @@ def test_money_is_the_whole_study_s_too() -> None:
     assert sum(map(cost_of, stopped)) <= first + second / 2
 
 
-def cost_of(one: Tried) -> float:
+def cost_of(one: SettingRun) -> float:
     assert one.folder is not None
     return RunDir(one.folder).read_manifest().invocations[-1].cost or 0.0
 
 
-def study_calls(runs: list[Tried]) -> int:
+def study_calls(runs: list[SettingRun]) -> int:
     return sum(row["calls"] for row in study_of(runs)["rows"])
 
 

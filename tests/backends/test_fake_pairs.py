@@ -38,7 +38,7 @@ from llmfair.records import (
     Text,
 )
 from llmfair.steps import drive
-from llmfair.verdicts import Cell, PairAnswer, Verdict
+from llmfair.verdicts import Cell, PairAnswer, PairVerdict
 from tests.cli.kills import MOCKLLM
 from tests.shared import SHARED
 
@@ -69,7 +69,7 @@ async def answers(backend: Backend, chats: Sequence[Chat]) -> list[Completion]:
     return found
 
 
-def verdict_of(backend: Backend, probe: Probe, ranker: PairwiseRanker = RANKER) -> Verdict:
+def verdict_of(backend: Backend, probe: Probe, ranker: PairwiseRanker = RANKER) -> PairVerdict:
     return drive(ranker.steps(probe), lambda chat: asyncio.run(answers(backend, [chat]))[0])
 
 
@@ -112,7 +112,7 @@ async def cells(backend: Fake, pairs: int) -> Counter[Cell]:
             request = Request(Chat((), expects, about=about), sampling, f"{number} {sides[0]}", "p")
             choice = read_choice(await backend.complete(request), "order")
             read.append(PairAnswer(None if choice.item is None else sides[choice.item], choice.problem))
-        found[Verdict("q", "relevant", number, 0, "p", "u", *read).cell] += 1
+        found[PairVerdict("q", "relevant", number, 0, "p", "u", *read).cell] += 1
     return found
 
 

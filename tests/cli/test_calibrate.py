@@ -19,7 +19,7 @@ PAIRWISE = ("calibrate", "pairwise", "--runs", "10", "--injected", "-0.3", "--co
     ("command", "injected", "settings", "first"),
     [
         (LISTWISE, -0.5, {"window": 20}, ["injected", "injected_odds", "odds"]),
-        (PAIRWISE, -0.3, {"query_sd": 0.3}, ["kind", "injected", "injected_odds"]),
+        (PAIRWISE, -0.3, {"query_sd": 0.3}, ["condition", "injected", "injected_odds"]),
     ],
     ids=["listwise", "pairwise"],
 )
@@ -35,7 +35,7 @@ def test_json_has_it_all_and_tsv_its_rows(
     header, *rows = [line.split("\t") for line in llmfair(*command, "--format", "tsv").out.splitlines()]
     assert header[:3] == first and [row[header.index("injected")] for row in rows] == [str(injected), "0.0"]
     if command == PAIRWISE:
-        assert {row["kind"] for row in results["injected"]} == {"relevant"}
+        assert {row["condition"] for row in results["injected"]} == {"relevant"}
     assert not Path("runs").exists()
 
 

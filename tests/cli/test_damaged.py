@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llmfair import former
 from llmfair.api import open_run
 from llmfair.errors import UsageError
 from tests.cli.command import llmfair
@@ -179,7 +180,7 @@ def test_a_failure_without_its_message() -> None:
 @pytest.mark.whole  # every field, by every command
 @pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
 def test_a_condition_that_a_field_does_not_have(kind: str) -> None:
-    document = json.loads((RECORDED / kind / "results.json").read_text())
+    document = former.results(json.loads((RECORDED / kind / "results.json").read_text()))
     condition = document["design"]["conditions"][0]
 
     def renamed(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmfair.audits.listwise.answers import answer_counts
-from llmfair.audits.listwise.results import Omitted
+from llmfair.audits.listwise.results import OmittedItems
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side
@@ -39,7 +39,7 @@ def test_omissions_are_compared_with_the_share_shown() -> None:
     shown = tuple(sides)
     ranked = Ranked(Ranking("q", shown), (window(shown, ("f0", "f1", "m0", "m1")), window(shown, ("m0",))))
     counts = answer_counts([("neutral", ranked)], sides)["neutral"]
-    assert counts.omitted == Omitted(items=5, protected=2, protected_expected=5 * 2 / 8)
+    assert counts.omitted == OmittedItems(items=5, protected=2, protected_expected=5 * 2 / 8)
     assert (counts.windows, counts.repaired, counts.unparseable) == (2, 2, 0)
 
 

@@ -196,16 +196,16 @@ def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Pa
 def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
     number: int, code: int, adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from llmfair.tuning.shown import Shown
+    from llmfair.tuning.shown import TrainingProgress
 
-    def tell(shown: Shown, done: int, words: str = "") -> None:
+    def tell(shown: TrainingProgress, done: int, words: str = "") -> None:
         told(shown, done, words)
         if shown.count.name == "Training":
             os.kill(os.getpid(), number)
 
-    told = Shown.tell
+    told = TrainingProgress.tell
     with monkeypatch.context() as patched:
-        patched.setattr(Shown, "tell", tell)
+        patched.setattr(TrainingProgress, "tell", tell)
         stopped = finetune(root, "-o", tmp_path / "out", "--json")
     assert stopped.code == code, stopped.err
     assert stopped.json == {
@@ -227,14 +227,16 @@ def test_a_resumed_training_asks_the_base_nothing_again(
     out = copied(adapter, tmp_path / "adapter")
     (out / "llmfair.json").unlink()
     stages: list[str] = []
-    from llmfair.tuning.shown import Shown
+    from llmfair.tuning.shown import TrainingProgress
 
-    def stage(shown: Shown, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
+    def stage(
+        shown: TrainingProgress, name: str, total: int
+    ) -> AbstractContextManager[Callable[[int, str], None]]:
         stages.append(name)
         return staged(shown, name, total)
 
-    staged = Shown.stage
-    monkeypatch.setattr(Shown, "stage", stage)
+    staged = TrainingProgress.stage
+    monkeypatch.setattr(TrainingProgress, "stage", stage)
     well(finetune(root, "-o", out))
     assert stages == ["Training", "Measuring"]
     assert read_manifest(out) is not None

@@ -12,7 +12,7 @@ import typer
 
 from llmfair.audits.kind import Help
 from llmfair.cli.app import command
-from llmfair.cli.help import GROUPS, SHORT, Advanced, with_help
+from llmfair.cli.help import GROUPS, SHORT, AdvancedPanel, with_help
 from llmfair.cli.options import add_command, settings_of_commands
 from llmfair.settings import AuditSettings, setting
 from tests.cli.command import llmfair, refuses
@@ -35,7 +35,9 @@ LONG = [
     words
     for words, one in LEAVES.items()
     if any(
-        isinstance(item.rich_help_panel, Advanced) for item in one.params if hasattr(item, "rich_help_panel")
+        isinstance(item.rich_help_panel, AdvancedPanel)
+        for item in one.params
+        if hasattr(item, "rich_help_panel")
     )
     and len(one.params) > FIRST_WEEK
 ]

@@ -109,7 +109,7 @@ def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
         {
             (row["query_id"], row["measure"]): float(row["value"])
             for row in csv.DictReader(found.out.splitlines(), delimiter="\t")
-            if row["query_id"] != "all" and row["value"]
+            if row["query_id"] != "all" and row["value"] and row["condition"] == "neutral"
         }
         for found in (of_dataset, of_folder, of_files)
     )
@@ -132,7 +132,7 @@ def test_a_gate_of_a_run_file() -> None:
     found = llmfair(*SCORE, "--require", "P@1=0.6..0.8", "--require", "P@1>=0.4", "--require", "ExpRatio>=1")
     assert found.code == 4
     assert found.err.splitlines() == [
-        "Error: P@1 (my) 0.500 is outside 0.6..0.8; ExpRatio (my) cannot be assessed: no common grade",
+        "Error: P@1 (my) 0.500 is outside 0.6..0.8; ExpRatio (my) cannot be assessed: no list has items of both groups with the same grade of relevance",
         "  --json lists verdicts and requirements, -o DIR keeps them",
     ]
     assert " my " in found.out, "the result is shown all the same"

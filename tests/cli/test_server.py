@@ -88,7 +88,7 @@ def test_one_refused_request_ends_its_chain_only() -> None:
     )
     failures = (only_run() / "failures.csv").read_text()
     assert failures.count("music/") == 4 and "Rejected" in failures
-    assert "music/control/o0/r0 first" in found.json["error"]["message"]
+    assert "music/female/o0/r0 first" in found.json["error"]["message"]
 
 
 def test_the_key_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from rich.console import Console
 from llmfair import terminal
 from llmfair.cli.transfers import transfers
 from llmfair.datasets import distill, download, fetch
-from llmfair.datasets.base import Source, cache_folder, load_dataset
+from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
 from tests.cli.command import Outcome, llmfair, process, refusal, well
 from tests.datasets.trec_sources import (
     FileServer,
@@ -170,7 +170,7 @@ def test_the_eval_topics_of_2022_come_from_a_file(serve: Serve, tmp_path: Path) 
     topics = tmp_path / "trec_2022_eval_reldocs.jsonl.gz"
     topics.write_bytes(lines([topic_2022(5, "Eval", [307, 339, 339])]))
     well(command("--topics", topics, name="trec-fair/2022/eval"))
-    source: Source = load_dataset("trec-fair/2022/eval/gender")
+    source: DocumentSource = load_dataset("trec-fair/2022/eval/gender")
     assert [topic.text for topic in source.topics] == ["Eval"] and list(source.relevant("5")) == [
         "307",
         "339",
@@ -195,7 +195,7 @@ def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
     found = well(command("--titles", titles, "--json"))
     assert found.json["pages"]["pages_without_title"] == 8 and found.json["pages"]["duplicate_lines"] == 1
     assert DOCS not in {request.name for request in server.requests}
-    source: Source = load_dataset("trec-fair/2022/gender")
+    source: DocumentSource = load_dataset("trec-fair/2022/gender")
     assert [page.title for page in source.load(["307", "339"]).values()] == ["Ayn Rand", "Abraham Lincoln"]
     titles.write_text("339\tAyn_Rand\n307 Abraham\n")
     other = tmp_path / "other.tsv"
@@ -206,7 +206,7 @@ def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
 def test_text_words(serve: Serve) -> None:
     serve(sources_2022())
     assert command("--text-words", "3").code == 0
-    source: Source = load_dataset("trec-fair/2022/gender")
+    source: DocumentSource = load_dataset("trec-fair/2022/gender")
     assert source.load(["307"])["307"].text == "one two three"
     assert command("--json").json["already_fetched"], "more is kept than is asked for"
 
@@ -229,7 +229,7 @@ def test_text_of_2021_needs_an_extra(serve: Serve, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setitem(sys.modules, "pyautocorpus", SimpleNamespace(Textifier=Textifier))
     assert command("--text-words", "3", name="trec-fair/2021").code == 0
-    source: Source = load_dataset("trec-fair/2021/location")
+    source: DocumentSource = load_dataset("trec-fair/2021/location")
     assert source.load(["316"])["316"].text == "It is [[wikitext|text]]."
     assert source.load(["67277921"])["67277921"].text == "plain", "an unclosed comment ends the article"
 

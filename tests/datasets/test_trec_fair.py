@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from llmfair.datasets import trec_fair
-from llmfair.datasets.base import Source, attribute_of, load_dataset
+from llmfair.datasets.base import DocumentSource, attribute_of, load_dataset
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair, canonical_groups
 from llmfair.errors import UsageError
 from llmfair.records import Document, MixedPolicy, Side
@@ -37,7 +37,7 @@ from tests.shared import realdata
 P, U = Side.PROTECTED, Side.UNPROTECTED
 
 
-def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DocumentSource:
     """A dataset of these sources, fetched over HTTP by the command."""
     with (
         FileServer(sources).running() as server,
@@ -45,16 +45,16 @@ def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.Mon
     ):
         found = llmfair("datasets", "fetch", name, "--yes", "--quiet")
     assert found.code == 0, found.err
-    source: Source = load_dataset(name)
+    source: DocumentSource = load_dataset(name)
     return source
 
 
 @pytest.fixture
-def gender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Source]:
+def gender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentSource]:
     yield fetched(sources_2022(), "trec-fair/2022/gender", tmp_path, monkeypatch)
 
 
-def groups(source: Source, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
+def groups(source: DocumentSource, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
     documents = source.load(map(str, page_ids))
     return [dict(documents[str(page_id)].groups) for page_id in page_ids]
 
@@ -62,7 +62,7 @@ def groups(source: Source, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
 # The traps of the source files
 
 
-def test_2022_labels_are_canonical_and_never_a_neighbours(gender: Source) -> None:
+def test_2022_labels_are_canonical_and_never_a_neighbours(gender: DocumentSource) -> None:
     assert groups(gender, 12, 307, 339, 500, 501, 502, 503, 504, 507, WITHOUT_TITLE) == [
         {},  # no metadata, and first
         {"gender": ("male",), "location": ("Northern America",)},  # the repeated line says otherwise
@@ -80,7 +80,7 @@ def test_2022_labels_are_canonical_and_never_a_neighbours(gender: Source) -> Non
     assert documents["507"].text == ""
 
 
-def test_topics_and_relevance_come_without_repeats(gender: Source) -> None:
+def test_topics_and_relevance_come_without_repeats(gender: DocumentSource) -> None:
     assert [(topic.query_id, topic.text) for topic in gender.topics] == [
         ("84", "Agriculture"),
         ("187", "Women"),
@@ -90,17 +90,17 @@ def test_topics_and_relevance_come_without_repeats(gender: Source) -> None:
     assert gender.grades("84", ["12", "504"]) == {"12": 1}
 
 
-def test_sides_hold_pages_whose_title_and_side_are_known(gender: Source) -> None:
+def test_sides_hold_pages_whose_title_and_side_are_known(gender: DocumentSource) -> None:
     attribute = attribute_of(gender, None)
     assert gender.sides(attribute) == {"307": U, "339": P, "500": P, "501": U}
     assert gender.sides(replace(attribute, mixed="protected"))["504"] is P
-    location: Source = load_dataset("trec-fair/2022/location")
+    location: DocumentSource = load_dataset("trec-fair/2022/location")
     attribute = attribute_of(location, "location")
     assert location.sides(attribute) == {"307": P, "500": U, "501": P, "502": P, "504": P}
     assert location.sides(replace(attribute, mixed="unprotected"))["339"] is U
 
 
-def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: Source) -> None:
+def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: DocumentSource) -> None:
     facts = gender.describe()
     assert facts["titles"] == "known"
     assert facts["pages"]["gender"] == {
@@ -201,7 +201,7 @@ def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() 
     assert "llmfair datasets fetch trec-fair/2022/eval --topics FILE" in error.value.hint
 
 
-def test_the_list_names_all_datasets_with_size_and_state(gender: Source) -> None:
+def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource) -> None:
     found = {row["dataset"]: row for row in llmfair("datasets", "list", "--json").json["datasets"]}
     assert {name: (row["attributes"], row["queries"], row["fetched"]) for name, row in found.items()} == {
         "sample": (["gender", "location"], 8, None),
@@ -226,7 +226,7 @@ def test_show_counts_all_pages_and_draws_the_lists(tmp_path: Path, monkeypatch: 
     )
 
 
-def test_show_works_before_the_titles_are_there(gender: Source) -> None:
+def test_show_works_before_the_titles_are_there(gender: DocumentSource) -> None:
     path = COLLECTIONS[2].folder / "fetch.json"
     record = json.loads(path.read_text())
     del record["pages"]

@@ -17,7 +17,7 @@ from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import CELLS, KINDS, JudgedPairs
 from llmfair.records import Measurement, Side
-from llmfair.verdicts import PairAnswer, Verdict
+from llmfair.verdicts import PairAnswer, PairVerdict
 from tests.metrics import rows
 from tests.shared import vectors
 
@@ -45,7 +45,7 @@ def pairs(
     """A query with these answers, protected item shown first and second; every pair has its own items."""
     numbers = numbers or range(len(answers))
     verdicts = tuple(
-        Verdict(
+        PairVerdict(
             query_id, "relevant", number, draw, f"{query_id}p{number}", f"{query_id}u{number}", *map(answer, both),
         )
         for number, draw, both in zip(numbers, draws or [0] * len(answers), answers, strict=True)

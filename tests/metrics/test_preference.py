@@ -14,7 +14,7 @@ from llmfair.audits.aggregates.preference import preference, preference_change
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.base import Judged
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import Compared, Undefined, Value
+from llmfair.metrics.values import QueryComparisons, Undefined, Value
 from llmfair.rankers.base import first_encounters
 from llmfair.records import Candidates, Document, Encounter, Query, Ranking, Side
 from llmfair.stats.preference import Comparisons, preference_fit
@@ -131,7 +131,9 @@ def test_odds_of_rankings_are_the_share_of_pairs_that_the_protected_item_wins() 
     first = judged(sides, {"p1": 1, "u1": 1, "p2": 1, "u2": 0}, None, [["p1", "u1", "p2", "u2"]])
     second = judged(sides, dict.fromkeys(sides, 0), None, [["p1", "u2", "p2", "u1"]])
     values = odds_of([first, second], "PreferenceOdds(of=ranking)")
-    assert [value.ahead.item() / value.count.item() for value in values if isinstance(value, Compared)] == [
+    assert [
+        value.ahead.item() / value.count.item() for value in values if isinstance(value, QueryComparisons)
+    ] == [
         0.5,
         0.75,
     ]
@@ -165,7 +167,7 @@ def test_a_slot_preference_is_told_from_one_for_groups() -> None:
 def everyone(prefers: float, queries: int = 8) -> list[Value]:
     """Comparisons that all end alike."""
     slots = np.stack([np.linspace(-1, 1, 5), np.linspace(1, -1, 5)], axis=1)
-    return [Compared(np.full(5, prefers), np.ones(5), slots, window=5) for _ in range(queries)]
+    return [QueryComparisons(np.full(5, prefers), np.ones(5), slots, window=5) for _ in range(queries)]
 
 
 def test_where_one_group_always_wins_there_is_a_bound() -> None:
@@ -183,7 +185,7 @@ def test_where_one_group_always_wins_there_is_a_bound() -> None:
 def test_where_slots_decide_everything_the_odds_are_a_bound() -> None:
     """The item shown first always wins: of each query's pairs, the protected one stood first in two of five."""
     slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5]])
-    first = Compared((slots[:, 0] < slots[:, 1]).astype(float), np.ones(5), slots, window=5)
+    first = QueryComparisons((slots[:, 0] < slots[:, 1]).astype(float), np.ones(5), slots, window=5)
     found = preference([first] * 8)
     assert found and (found.bound, found.estimate.reason) == ("at most", "position_driven")
     assert found.estimate.value == pytest.approx(2 / 3)
@@ -218,7 +220,7 @@ def test_a_change_is_paired_by_query() -> None:
 
 
 def test_leaving_out_a_query_by_one_step_is_near_to_fitting_without_it() -> None:
-    compared = [value for value in odds_of(simulated(7, queries=20)) if isinstance(value, Compared)]
+    compared = [value for value in odds_of(simulated(7, queries=20)) if isinstance(value, QueryComparisons)]
     queries = [Comparisons(one.ahead, one.count, one.slots) for one in compared]
     whole = preference_fit(queries, 12)
     assert whole is not None
@@ -236,7 +238,7 @@ def test_one_long_list_among_short_ones_is_no_position_bias() -> None:
         n = 6 if number == 7 else 3
         first, second = rng.permutation(np.linspace(-1, 1, n))[:2], rng.permutation(np.linspace(-1, 1, n))[:2]
         ahead = (rng.random(2) < 0.4).astype(float)
-        queries.append(Compared(ahead, np.ones(2), np.stack([first, second], axis=1), window=n))
+        queries.append(QueryComparisons(ahead, np.ones(2), np.stack([first, second], axis=1), window=n))
     found = preference(queries)
     assert found is not None and (found.bound, found.estimate.reason) == (None, None)
     assert found.estimate.low is not None
@@ -252,7 +254,7 @@ def test_strong_slots_that_leave_a_choice_are_fitted() -> None:
 def test_slots_alone_that_decide_are_told_from_slots_that_favour_a_group() -> None:
     slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])
     earlier = (slots[:, 0] < slots[:, 1]).astype(float)
-    alone = preference([Compared(earlier, np.ones(6), slots, window=5)] * 8)
+    alone = preference([QueryComparisons(earlier, np.ones(6), slots, window=5)] * 8)
     assert alone is not None and alone.slots_decide
 
 
@@ -263,7 +265,7 @@ def test_ties_count_half() -> None:
         rankings=(Ranking("q", ("p1", "u1", "u2"), (2.0, 2.0, 1.0)),),
     )
     (value,) = odds_of([tied], "PreferenceOdds(of=ranking)")
-    assert isinstance(value, Compared) and (value.ahead.item(), value.count.item()) == (1.5, 2)
+    assert isinstance(value, QueryComparisons) and (value.ahead.item(), value.count.item()) == (1.5, 2)
 
 
 def cut_lists(odds: float, cut: int, queries: int, rng: np.random.Generator) -> list[Judged]:
@@ -305,6 +307,6 @@ def test_a_cut_ranking_by_hand() -> None:
     listed = tuple(Document(name, "") for name in ("p1", "u1", "u9"))
     cut = replace(whole, candidates=replace(whole.candidates, documents=listed), missing=("p2", "u2", "u3"))
     (value,) = odds_of([cut], "PreferenceOdds(of=ranking)")
-    assert isinstance(value, Compared) and (value.ahead.item(), value.count.item()) == (3, 4)
+    assert isinstance(value, QueryComparisons) and (value.ahead.item(), value.count.item()) == (3, 4)
     none = replace(cut, candidates=replace(cut.candidates, documents=listed[2:]))
     assert odds_of([none], "PreferenceOdds(of=ranking)") == [Undefined("no_common_grade")]

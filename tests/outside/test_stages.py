@@ -28,7 +28,7 @@ from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.records import Chat, Completion, Finish, Message, Request, Text
-from llmfair.results import Ended
+from llmfair.results import ProbeCounts
 from llmfair.rundir import RunDir
 from llmfair.steps import Steps
 from tests.batch_server import BatchServer
@@ -135,7 +135,7 @@ def test_every_stage_is_counted_and_shown() -> None:
     assert run.summary()["answers"] == answers
     shown = drawn_answers(run, run.read_manifest(), 1000)
     assert len(shown) == answers and any(one.probe.startswith("judged/") for one in shown)
-    assert all(ended == Ended(240, 240) for ended in found.results.chains.values())
+    assert all(ended == ProbeCounts(240, 240) for ended in found.results.chains.values())
 
 
 def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:

@@ -9,12 +9,12 @@ from typing import ClassVar
 from llmfair.audits.study import Study, settings_of
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError
-from llmfair.settings import Studied, setting
+from llmfair.settings import StudySettings, setting
 from tests.outside.numbers import NumbersKind, NumbersSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopsSettings(Studied, NumbersSettings):
+class TopsSettings(StudySettings, NumbersSettings):
     """Audits of numbers that differ in the highest one."""
 
     varied: ClassVar[Mapping[str, str]] = {"top": "--tops 5,10"}

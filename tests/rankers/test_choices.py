@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
 from llmfair.records import Completion, Finish, Side
-from llmfair.verdicts import Cell, Outcome, PairAnswer, Verdict
+from llmfair.verdicts import Cell, PairAnswer, PairOutcome, PairVerdict
 from tests.pace import within
 from tests.shared import mockllm, vectors
 
@@ -104,9 +104,9 @@ def test_the_reference_pairs() -> None:
     for case in vectors("pairwise_replies.json")["pairs"]:
         first = answer(case["first_order"], (Side.PROTECTED, Side.UNPROTECTED))
         second = answer(case["swapped_order"], (Side.UNPROTECTED, Side.PROTECTED))
-        verdict = Verdict("q", "relevant", 0, 0, "p", "u", first, second)
+        verdict = PairVerdict("q", "relevant", 0, 0, "p", "u", first, second)
         assert verdict.cell is Cell(case["llmfair_cell"])
-        assert verdict.outcome is Outcome(case["llmfair_verdict"].lower())
+        assert verdict.outcome is PairOutcome(case["llmfair_verdict"].lower())
 
 
 @pytest.mark.parametrize(

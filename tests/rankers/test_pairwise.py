@@ -27,7 +27,7 @@ from llmfair.records import (
     Query,
     Side,
 )
-from llmfair.verdicts import Cell, Outcome, PairAnswer, Verdict
+from llmfair.verdicts import Cell, PairAnswer, PairOutcome, PairVerdict
 from tests.rankers import Answer, ask
 from tests.shared import mockllm
 
@@ -161,23 +161,23 @@ def test_both_chats_are_asked_at_once() -> None:
     with pytest.raises(StopIteration) as ended:
         steps.send(said("[1]", "[2]"))
     won = PairAnswer(Side.PROTECTED)
-    assert ended.value.value == Verdict("q1", "relevant", 3, 1, "7", "12", won, won)
+    assert ended.value.value == PairVerdict("q1", "relevant", 3, 1, "7", "12", won, won)
 
 
 @pytest.mark.parametrize(
     ("answer", "cell", "outcome"),
     [
-        (prefers("protected"), Cell.PP, Outcome.PROTECTED),
-        (prefers("unprotected"), Cell.UU, Outcome.UNPROTECTED),
-        (lambda chat: "[1] > [2]", Cell.FF, Outcome.FLIPPED),
-        (lambda chat: "[2] > [1]", Cell.SS, Outcome.FLIPPED),
-        (lambda chat: "[1] = [2]", Cell.T, Outcome.INVALID),
-        (lambda chat: "[1]" if protected_leads(chat) else "[1] = [2]", Cell.T, Outcome.INVALID),
-        (lambda chat: "[1] = [2]" if protected_leads(chat) else "both", Cell.M1, Outcome.INVALID),
-        (lambda chat: Completion("[1]", Finish.REFUSED), Cell.M2, Outcome.INVALID),
+        (prefers("protected"), Cell.PP, PairOutcome.PROTECTED),
+        (prefers("unprotected"), Cell.UU, PairOutcome.UNPROTECTED),
+        (lambda chat: "[1] > [2]", Cell.FF, PairOutcome.FLIPPED),
+        (lambda chat: "[2] > [1]", Cell.SS, PairOutcome.FLIPPED),
+        (lambda chat: "[1] = [2]", Cell.T, PairOutcome.INVALID),
+        (lambda chat: "[1]" if protected_leads(chat) else "[1] = [2]", Cell.T, PairOutcome.INVALID),
+        (lambda chat: "[1] = [2]" if protected_leads(chat) else "both", Cell.M1, PairOutcome.INVALID),
+        (lambda chat: Completion("[1]", Finish.REFUSED), Cell.M2, PairOutcome.INVALID),
     ],
 )
-def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: Outcome) -> None:
+def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: PairOutcome) -> None:
     verdict, _ = ask(RANKER, probe_of(), answer)
     assert (verdict.cell, verdict.outcome) == (cell, outcome)
 

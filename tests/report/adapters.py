@@ -9,7 +9,7 @@ from llmfair.jsonfiles import json_text
 from llmfair.results import Words, plain
 from llmfair.tuning.effects import changes
 from llmfair.tuning.outcome import results_of
-from llmfair.tuning.results import Finetuned, Overlap, PairCounts, TrainingFacts, TuningFacts
+from llmfair.tuning.results import FinetuneResults, Overlap, PairCounts, TrainingFacts, TuningFacts
 from llmfair.tuning.safeguards import validate, with_text
 from llmfair.tuning.verdict import judged
 from tests.tuning.answered import BAND, biased, figures
@@ -29,7 +29,7 @@ TOLD = {
 }  # fmt: skip
 
 
-def results(passed: bool) -> Finetuned:
+def results(passed: bool) -> FinetuneResults:
     before, after = biased(-1.5), biased(-0.1)
     base, adapter = figures(before, before), figures(after, before)
     found = validate(base, adapter)

@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.listwise.encounters import Items, Noise, simulate_encounters
-from llmfair.metrics.values import Compared
+from llmfair.metrics.values import QueryComparisons
 from llmfair.rankers.base import first_encounters
 from llmfair.rankers.windows import covering
 from llmfair.stats.encounters import Meeting, Windows, first_shown, query_sd
@@ -118,7 +118,7 @@ def test_an_injected_preference_and_slots_are_what_is_compared() -> None:
     items = Items("q", np.repeat([1, -1], 6), np.zeros(12, np.intp))
     found = simulate_encounters(items, [(0, 12)], 1500, 1, 2, Noise(1.0, 3.0), rng=np.random.default_rng(2))
     none, strong = (
-        [value for audit in range(1500) if isinstance(value := found.value(b, audit), Compared)]
+        [value for audit in range(1500) if isinstance(value := found.value(b, audit), QueryComparisons)]
         for b in (0.0, 99.0)
     )
     assert all(one.ahead.all() for one in strong) and {len(one.count) for one in none} == {72}

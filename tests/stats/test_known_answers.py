@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from llmfair.stats.intervals import mean, ratio_of_means
-from llmfair.stats.significance import Labelled, holm, means, null_of, permutation, sign_flip
+from llmfair.stats.significance import LabelledItems, holm, means, null_of, permutation, sign_flip
 from tests.metrics import lettered, value
 from tests.shared import vectors
 
@@ -87,7 +87,7 @@ def test_stratified_permutation() -> None:
     golden = vectors("injected_bias")["golden_permutation"]
     protected, strata = np.array(golden["ranking_protected"], bool), np.array(golden["ranking_relevant"])
     exposures = 1 / np.log1p(np.arange(1, len(protected) + 1))
-    query = Labelled(exposures, protected, strata)
+    query = LabelledItems(exposures, protected, strata)
 
     null, observed = null_of(query), means(query)
     assert observed == pytest.approx((golden["E1"], golden["E0"]), rel=1e-9)
@@ -102,7 +102,7 @@ def test_stratified_permutation() -> None:
     assert excess == pytest.approx(golden["excess_ratio"], rel=1e-9)
 
     def statistic(labels: np.ndarray[Any, np.dtype[np.bool_]]) -> float:
-        return permutation([Labelled(exposures, labels, strata)], [GENERATOR], draws=0).statistic
+        return permutation([LabelledItems(exposures, labels, strata)], [GENERATOR], draws=0).statistic
 
     relevant, other = np.flatnonzero(strata == 1), np.flatnonzero(strata == 0)
     every = [

@@ -16,7 +16,16 @@ from llmfair.metrics.values import Formula
 from llmfair.stats.clusters import clustered_variance
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
-from llmfair.stats.pairs import Counted, Figure, Weights, estimate, gradient, intraclass, pair_p, t_test
+from llmfair.stats.pairs import (
+    Figure,
+    PairContributions,
+    Weights,
+    estimate,
+    gradient,
+    intraclass,
+    pair_p,
+    t_test,
+)
 from tests.shared import vectors
 
 PP, UU, FF, SS = range(4)
@@ -29,26 +38,26 @@ FORMULAS = {
 BY_QUERY = slice(0, 1)
 
 
-def counted(cells: ArrayLike, *clusters: ArrayLike, weights: Weights = "macro") -> Counted:
+def counted(cells: ArrayLike, *clusters: ArrayLike, weights: Weights = "macro") -> PairContributions:
     """Pairs of these cells, 0..3; without items every pair has its own two."""
     cells = np.asarray(cells)
     own = np.arange(len(cells))
     ways = [*map(np.asarray, clusters), own, own][:3]
-    return Counted(np.eye(4)[cells], np.stack(ways).astype(np.intp), weights)
+    return PairContributions(np.eye(4)[cells], np.stack(ways).astype(np.intp), weights)
 
 
-def by_query(pairs: Counted) -> Counted:
+def by_query(pairs: PairContributions) -> PairContributions:
     return replace(pairs, clusters=pairs.clusters[BY_QUERY])
 
 
-def of_counts(rows: ArrayLike, weights: Weights) -> Counted:
+def of_counts(rows: ArrayLike, weights: Weights) -> PairContributions:
     """One row of PP, UU, FF, SS per query."""
     rows = np.asarray(rows)
     cells = np.concatenate([np.repeat(np.arange(4), row) for row in rows])
     return counted(cells, np.repeat(np.arange(len(rows)), rows.sum(axis=1)), weights=weights)
 
 
-def of_answers(rows: ArrayLike) -> Counted:
+def of_answers(rows: ArrayLike) -> PairContributions:
     """One row per pair: query, protected item, unprotected item, the protected item's wins when first and second."""
     *clusters, first, second = np.asarray(rows).T
     cells = np.where(first == second, np.where(first == 1, PP, UU), np.where(first == 1, FF, SS))
@@ -217,7 +226,9 @@ def test_injected_rankers_come_out() -> None:
             share = expected[name]
             assert np.mean(unparseable == number) == pytest.approx(share, abs=4 * np.sqrt(share / 40_000))
         counts = WIN_RATIO.things[*answers].astype(float)
-        pairs = Counted(counts[unparseable == 0], np.arange(np.sum(unparseable == 0))[None], "pooled")
+        pairs = PairContributions(
+            counts[unparseable == 0], np.arange(np.sum(unparseable == 0))[None], "pooled"
+        )
         pp, uu, ff, ss = (expected[f"cond_{cell}"] for cell in ("PP", "UU", "FF", "SS"))
         readable, p = len(pairs.counts), pp + (ff + ss) / 2
         variances = {
@@ -359,7 +370,7 @@ def test_a_pair_asked_again_is_no_further_pair() -> None:
     once = intraclass(pairs)
     for repeats in (2, 5):
         order = rng.permutation(np.repeat(np.arange(800), repeats))
-        again = intraclass(Counted(pairs.counts[order], pairs.clusters[:, order], repeats=repeats))
+        again = intraclass(PairContributions(pairs.counts[order], pairs.clusters[:, order], repeats=repeats))
         assert once is not None and again is not None and again.pairs == once.pairs == 20
         assert again.correlation == pytest.approx(once.correlation)
     # draws that differ: X is their mean, here ½ for the first pair of each query
@@ -384,11 +395,11 @@ def test_intraclass_without_a_value(cells: list[int], queries: list[int]) -> Non
 def test_bad_arguments_are_refused() -> None:
     one = np.zeros((3, 1), np.intp)
     with pytest.raises(ValueError, match="count for something"):
-        Counted(np.zeros((1, 4)), one)
+        PairContributions(np.zeros((1, 4)), one)
     with pytest.raises(ValueError, match="count for something"):
-        Counted(np.zeros((0, 4)), one[:, :0])
+        PairContributions(np.zeros((0, 4)), one[:, :0])
     with pytest.raises(ValueError, match="shape"):
-        Counted(np.ones((2, 4)), one)
+        PairContributions(np.ones((2, 4)), one)
     with pytest.raises(ValueError, match="level"):
         estimate(WIN_RATIO, counted([PP, UU], [0, 1]), level=1.0)
     with pytest.raises(ValueError, match="clusters"):
@@ -404,7 +415,7 @@ def drawn(beta: float, effects: np.ndarray, rng: np.random.Generator) -> np.ndar
     return np.where(first, np.where(second, PP, FF), np.where(second, SS, UU))
 
 
-def covered(formula: Formula, pairs: Counted, truth: float) -> bool:
+def covered(formula: Formula, pairs: PairContributions, truth: float) -> bool:
     found = estimate(formula, pairs)
     assert found.low is not None and found.high is not None
     return found.low <= truth <= found.high

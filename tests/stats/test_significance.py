@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llmfair.stats.significance import (
-    Labelled,
-    Permutation,
+    LabelledItems,
+    PermutationTest,
     holm,
     means,
     null_of,
@@ -27,16 +27,16 @@ from tests.pace import within
 GENERATOR = np.random.default_rng(0)
 
 
-def query(exposures: list[float], sides: str, strata: str) -> Labelled:
+def query(exposures: list[float], sides: str, strata: str) -> LabelledItems:
     """Documents with these exposures; sides p protected, u unprotected; strata one digit each."""
-    return Labelled(
+    return LabelledItems(
         np.array(exposures, float),
         np.array([side == "p" for side in sides]),
         np.array([int(stratum) for stratum in strata]),
     )
 
 
-def shuffled(queries: list[Labelled], seed: int = 1, draws: int = 999) -> Permutation:
+def shuffled(queries: list[LabelledItems], seed: int = 1, draws: int = 999) -> PermutationTest:
     return permutation(
         queries, [np.random.default_rng([seed, place]) for place in range(len(queries))], draws
     )
@@ -145,7 +145,7 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         query([1, float("nan")], "pu", "00")
     with pytest.raises(ValueError, match="protected and unprotected"):
-        Labelled(np.ones(2), np.array([0, 1]), np.zeros(2, int))
+        LabelledItems(np.ones(2), np.array([0, 1]), np.zeros(2, int))
     one = query([1, 2], "pu", "00")
     with pytest.raises(ValueError, match="0 queries"):
         permutation([], [])
@@ -165,7 +165,7 @@ EXPOSURES = st.integers(100, 1500).map(lambda figure: figure / 1000)
 
 
 @st.composite
-def labelled(draw: st.DrawFn) -> Labelled:
+def labelled(draw: st.DrawFn) -> LabelledItems:
     """A query of up to 9 documents in up to 3 strata, equal exposures included."""
     size = draw(st.integers(2, 9))
     chosen = draw(st.integers(1, size - 1))
@@ -177,8 +177,8 @@ def labelled(draw: st.DrawFn) -> Labelled:
 QUERIES = st.lists(labelled(), min_size=1, max_size=4)
 
 
-def swapped(one: Labelled) -> Labelled:
-    return Labelled(one.exposures, ~one.protected, one.strata)
+def swapped(one: LabelledItems) -> LabelledItems:
+    return LabelledItems(one.exposures, ~one.protected, one.strata)
 
 
 @given(st.lists(FIGURES, min_size=1, max_size=17), st.floats(1e-3, 1e6))
@@ -208,7 +208,7 @@ def test_holm_raises_p_values_and_keeps_their_order(p_values: list[float | None]
 
 @given(labelled())
 @settings(deadline=None)
-def test_closed_form_is_that_of_all_assignments(one: Labelled) -> None:
+def test_closed_form_is_that_of_all_assignments(one: LabelledItems) -> None:
     strata = [np.flatnonzero(one.strata == stratum) for stratum in np.unique(one.strata)]
     sides = []
     for chosen in product(*(combinations(members, int(one.protected[members].sum())) for members in strata)):
@@ -220,9 +220,9 @@ def test_closed_form_is_that_of_all_assignments(one: Labelled) -> None:
 
 
 @given(labelled())
-def test_closed_form_ignores_the_order_of_documents(one: Labelled) -> None:
+def test_closed_form_ignores_the_order_of_documents(one: LabelledItems) -> None:
     places = np.random.default_rng(3).permutation(len(one.strata))
-    other = Labelled(one.exposures[places], one.protected[places], 7 - one.strata[places])
+    other = LabelledItems(one.exposures[places], one.protected[places], 7 - one.strata[places])
     before, after = null_of(one), null_of(other)
     assert (after.protected, after.unprotected, after.variance) == pytest.approx(
         (before.protected, before.unprotected, before.variance), abs=1e-12
@@ -232,7 +232,7 @@ def test_closed_form_ignores_the_order_of_documents(one: Labelled) -> None:
 
 @given(QUERIES)
 @settings(deadline=None)
-def test_swapping_the_sides_keeps_p(queries: list[Labelled]) -> None:
+def test_swapping_the_sides_keeps_p(queries: list[LabelledItems]) -> None:
     found, opposite = shuffled(queries, draws=99), shuffled([swapped(one) for one in queries], draws=99)
     assert found.p is not None
     assert 0 < found.p <= 1
@@ -243,7 +243,7 @@ def test_swapping_the_sides_keeps_p(queries: list[Labelled]) -> None:
 
 @given(QUERIES)
 @settings(deadline=None)
-def test_another_query_leaves_the_draws_of_the_others_alone(queries: list[Labelled]) -> None:
+def test_another_query_leaves_the_draws_of_the_others_alone(queries: list[LabelledItems]) -> None:
     inert = query([1, 1], "pu", "01")
     alone, together = shuffled(queries, draws=99), shuffled([*queries, inert], draws=99)
     assert together.p == alone.p
@@ -257,7 +257,9 @@ def test_another_query_leaves_the_draws_of_the_others_alone(queries: list[Labell
 
 @given(QUERIES, st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_rankers_shuffled_at_once_are_tested_as_each_alone(queries: list[Labelled], random: Random) -> None:
+def test_rankers_shuffled_at_once_are_tested_as_each_alone(
+    queries: list[LabelledItems], random: Random
+) -> None:
     rankers = [
         [
             replace(one, exposures=np.array(random.sample(list(one.exposures), len(one.exposures))))
@@ -274,7 +276,7 @@ def test_rankers_shuffled_at_once_are_tested_as_each_alone(queries: list[Labelle
 
 def random_queries(
     rng: np.random.Generator, count: int, documents: int, relevance_weight: float = 0.0
-) -> list[Labelled]:
+) -> list[LabelledItems]:
     """A group-blind Plackett–Luce ranker; of the protected half 5 % are relevant, of the others 15 %."""
     protected = np.arange(documents) % 2 == 0
     found = []
@@ -282,7 +284,7 @@ def random_queries(
         relevant = rng.random(documents) < np.where(protected, 0.05, 0.15)
         tastes = relevance_weight * relevant + rng.gumbel(size=documents)
         ranks = np.argsort(np.argsort(-tastes)) + 1
-        found.append(Labelled(1 / np.log1p(ranks), protected, relevant.astype(int)))
+        found.append(LabelledItems(1 / np.log1p(ranks), protected, relevant.astype(int)))
     return found
 
 
@@ -316,7 +318,7 @@ def test_sizes_under_unequal_relevance() -> None:
         assert found.p is not None
         stratified += found.p <= 0.05
         closed += found.p_z <= 0.05
-        one_stratum = [Labelled(one.exposures, one.protected, np.zeros(200, int)) for one in queries]
+        one_stratum = [LabelledItems(one.exposures, one.protected, np.zeros(200, int)) for one in queries]
         marginal += permutation(one_stratum, rng.spawn(44), draws=0).p_z <= 0.05
         excess = [permutation([one], [rng], draws=0).statistic for one in queries]
         flips += sign_flip(excess, rng=rng, draws=199) <= 0.05

@@ -19,7 +19,7 @@ from llmfair.tuning.folder import ADAPTER
 from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.merge import merge
 from llmfair.tuning.merging import merge_adapter
-from llmfair.tuning.results import Merged
+from llmfair.tuning.results import MergeResults
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny
@@ -127,7 +127,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def merged(folder: Path, out: Path, **more: Any) -> Merged:
+def merged(folder: Path, out: Path, **more: Any) -> MergeResults:
     with models.quiet():
         return merge_adapter(FinetuneSettings.make(merge=folder, output=out, **more))
 

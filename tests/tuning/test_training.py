@@ -32,7 +32,7 @@ from llmfair.tuning.margins import pair_margins
 from llmfair.tuning.plan import estimate
 from llmfair.tuning.progress import Interrupts, TrainingLog, last_checkpoint
 from llmfair.tuning.recipe import Recipe
-from llmfair.tuning.results import Needs, Trained, Validation
+from llmfair.tuning.results import Needs, TrainingRecord, Validation
 from tests import models
 from tests.models import one_thread as one_thread
 from tests.ports import free_port
@@ -58,7 +58,7 @@ def trained(
     validate: Callable[[], Validation] = passing,
     tell: Callable[[int, str], None] = lambda done, words: None,
     dtype: str = "float32",
-) -> tuple[LocalModel, Trained]:
+) -> tuple[LocalModel, TrainingRecord]:
     model = tiny.loaded(folder, dtype)
     return model, train(model, tiny.examples(model), validate, recipe, out, tell)
 

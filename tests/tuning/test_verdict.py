@@ -12,7 +12,7 @@ from llmfair.audits.pairwise.results import PairFinding
 from llmfair.results import RunVerdict
 from llmfair.stats.conclusions import conclude
 from llmfair.tuning.outcome import ADAPTER
-from llmfair.tuning.results import Finetuned, Safeguard
+from llmfair.tuning.results import FinetuneResults, Safeguard
 from llmfair.tuning.table import headed_table, model_card
 from llmfair.tuning.verdict import judged
 from tests.report.adapters import AUDIT, results
@@ -24,7 +24,7 @@ IN, OUT, ACROSS = (1.0, 0.9, 1.1), (0.5, 0.4, 0.6), (0.9, 0.7, 1.2)
 
 def told(of: dict[str, Interval], lost: bool = False, rejected: bool = False) -> RunVerdict:
     """The verdict on an adapter with these odds, that keeps all gates or lost one."""
-    made: Finetuned = results(True)
+    made: FinetuneResults = results(True)
     rows = []
     for row in made.rows:
         if (row.model, row.measure) == (ADAPTER, HEADLINE) and row.condition in of:

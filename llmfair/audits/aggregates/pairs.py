@@ -13,8 +13,8 @@ from llmfair.metrics.values import Tally, Value
 from llmfair.registry import register
 from llmfair.stats.clusters import Codes
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.pairs import Counted, Weights, estimate, pair_p
-from llmfair.verdicts import Verdict
+from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
+from llmfair.verdicts import PairVerdict
 
 FEWEST_CONSISTENT = 10
 """From fewer pairs that do not flip, over all queries, no preference has an interval."""
@@ -25,7 +25,7 @@ def weights_of(aggregate: str) -> Weights:
     return "pooled" if aggregate == "pooled" else "macro"
 
 
-def joined(values: Iterable[Value], weights: Weights = "macro") -> Counted | None:
+def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContributions | None:
     """The pairs that count in these tallies, one tally a query; None without any."""
     tallies = [value for value in values if isinstance(value, Tally)]
     kept = [tally.counts.any(axis=1) for tally in tallies]
@@ -34,14 +34,14 @@ def joined(values: Iterable[Value], weights: Weights = "macro") -> Counted | Non
     every = np.concatenate(kept)
     clusters = _clusters(_TheVery(tuple(tally.verdicts for tally in tallies)))
     counts = np.concatenate([tally.counts for tally in tallies]).astype(np.float64)
-    return Counted(counts[every], clusters[:, every], weights, tallies[0].repeats)
+    return PairContributions(counts[every], clusters[:, every], weights, tallies[0].repeats)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _TheVery:
     """Verdicts of all queries as a key: equal are the very same tuples, for all measures of a run share them."""
 
-    verdicts: tuple[tuple[Verdict, ...], ...]
+    verdicts: tuple[tuple[PairVerdict, ...], ...]
 
     def __hash__(self) -> int:
         return hash(tuple(map(id, self.verdicts)))

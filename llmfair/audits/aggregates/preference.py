@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.summary import Inference
-from llmfair.metrics.values import Compared, Value
+from llmfair.metrics.values import QueryComparisons, Value
 from llmfair.registry import register
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.preference import (
@@ -72,7 +72,7 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
     return Preference(Estimate(None, None, high, queries, reason), count, shares - 0.5, "at most")
 
 
-def _without_slots(compared: Sequence[Compared], count: int, level: float) -> Preference:
+def _without_slots(compared: Sequence[QueryComparisons], count: int, level: float) -> Preference:
     fit = preference_fit([Comparisons(one.ahead, one.count) for one in compared])
     if fit is None:  # of a single query
         return Preference(Estimate(None, None, None, len(compared), "too_few_queries"), count, np.zeros(0))
@@ -108,7 +108,7 @@ def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
 
     They pair what two runs or prompts make of the same queries. Empty where there are no finite odds.
     """
-    known = {query_id: value for query_id, value in values.items() if isinstance(value, Compared)}
+    known = {query_id: value for query_id, value in values.items() if isinstance(value, QueryComparisons)}
     compared = _compared(known.values())
     fit = preference_fit([_of(one) for one in compared], _window(compared))
     if fit is None or fit.queries != len(known):
@@ -132,7 +132,7 @@ def preference_change(
     shared = sorted(
         query_id
         for query_id in one.keys() & other.keys()
-        if isinstance(one[query_id], Compared) and isinstance(other[query_id], Compared)
+        if isinstance(one[query_id], QueryComparisons) and isinstance(other[query_id], QueryComparisons)
     )
     fits: list[Fit] = []
     for values in (one, other):
@@ -147,13 +147,13 @@ def preference_change(
     return estimate, change + (len(shared) - 1) * moved
 
 
-def _compared(values: Iterable[Value]) -> list[Compared]:
-    return [value for value in values if isinstance(value, Compared)]
+def _compared(values: Iterable[Value]) -> list[QueryComparisons]:
+    return [value for value in values if isinstance(value, QueryComparisons)]
 
 
-def _of(value: Compared) -> Comparisons:
+def _of(value: QueryComparisons) -> Comparisons:
     return Comparisons(value.ahead, value.count, value.slots)
 
 
-def _window(compared: Sequence[Compared]) -> int:
+def _window(compared: Sequence[QueryComparisons]) -> int:
     return max((one.window for one in compared), default=1)

@@ -13,11 +13,11 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import Compared
-    from llmfair.audits.changes import Row as Changed
+    from llmfair.audits.changes import ChangeRow as Changed
+    from llmfair.audits.changes import ComparedRun
     from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
-    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, RemeasuredRun
     from llmfair.audits.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
@@ -189,14 +189,14 @@ class Listwise(Kind):
 
         return Judged
 
-    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
         from llmfair.audits.listwise.score import score_folder
 
         return score_folder(run, settings, announce)
 
     def score_files(
         self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
-    ) -> Iterator[Remeasured]:
+    ) -> Iterator[RemeasuredRun]:
         from llmfair.audits.listwise.score import score_files
 
         return score_files(paths, settings, announce)
@@ -220,7 +220,9 @@ class Listwise(Kind):
         relevance = {name: run.relevance.get(condition) for run, condition, name in rows}
         return [*ranking_note(any(run.findings for run, *_ in rows)), *relevance_note(relevance)]
 
-    def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
+    def changes(
+        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+    ) -> Iterator[Changed]:
         from llmfair.audits.changes import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition, "run both with the same --conditions")

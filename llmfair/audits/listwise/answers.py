@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from llmfair.audits.listwise.results import FirstPass, Omitted, WindowAnswers
+from llmfair.audits.listwise.results import FirstPass, OmittedItems, WindowAnswers
 from llmfair.rankers.base import Ranked, WindowAnswer
 from llmfair.records import Side
 
@@ -53,7 +53,7 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> Wi
         asked_again=dict(sorted(Counter(str(bad) for w in windows for bad in w.replaced).items())),
         readers_differ=sum(window.readers_differ for window in windows),
         places={place: dict(sorted(counts.items())) for place, counts in sorted(places.items())},
-        omitted=Omitted(omitted, protected, round(expected, 6)),
+        omitted=OmittedItems(omitted, protected, round(expected, 6)),
     )
 
 

@@ -18,7 +18,7 @@ from llmfair.audits.design import Design
 from llmfair.audits.lists import bucket, drawn_of
 from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts
-from llmfair.audits.listwise.seen import HEADLINE, Met, seen, share
+from llmfair.audits.listwise.seen import HEADLINE, WindowShare, seen, share
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.stopping import Stopping
 from llmfair.backends.base import Backend, NoBackend
@@ -123,7 +123,7 @@ class ListwiseDesign(Design[Ranked]):
                     ),
                 )
 
-    def stopping(self, condition: PromptCondition) -> Stopping[Met]:
+    def stopping(self, condition: PromptCondition) -> Stopping[WindowShare]:
         """A sequential audit under one prompt that has not begun."""
         asked, probes = self.asked(), self.in_rounds(condition)
         process = EProcess(asked.band, self.settings.level, len(probes))
@@ -150,11 +150,11 @@ class ListwiseDesign(Design[Ranked]):
         number = int(probe.probe_id.rpartition("/w")[2])
         return replace(self.ranker, strategy=replace(self.ranker.strategy, only=number))
 
-    def met(self, probe: Probe, ranked: Ranked) -> Met:
+    def met(self, probe: Probe, ranked: Ranked) -> WindowShare:
         """What an answer says of items of both groups."""
         candidates = self.dataset.candidates(probe.candidates.query)
         (value,) = HEADLINE.values(self.judged(candidates, (), encounters=ranked.encounters)).values()
-        return Met(probe.candidates.query.query_id, value)
+        return WindowShare(probe.candidates.query.query_id, value)
 
     @cached_property
     def chains_per_query(self) -> int:

@@ -7,12 +7,12 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.documents import Calibration, Injected, Planned
+from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.listwise.findable import ListwiseFindable
 from llmfair.results import Count, Reach
 
 
-class ListwisePlan(Planned):
+class ListwisePlan(CallPlan):
     """llmfair plan listwise; llmfair listwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["listwise"]
@@ -45,5 +45,5 @@ class ListwiseCalibration(Calibration):
     """llmfair calibrate listwise."""
 
     task: Literal["calibrate listwise"]
-    injected: Annotated[list[Injected], Meta(min_length=1)]
+    injected: Annotated[list[InjectedPreference], Meta(min_length=1)]
     smallest: SmallestOdds

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.values import Compared, Undefined
+from llmfair.metrics.values import QueryComparisons, Undefined
 from llmfair.records import Candidates, Side
 from llmfair.stats.encounters import Windows, first_shown
 
@@ -60,13 +60,13 @@ class Encounters:
     slots: Sequence[Floats]
     window: int
 
-    def value(self, log_odds: float, audit: int) -> Compared | Undefined:
+    def value(self, log_odds: float, audit: int) -> QueryComparisons | Undefined:
         """One audit of a ranker with this preference, as the measure PreferenceOdds has it."""
         margins = self.margins[audit]
         if not len(margins):
             return Undefined("no_encounter")
         ahead = (margins > -log_odds).astype(float)
-        return Compared(ahead, np.ones(len(margins)), self.slots[audit], self.window)
+        return QueryComparisons(ahead, np.ones(len(margins)), self.slots[audit], self.window)
 
 
 def items_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Items:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from llmfair.audits.listwise.lists import Lists, read_lists
+from llmfair.audits.listwise.lists import RankedLists, read_lists
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.words import TITLES
 from llmfair.metrics.base import plain_name
@@ -19,14 +19,14 @@ from llmfair.report.figures import (
     utility_of,
     value_of,
 )
-from llmfair.report.groups import DRAWN, Audited, Group
+from llmfair.report.groups import DRAWN, AuditedRun, Group
 from llmfair.report.plots.base import MARKS, Plot
 from llmfair.report.plots.looks import Look, palette
 from llmfair.report.plots.ranks import exposure_curve, rank_boxes
 from llmfair.report.plots.ratios import Point, utility_and_ratio
 
 
-def listwise_plots(results: ListwiseResults, lists: Lists | None, declared: Declared) -> Iterator[Plot]:
+def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure, or preference where nothing is ranked; the headline and its band, ranks, exposure curve."""
     cells, design, words = results.by_condition(), results.design, asdict(results.words)
     conditions = [condition for condition in design.conditions if results.chains[condition].ranked]
@@ -70,7 +70,7 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
 
 def _utilities(
     group: Group,
-    rows: Mapping[str, Mapping[str, Audited]],
+    rows: Mapping[str, Mapping[str, AuditedRun]],
     looks: Mapping[str, Look],
     declared: Declared,
     name: str,
@@ -110,7 +110,7 @@ def _utilities(
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None, joined, name, f" {told}.")
 
 
-def _boxes(rows: Mapping[str, Mapping[str, Audited]], name: str) -> Iterator[Plot]:
+def _boxes(rows: Mapping[str, Mapping[str, AuditedRun]], name: str) -> Iterator[Plot]:
     """Ranks under each run's first prompt, by model."""
     boxes: dict[str, Any] = {}
     for model, runs in rows.items():

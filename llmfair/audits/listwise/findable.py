@@ -87,7 +87,7 @@ class ListwiseFindable:
 
 
 @dataclass(frozen=True)
-class Lists:
+class ComparableLists:
     """The lists of a design that have something to compare, and the standard deviation of ln odds over them."""
 
     meetings: tuple[Meeting, ...]
@@ -155,9 +155,9 @@ def _unknown(design: ListwiseDesign, queries: int) -> str | None:
     return None if queries else "no_common_grade"
 
 
-def _lists(design: ListwiseDesign, windows: Plan, spread: float) -> Lists:
+def _lists(design: ListwiseDesign, windows: Plan, spread: float) -> ComparableLists:
     meetings = (_meeting(shape, windows) for shape in design.shapes)
-    return Lists(tuple(one for one in meetings if one.comparisons()), spread)
+    return ComparableLists(tuple(one for one in meetings if one.comparisons()), spread)
 
 
 def _meeting(shape: Shape, windows: Plan) -> Meeting:

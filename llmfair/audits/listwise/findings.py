@@ -24,7 +24,7 @@ from llmfair.audits.listwise.results import (
     Odds,
     OddsPower,
     OrderNoise,
-    Shuffled,
+    PermutationResult,
     SignFlip,
     Usefulness,
     WindowAnswers,
@@ -34,7 +34,7 @@ from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.values import Controlled, Quotient, Ratio, Value
+from llmfair.metrics.values import ControlledExposures, Quotient, Ratio, Value
 from llmfair.probes import REPEAT
 from llmfair.records import Conclusion, Measurement, Side
 from llmfair.stats.conclusions import conclude
@@ -42,7 +42,7 @@ from llmfair.stats.control import run_noise, slope_on_initial, without_favour
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
-from llmfair.stats.significance import MOST_ENUMERATED, Labelled, holm, permutations, sign_flip
+from llmfair.stats.significance import MOST_ENUMERATED, LabelledItems, holm, permutations, sign_flip
 
 HEADLINE = "PreferenceOdds"
 """The measure that conclusions speak of."""
@@ -133,7 +133,7 @@ def _finding(
     column: Column,
     exposure: Column | None,
     judged: Sequence[Judged] | None,
-    shuffled: Shuffled | None,
+    shuffled: PermutationResult | None,
     useful: Usefulness | None,
     inference: Inference,
     asked: HowRanked,
@@ -226,23 +226,23 @@ def mean_preference(scores: NDArray[np.float64], asked: HowRanked) -> float | No
     return sign_flip(scores, rng=np.random.default_rng(asked.seed))
 
 
-def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, Shuffled]:
+def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[str, PermutationResult]:
     """The stratified test of no effect in any query, by condition.
 
     Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides.
     """
     if asked.initial != "random":
-        return dict.fromkeys(judged, Shuffled(reason="order_not_random"))
-    alike: dict[object, dict[str, dict[str, Labelled]]] = {}
+        return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
+    alike: dict[object, dict[str, dict[str, LabelledItems]]] = {}
     for condition, queries in judged.items():
         labelled = {query.query_id: found for query in queries if (found := _labelled(query)) is not None}
         lists = tuple((query_id, *found.labels()) for query_id, found in labelled.items())
         alike.setdefault(lists, {})[condition] = labelled
-    shuffled: dict[str, Shuffled] = {}
+    shuffled: dict[str, PermutationResult] = {}
     for conditions in alike.values():
         of_conditions = list(conditions.values())
         if len(of_conditions[0]) < FEWEST_TESTED:
-            shuffled |= dict.fromkeys(conditions, Shuffled(reason="too_few_queries"))
+            shuffled |= dict.fromkeys(conditions, PermutationResult(reason="too_few_queries"))
             continue
         rngs = [
             np.random.default_rng([asked.seed, zlib.crc32(name.encode()), SHUFFLES])
@@ -252,28 +252,29 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], asked: HowRanked) -> dict[
             [list(labelled.values()) for labelled in of_conditions], rngs, asked.permutations
         )
         shuffled |= {
-            condition: Shuffled(**asdict(found)) for condition, found in zip(conditions, tested, strict=True)
+            condition: PermutationResult(**asdict(found))
+            for condition, found in zip(conditions, tested, strict=True)
         }
     return shuffled
 
 
-def _labelled(query: Judged) -> Labelled | None:
+def _labelled(query: Judged) -> LabelledItems | None:
     """The items of either group with their exposures; None where one group has none, or nothing is ranked."""
     protected = query.on_side(Side.PROTECTED)
     sided = protected | query.on_side(Side.UNPROTECTED)
     if not query.rankings or not protected.any() or protected[sided].all():
         return None
-    return Labelled(exposures(query)[sided], protected[sided], query.grades[sided])
+    return LabelledItems(exposures(query)[sided], protected[sided], query.grades[sided])
 
 
-def _runs(judged: Sequence[Judged]) -> list[tuple[Controlled, ...]]:
+def _runs(judged: Sequence[Judged]) -> list[tuple[ControlledExposures, ...]]:
     """Both sides' exposures from every initial order, by query; none where orders are not known."""
     measure = parse_measure("ExpRatio(control=order)")
     ratios = [value for query in judged for value in measure.values(query).values()]
     return [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
 
 
-def _run_noise(values: Sequence[Value], runs: Sequence[tuple[Controlled, ...]]) -> OrderNoise | None:
+def _run_noise(values: Sequence[Value], runs: Sequence[tuple[ControlledExposures, ...]]) -> OrderNoise | None:
     """How far other initial orders would move ln R on these very queries; None from a single order."""
     if len({len(found) for found in runs}) != 1:
         return None
@@ -287,7 +288,7 @@ def _run_noise(values: Sequence[Value], runs: Sequence[tuple[Controlled, ...]]) 
     return None if noise is None else OrderNoise(noise.error, noise.df)
 
 
-def _slope(runs: Sequence[tuple[Controlled, ...]]) -> float | None:
+def _slope(runs: Sequence[tuple[ControlledExposures, ...]]) -> float | None:
     """Slope of ln(E1/E0) of the rankings on that of their initial orders: 1 mirrors the input, 0 forgets it."""
     found = [
         (log(run.final[0] / run.final[1]), log(run.initial[0] / run.initial[1]))

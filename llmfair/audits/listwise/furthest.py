@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from llmfair.audits.listwise.lists import Lists
+from llmfair.audits.listwise.lists import RankedLists
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults
 from llmfair.audits.listwise.words import TITLES
 from llmfair.probes import initial_orders
@@ -13,8 +13,8 @@ from llmfair.records import Attribute, Candidates, Document, Query
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,
+    FurthestQuery,
     Item,
-    Shown,
     Values,
     distance,
     figures_text,
@@ -34,13 +34,13 @@ OVER = "prompts and initial orders"
 
 
 def furthest_lists(
-    folder: Path, results: ListwiseResults, exhibits: Exhibits, lists: Lists, by: str
+    folder: Path, results: ListwiseResults, exhibits: Exhibits, lists: RankedLists, by: str
 ) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
     design, titles, queries = results.design, exhibits.titles, exhibits.queries
     conditions = [condition for condition in design.conditions if condition != "repeat"]
 
-    def show(query_id: str, values: Values) -> Shown | None:
+    def show(query_id: str, values: Values) -> FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
         ordered = {
             condition: values[condition]
@@ -62,12 +62,12 @@ def furthest_lists(
                 Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d)) for d in ranking
             ]
             rankings.append((f"{condition} prompt{_order(design, run)}", items))
-        return Shown(queries.get(query_id, query_id), figures_text(ordered, by, TITLES), rankings)
+        return FurthestQuery(queries.get(query_id, query_id), figures_text(ordered, by, TITLES), rankings)
 
     return furthest_from_parity(folder, results, conditions, by, OVER, show)
 
 
-def initial_ranks(lists: Lists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
+def initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
     """The rank, from 1, that each item had in this initial order; none of a ranker that is given no order, nor where
     another ranker made it."""
     kind = next((known for known in DRAWN_AGAIN if known == design.initial), None)

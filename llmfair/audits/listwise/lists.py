@@ -20,7 +20,7 @@ HINT = "the command that began the run writes it anew"
 
 
 @dataclass(frozen=True)
-class Listed:
+class CandidatesLine:
     """A line of candidates.jsonl: a list as the dataset gave it, with relevance and side of each document."""
 
     query_id: str
@@ -30,7 +30,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Lists:
+class RankedLists:
     """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[condition][query_id]`.
 
     Of several orders and repeats, every one is there, the first first; each is a tuple of doc_ids, best first, and
@@ -88,14 +88,14 @@ class Lists:
         return sum(shares) / len(shares) if shares else None
 
 
-def read_lists(folder: Path, conditions: Sequence[str]) -> Lists | None:
+def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
     """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""
     path = folder / "candidates.jsonl"
     if not path.is_file():
         return None
     sides: dict[str, dict[str, str | None]] = {}
     relevance: dict[str, dict[str, int]] = {}
-    for row in read_lines(path, Listed):
+    for row in read_lines(path, CandidatesLine):
         if not len(row.doc_ids) == len(row.side) == len(row.relevance):
             raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
         sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
@@ -113,7 +113,7 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> Lists | None:
                 ranked[condition].setdefault(query_id, []).append(ranking.doc_ids)
                 runs[condition].setdefault(query_id, []).append(number)
     problems.raise_any(HINT)
-    return Lists(
+    return RankedLists(
         sides,
         relevance,
         {condition: dict(sorted(of_it.items())) for condition, of_it in ranked.items()},

@@ -20,7 +20,7 @@ from llmfair.audits.listwise.design import INITIAL, ListwiseDesign
 from llmfair.audits.listwise.findings import HEADLINE, assessed, findings_of, settled, with_family
 from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
-from llmfair.audits.listwise.seen import Met
+from llmfair.audits.listwise.seen import WindowShare
 from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
 from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
@@ -29,7 +29,7 @@ from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranked, ScoringRanker
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
-from llmfair.results import Ended, Family
+from llmfair.results import Family, ProbeCounts
 from llmfair.stats.intervals import Method
 from llmfair.trec import groups_lines, qrels_lines, run_lines, scores_lines
 
@@ -41,7 +41,7 @@ def outcome_of(
     run: str,
     chains: Chains,
     failures: Sequence[Failure],
-    stopping: Mapping[str, Stopping[Met]],
+    stopping: Mapping[str, Stopping[WindowShare]],
 ) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
     judged, inference = _judged(design, chains), inference_of(design)
@@ -77,7 +77,7 @@ def outcome_of(
     ranked = Counter(probe.condition for probe, _ in chains)
     counted = {condition: len(one.counted()) for condition, one in stopping.items()}
     ended = {
-        condition.name: Ended(counted.get(condition.name, asked), ranked[condition.name])
+        condition.name: ProbeCounts(counted.get(condition.name, asked), ranked[condition.name])
         for condition in design.prompts
     }
     results = ListwiseResults(

@@ -11,7 +11,7 @@ from typing import Any
 
 from llmfair import former
 from llmfair.audits.kind import results_of
-from llmfair.audits.listwise.lists import Listed
+from llmfair.audits.listwise.lists import CandidatesLine
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.remeasured import Announce, incomplete, named
@@ -215,7 +215,7 @@ def _attribute(row: Mapping[str, Any]) -> Attribute:
 
 def _lists(path: Path) -> dict[str, list[str]]:
     """The lists that were asked about. Raises UsageError."""
-    return {row.query_id: list(row.doc_ids) for row in read_lines(path, Listed)}
+    return {row.query_id: list(row.doc_ids) for row in read_lines(path, CandidatesLine)}
 
 
 def _conditions(files: Mapping[str, RunFile]) -> dict[str, list[RunFile]]:

@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from llmfair.audits.settled import Settled
+from llmfair.audits.settled import StoppingPoint
 from llmfair.audits.study_results import StudyResults
 from llmfair.results import (
-    Answers,
+    AnswerCounts,
     Count,
     Counts,
     DesignFacts,
-    Ended,
     Figure,
     Finding,
+    ProbeCounts,
     Reach,
     Results,
     Sha256,
@@ -68,7 +68,7 @@ class FirstPass:
 
 
 @dataclass(frozen=True)
-class Omitted:
+class OmittedItems:
     """Items left out of answers; `protected_expected`: how many protected ones, were sides left out alike."""
 
     items: Count = 0
@@ -77,7 +77,7 @@ class Omitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowAnswers(Answers):
+class WindowAnswers(AnswerCounts):
     """Answers of one prompt: how many, and what was wrong with them."""
 
     windows: Count
@@ -89,7 +89,7 @@ class WindowAnswers(Answers):
     asked_again: Counts
     readers_differ: Count = 0
     places: Mapping[str, Counts] = field(default_factory=dict)
-    omitted: Omitted = Omitted()
+    omitted: OmittedItems = OmittedItems()
 
     @property
     def asked(self) -> int:
@@ -116,7 +116,7 @@ class SignFlip:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shuffled:
+class PermutationResult:
     """No preference in any query, by labels shuffled among equally relevant items; `reason`: why it has no p."""
 
     statistic: float | None = left_out_without("draws")
@@ -191,7 +191,7 @@ class ListwiseFinding(Finding):
     useful: Usefulness | None = left_out_without("odds")
     excess: Excess | None = left_out_without("excess")
     sign_flip: SignFlip | None = left_out_without("sign_flip")
-    permutation: Shuffled | None = left_out_without("sign_flip")
+    permutation: PermutationResult | None = left_out_without("sign_flip")
     run_noise: OrderNoise | None = left_out_without("sign_flip")
     slope: float | None = left_out_without("sign_flip")
     power: OddsPower | None = left_out_without("sign_flip")
@@ -223,7 +223,7 @@ class ListwiseResults(Results):
     design: ListwiseFacts
     answers: Mapping[str, WindowAnswers]
     findings: Mapping[str, ListwiseFinding]
-    stopping: Mapping[str, Settled] = field(
+    stopping: Mapping[str, StoppingPoint] = field(
         default_factory=dict, metadata={"needs": "stopping", "after": "answers"}
     )
 
@@ -255,7 +255,7 @@ class WindowsRow:
     run: str
     condition: str
     calls: Count
-    chains: Ended | None
+    chains: ProbeCounts | None
     answers: Read
     never_ranked: Sequence[Count]
     reach: Mapping[str, Reach]

@@ -22,7 +22,7 @@ from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.rankings import Against, Rankings, judgements_of, of_file, of_folder
 from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
 from llmfair.audits.listwise.usefulness import gain_on_chance, mean_gain
-from llmfair.audits.remeasured import Announce, Remeasured
+from llmfair.audits.remeasured import Announce, RemeasuredRun
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.verdict import as_readable
 from llmfair.errors import UsageError
@@ -40,20 +40,22 @@ from llmfair.trec import RunFile
 SHOWN_QUERIES = 5
 
 
-def score_files(paths: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[Remeasured]:
+def score_files(
+    paths: Sequence[Path], settings: ScoreSettings, announce: Announce
+) -> Iterator[RemeasuredRun]:
     """TREC run files, one after the other, so that of many large ones one is in memory. Raises UsageError."""
     against = judgements_of(settings)
     for path in paths:
         facts, rows, limits = _measured(of_file(path, against, announce), settings)
-        yield Remeasured(facts, rows, list(facts["conditions"]), limits=limits)
+        yield RemeasuredRun(facts, rows, list(facts["conditions"]), limits=limits)
 
 
-def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
     facts, rows, limits = _measured(rankings, settings)
     conditions = [condition for condition in facts["conditions"] if not ONE_OF_SEVERAL.search(condition)]
-    measured = Remeasured(facts, rows, conditions, limits=limits)
+    measured = RemeasuredRun(facts, rows, conditions, limits=limits)
     found = rankings.found
     if found is None or found.attribute != facts["attribute"]:
         return measured

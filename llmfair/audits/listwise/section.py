@@ -13,7 +13,7 @@ from llmfair.audits.listwise.table import listwise_table, note_of, window_text
 from llmfair.audits.listwise.words import WORDS, by_places
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import ratio_of, utility_of
-from llmfair.report.section import SHOWN_VERDICTS, Section, Verdict, condition_verdicts, verdict
+from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, verdict
 from llmfair.report.tables import Table, count
 
 
@@ -39,7 +39,7 @@ def listwise_words(results: ListwiseResults | None = None) -> Sequence[str]:
 
 def _verdicts(
     results: ListwiseResults, table: Table, declared: Declared, evidence: bool
-) -> Iterator[Verdict]:
+) -> Iterator[VerdictCard]:
     """The ratio that conclusions go by of every prompt, then utility; `evidence`: the page shows single answers."""
     conditions = [condition for condition in results.design.conditions if condition != "repeat"]
     followed = [

@@ -13,8 +13,8 @@ from llmfair.settings import (
     MOST_REPEATS,
     STOPPING_AT_ONCE,
     AuditSettings,
-    Calibrated,
-    Planned,
+    CalibrationSettings,
+    PlanningSettings,
     PromptSettings,
     at_least,
     check_stopping,
@@ -208,7 +208,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanSettings(Planned, ListwiseSettings):
+class PlanSettings(PlanningSettings, ListwiseSettings):
     """A listwise audit that is planned."""
 
     odds: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
@@ -248,7 +248,7 @@ class PlanSettings(Planned, ListwiseSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateSettings(Calibrated, ListwiseSettings):
+class CalibrateSettings(CalibrationSettings, ListwiseSettings):
     """The listwise audit, simulated with injected preferences."""
 
     alike: float = setting(

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.values import Controlled, Quotient, Ratio
+from llmfair.metrics.values import ControlledExposures, Quotient, Ratio
 from llmfair.records import Candidates, Side
 from llmfair.stats.injected import kind_exposures, random_lists, rank_injected
 
@@ -71,7 +71,7 @@ class Kinds:
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedAudits:
     """Audits of one list: mean exposures of two sides on the last axis.
 
     `final` has E1, E0 of every initial order, shape (rankers, runs, orders, 2), `initial` those of the orders
@@ -87,7 +87,9 @@ class Simulated:
         """One audit's excess ratio, as `ExcessRatio(control=order)` has it; or as `ExcessRatio`."""
         final = self.final[ranker, run]
         orders = zip(final, self.initial[run], strict=True) if control_variate else ()
-        controlled = tuple(Controlled(_pair(after), _pair(before), self.mean) for after, before in orders)
+        controlled = tuple(
+            ControlledExposures(_pair(after), _pair(before), self.mean) for after, before in orders
+        )
         return Quotient(
             Ratio(*_pair(final.mean(axis=0)), controlled=controlled),
             Ratio(*_pair(self.relevance[ranker, run])),
@@ -117,7 +119,7 @@ def simulate(
     repeats: int = 1,
     *,
     rng: np.random.Generator,
-) -> Simulated:
+) -> SimulatedAudits:
     """Audits of rankers with these log-weights of kinds, shape (rankers, 1 or runs × orders × repeats, kinds).
 
     All rankers get the same uniformly random initial orders and the same noise. Raises ValueError as
@@ -131,7 +133,7 @@ def simulate(
     ranked = rank_injected(shown, weights, windows, passes, rng=rng)
     after = kind_exposures(ranked, kinds).reshape(len(weights), runs, orders, repeats, kinds).mean(axis=3)
     before = kind_exposures(initial, kinds).reshape(runs, orders, kinds)
-    return Simulated(
+    return SimulatedAudits(
         final=after @ listed.to_sides,
         initial=before @ listed.to_sides,
         relevance=after.mean(axis=2) @ listed.to_relevance,

@@ -11,7 +11,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
 from llmfair.report.exhibits import Declared
-from llmfair.settings import Studied, setting
+from llmfair.settings import StudySettings, setting
 
 if TYPE_CHECKING:
     from llmfair.audits.listwise.results import WindowsResults
@@ -28,7 +28,7 @@ LINE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowsSettings(Studied, ListwiseSettings):
+class WindowsSettings(StudySettings, ListwiseSettings):
     """The windows study: listwise audits that differ in windows, step and passes alone."""
 
     varied = dict.fromkeys(("window", "step"), "--settings 5/1,20/10")

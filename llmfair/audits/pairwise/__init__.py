@@ -16,11 +16,11 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import Compared
-    from llmfair.audits.changes import Row as Changed
+    from llmfair.audits.changes import ChangeRow as Changed
+    from llmfair.audits.changes import ComparedRun
     from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.remeasured import Announce, Remeasured
+    from llmfair.audits.remeasured import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure
@@ -189,7 +189,7 @@ class Pairwise(Kind):
 
         return JudgedPairs
 
-    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
         from llmfair.audits.pairwise.score import score_pairs
 
         return score_pairs(run, settings, announce)
@@ -207,12 +207,14 @@ class Pairwise(Kind):
 
         return (("", note) for note in own_figures_note(undefined))
 
-    def changes(self, base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Changed]:
+    def changes(
+        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+    ) -> Iterator[Changed]:
         from llmfair.audits.pairwise.changes import pair_changes
 
         return pair_changes(base, other, chosen)
 
-    def described(self, run: Compared, base: Compared) -> dict[str, Any]:
+    def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
         from llmfair.audits.pairwise.changes import described_pairs
 
         return described_pairs(run, base)

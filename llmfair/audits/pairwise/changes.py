@@ -8,7 +8,15 @@ from functools import lru_cache
 from typing import Any
 
 from llmfair.audits.aggregates.pairs import joined, weights_of
-from llmfair.audits.changes import Compared, Row, assessed, changed, check_paired, headlines_of, row_of
+from llmfair.audits.changes import (
+    ChangeRow,
+    ComparedRun,
+    assessed,
+    changed,
+    check_paired,
+    headlines_of,
+    row_of,
+)
 from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.summary import Inference, aggregate
@@ -18,13 +26,15 @@ from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.values import Tally, Value
 from llmfair.stats.paired import Change, change_of_pairs
-from llmfair.verdicts import Verdict
+from llmfair.verdicts import PairVerdict
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
 Question = tuple[str, str, int, int, str, str]
 
 
-def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | None) -> Iterator[Row]:
+def pair_changes(
+    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+) -> Iterator[ChangeRow]:
     """Of two pairwise runs, from the verdicts on the pairs that both were asked.
 
     Raises UsageError where there are none.
@@ -50,13 +60,13 @@ def pair_changes(base: Compared, other: Compared, chosen: Sequence[Measure] | No
 
 
 @lru_cache(maxsize=4)
-def answered(run: Compared) -> Mapping[Question, Verdict]:
+def answered(run: ComparedRun) -> Mapping[Question, PairVerdict]:
     """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
     found = read_verdicts(run.run.path / "verdicts.csv")
     return {(v.stratum, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in found}
 
 
-def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
+def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     """What a comparison says of a run beside the base: its pairs, however often they were asked."""
     of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(one)} for one in (run, base))
     return {
@@ -67,7 +77,7 @@ def described_pairs(run: Compared, base: Compared) -> dict[str, Any]:
 
 
 def _tallies(
-    run: Compared,
+    run: ComparedRun,
     common: Collection[Question],
     strata: Sequence[str],
     measures: Sequence[Measure],
@@ -86,7 +96,9 @@ def _tallies(
     }
 
 
-def _pooled(row: Row, measure: Measure, before: Sequence[Value], after: Sequence[Value], level: float) -> Row:
+def _pooled(
+    row: ChangeRow, measure: Measure, before: Sequence[Value], after: Sequence[Value], level: float
+) -> ChangeRow:
     """The row with both figures and their change; without interval and test where either figure has no interval."""
     inference, weights = Inference(level), weights_of(measure.aggregate)
     one, two = (aggregate(measure.aggregate, values, inference) for values in (before, after))

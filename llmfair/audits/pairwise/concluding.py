@@ -19,7 +19,7 @@ from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import KAPPA
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.intervals import Estimate
-from llmfair.stats.pairs import Counted, estimate, intraclass
+from llmfair.stats.pairs import PairContributions, estimate, intraclass
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import sign_test
 
@@ -34,7 +34,7 @@ KAPPA_LEVEL = 0.999
 
 
 @dataclass(frozen=True, slots=True)
-class Concluded:
+class PairConclusion:
     """A conclusion; why there is none or no interval; the bound that stands in an interval's place."""
 
     conclusion: Conclusion
@@ -42,21 +42,23 @@ class Concluded:
     bound: Bound | None = None
 
 
-def concluded(odds: Estimate, counted: Counted, band: Band, level: float) -> Concluded:
+def concluded(odds: Estimate, counted: PairContributions, band: Band, level: float) -> PairConclusion:
     """Where the odds lie by their interval or, where they have no size, by their bound."""
     reason = _unmeasured(counted.shares)
     if reason is None:
         if odds.low is None or odds.high is None:
-            return Concluded(Conclusion.NOT_ASSESSABLE, odds.reason)
-        return _answering(Concluded(conclude(odds.low, odds.high, band)), counted)
+            return PairConclusion(Conclusion.NOT_ASSESSABLE, odds.reason)
+        return _answering(PairConclusion(conclude(odds.low, odds.high, band)), counted)
     bound = bound_of(counted, level)
     if bound is None:
-        return Concluded(Conclusion.NOT_ASSESSABLE, reason)
+        return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
     low, high = (0.0, bound.odds) if bound.side == "at most" else (bound.odds, inf)
-    return Concluded(conclude(low, high, band), reason, bound)
+    return PairConclusion(conclude(low, high, band), reason, bound)
 
 
-def settled(found: Concluded, decision: Decision | None, counted: Counted, band: Band) -> Concluded:
+def settled(
+    found: PairConclusion, decision: Decision | None, counted: PairContributions, band: Band
+) -> PairConclusion:
     """What a sequential audit concludes: what was settled, and of odds without a size no more than that.
 
     `found` at the level that is printed: where it is not outside, as of a folder measured again at another level, no
@@ -65,19 +67,19 @@ def settled(found: Concluded, decision: Decision | None, counted: Counted, band:
     unmeasured = found.reason in POSITION
     if decision is None:
         still = unmeasured and found.conclusion is Conclusion.NOT_ASSESSABLE
-        return found if still else Concluded(Conclusion.INCONCLUSIVE)
+        return found if still else PairConclusion(Conclusion.INCONCLUSIVE)
     if decision is Decision.INSIDE:
-        return _answering(Concluded(Conclusion.WITHIN), counted)
+        return _answering(PairConclusion(Conclusion.WITHIN), counted)
     if found.conclusion is not Conclusion.OUTSIDE:
-        return found if unmeasured else Concluded(Conclusion.INCONCLUSIVE)
+        return found if unmeasured else PairConclusion(Conclusion.INCONCLUSIVE)
     if not unmeasured:
         return found
     below = decision is Decision.BELOW
     bound = Bound("at most", band[0]) if below else Bound("at least", band[1])
-    return Concluded(Conclusion.OUTSIDE, found.reason, bound)
+    return PairConclusion(Conclusion.OUTSIDE, found.reason, bound)
 
 
-def bound_of(counted: Counted, level: float) -> Bound | None:
+def bound_of(counted: PairContributions, level: float) -> Bound | None:
     """What odds are at most or at least whose shares p1, p2 are too near 0 or 1 for an interval.
 
     None unless a tenth of the pairs are consistent and, over queries, the sign test says whom they favour. Both shares
@@ -120,11 +122,11 @@ def _unmeasured(shares: NDArray[np.float64]) -> str | None:
     return "position_driven" if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN else None
 
 
-def _answering(found: Concluded, counted: Counted) -> Concluded:
+def _answering(found: PairConclusion, counted: PairContributions) -> PairConclusion:
     """Parity needs answers that agree over both orders beyond chance: the lower limit of Kappa is above 0."""
     if found.conclusion is not Conclusion.WITHIN:
         return found
     kappa = estimate(KAPPA.figure, counted, KAPPA_LEVEL, logarithmic=False)
     if kappa.low is not None and kappa.low > 0:
         return found
-    return Concluded(Conclusion.NOT_ASSESSABLE, "chance_answers")
+    return PairConclusion(Conclusion.NOT_ASSESSABLE, "chance_answers")

@@ -25,11 +25,11 @@ from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Probe
 from llmfair.settings import band_of
 from llmfair.stats.sequential import EProcess, rounds
-from llmfair.verdicts import PairStratum, Verdict
+from llmfair.verdicts import PairStratum, PairVerdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairwiseDesign(Design[Verdict]):
+class PairwiseDesign(Design[PairVerdict]):
     """Everything a pairwise audit asks, known before anything is asked."""
 
     task = "pairwise"
@@ -88,7 +88,7 @@ class PairwiseDesign(Design[Verdict]):
                     ),
                 )
 
-    def stopping(self, stratum: PairStratum) -> Stopping[Verdict]:
+    def stopping(self, stratum: PairStratum) -> Stopping[PairVerdict]:
         """A sequential audit of one stratum that has not begun."""
         settings, probes = self.settings, self.in_rounds(stratum)
         process = EProcess(band_of(settings.band), settings.level, len(probes))

@@ -6,16 +6,16 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from llmfair.audits.documents import Calibration, Injected, Planned
+from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.pairwise.plan import PairwiseFindable
 from llmfair.results import Count, Counts, Share
 
 
-class PairwisePlan(Planned):
+class PairwisePlan(CallPlan):
     """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["pairwise"]
-    strata: list[Literal["relevant", "irrelevant"]]
+    conditions: list[Literal["relevant", "irrelevant"]]
     pairs: Count | None
     pairs_asked: Counts
     repeats: Count
@@ -27,10 +27,10 @@ class PairwisePlan(Planned):
     findable: NotRequired[dict[str, PairwiseFindable]]
 
 
-class InjectedPairs(Injected):
+class InjectedPairs(InjectedPreference):
     """What simulated audits found of one relevance stratum and injected preference."""
 
-    stratum: Literal["relevant", "irrelevant"]
+    condition: Literal["relevant", "irrelevant"]
     marginal_odds: float
     consistent_share: Share | None
 

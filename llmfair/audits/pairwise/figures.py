@@ -9,7 +9,7 @@ from llmfair.audits.pairwise.results import PairwiseResults
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.figures import headline_plots, on_log, value_of
-from llmfair.report.groups import Audited, Group
+from llmfair.report.groups import AuditedRun, Group
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ratios import ratios
@@ -59,6 +59,6 @@ def group_plots(group: Group, number: int) -> Iterator[Plot]:
         yield stacked_answers(answered, words, f"answers-{number}")
 
 
-def _found(audited: Audited) -> PairwiseResults:
+def _found(audited: AuditedRun) -> PairwiseResults:
     assert isinstance(audited.results, PairwiseResults)
     return audited.results

@@ -8,7 +8,7 @@ from llmfair.audits.pairwise.results import PairwiseResults
 from llmfair.report.exhibits import Exhibits
 from llmfair.report.furthest import (
     Furthest,
-    Shown,
+    FurthestQuery,
     Values,
     figures_text,
     furthest_from_parity,
@@ -26,7 +26,7 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
     for row in read_csv(folder / "verdicts.csv"):
         by_query.setdefault(row["query_id"], []).append(row)
 
-    def show(query_id: str, values: Values) -> Shown | None:
+    def show(query_id: str, values: Values) -> FurthestQuery | None:
         rows = [row for row in by_query.get(query_id, []) if row["draw"] == "0"]
         if not rows:
             return None
@@ -46,7 +46,7 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             for row in rows[:SHOWN_PAIRS]
         ]
         ordered = {stratum: values[stratum] for stratum in strata if stratum in values}
-        return Shown(
+        return FurthestQuery(
             queries.get(query_id, query_id),
             figures_text(ordered, by, {}),
             pairs=pairs,

@@ -25,7 +25,7 @@ from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PairProbes, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Failure, Query
-from llmfair.verdicts import PairStratum, Verdict
+from llmfair.verdicts import PairStratum, PairVerdict
 
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"
@@ -44,10 +44,10 @@ class PairwiseAudit(PairwiseDesign):
     def findable(self, settings: PlanPairwiseSettings) -> dict[str, Any]:
         return {stratum: asdict(findable_of(self, stratum, settings)) for stratum in self.strata}
 
-    def unparseable(self, result: Verdict) -> int:
+    def unparseable(self, result: PairVerdict) -> int:
         return sum(answer.unparseable for answer in (result.first, result.second))
 
-    def outcome(self, run: str, results: Mapping[str, Verdict], failures: Sequence[Failure]) -> Outcome:
+    def outcome(self, run: str, results: Mapping[str, PairVerdict], failures: Sequence[Failure]) -> Outcome:
         stopped = {stratum: self.stopping(stratum) for stratum in self.strata if self.settings.sequential}
         for one in stopped.values():
             for probe in one.undecided():

@@ -29,7 +29,7 @@ from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.records import Failure, Measurement
-from llmfair.results import Ended, Family
+from llmfair.results import Family, ProbeCounts
 from llmfair.settings import band_of
 from llmfair.stats.conclusions import Conclusion
 from llmfair.stats.intervals import Estimate, mean
@@ -37,7 +37,7 @@ from llmfair.stats.pairs import Weights, intraclass
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import holm
-from llmfair.verdicts import Cell, PairStratum, Verdict
+from llmfair.verdicts import Cell, PairStratum, PairVerdict
 
 HEADLINE = "AdjustedOdds"
 
@@ -45,13 +45,13 @@ HEADLINE = "AdjustedOdds"
 def outcome_of(
     design: PairwiseDesign,
     run: str,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[PairVerdict],
     failures: Sequence[Failure],
-    stopping: Mapping[PairStratum, Stopping[Verdict]],
+    stopping: Mapping[PairStratum, Stopping[PairVerdict]],
 ) -> Outcome:
     """Measures the pairs that have a verdict."""
     settings = design.settings
-    by_stratum: dict[str, list[Verdict]] = {
+    by_stratum: dict[str, list[PairVerdict]] = {
         stratum: [v for v in verdicts if v.stratum == stratum] for stratum in design.strata
     }
     decided = {stratum: one.process.decision for stratum, one in stopping.items()} if stopping else None
@@ -70,8 +70,8 @@ def outcome_of(
         stratum: sum(len(p.probes) for p in design.pairs[stratum].values()) for stratum in design.strata
     }
     asked = {str(stratum): len(one.counted()) for stratum, one in stopping.items()} or planned
-    ended: dict[str, Ended] = {
-        stratum: Ended(asked[stratum], len(by_stratum[stratum])) for stratum in design.strata
+    ended: dict[str, ProbeCounts] = {
+        stratum: ProbeCounts(asked[stratum], len(by_stratum[stratum])) for stratum in design.strata
     }
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
@@ -114,7 +114,7 @@ class HowAsked:
 
 
 @dataclass(frozen=True)
-class Measured:
+class PairMeasurements:
     """What verdicts come to: every measure of every query, the finding on each relevance stratum, the tidy rows.
 
     `headline` is the measure that conclusions speak of; `family` counts the tests that p is adjusted over.
@@ -129,9 +129,9 @@ class Measured:
 
 def measure_verdicts(
     measures: Sequence[Measure],
-    by_stratum: Mapping[str, Sequence[Verdict]],
+    by_stratum: Mapping[str, Sequence[PairVerdict]],
     asked: HowAsked,
-) -> Measured:
+) -> PairMeasurements:
     """All figures of a pairwise audit, from its verdicts alone."""
     judged = {
         stratum: list(judged_of(of_it, asked.repeats, asked.forced)) for stratum, of_it in by_stratum.items()
@@ -145,10 +145,10 @@ def measure_verdicts(
         if column.measure == headline
     }
     rows, family = _with_family(summarise(columns, asked.inference), findings)
-    return Measured(None if headline is None else str(headline), columns, findings, rows, family)
+    return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
 
 
-def finding_of(column: Column, verdicts: Sequence[Verdict], asked: HowAsked) -> PairFinding:
+def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:
     """The conclusion on one relevance stratum, with what has to be known to trust it."""
     values, inference = list(column.values.values()), asked.inference
     verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
@@ -220,7 +220,7 @@ def _with_family(
     return told, sum(told[place].p is not None for place in family)
 
 
-def _worst_case(verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
+def _worst_case(verdicts: Sequence[PairVerdict]) -> tuple[float, float] | None:
     """Bounds of the protected items' share of answers, whatever the unparseable and tied ones would have been."""
     answers = [answer for verdict in verdicts for answer in (verdict.first, verdict.second)]
     if not answers:
@@ -230,7 +230,7 @@ def _worst_case(verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
     return won / len(answers), (won + unread) / len(answers)
 
 
-def _by_order(verdicts: Sequence[Verdict], level: float) -> ByOrder:
+def _by_order(verdicts: Sequence[PairVerdict], level: float) -> ByOrder:
     """Unparseable answers with the protected item first and second, and the difference over queries."""
     by_query: dict[str, list[tuple[bool, bool]]] = {}
     for verdict in verdicts:
@@ -244,13 +244,13 @@ def _by_order(verdicts: Sequence[Verdict], level: float) -> ByOrder:
     return ByOrder(first=first, second=second, difference=(change.value, change.low, change.high))
 
 
-def cell_counts(verdicts: Sequence[Verdict], repeats: int = 1) -> CellCounts:
+def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts:
     """How many pairs came to each cell, in their first `repeats` draws."""
     found = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
     return CellCounts(**{cell.value: found[cell] for cell in Cell})
 
 
-def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> CellShares | None:
+def _shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> CellShares | None:
     """The share of each cell among all pairs; queries weigh alike, or pairs do. They sum to 1."""
     by_query: dict[str, Counter[Cell]] = {}
     for verdict in verdicts:
@@ -265,7 +265,7 @@ def _shares(verdicts: Sequence[Verdict], repeats: int, weights: Weights) -> Cell
     return CellShares(**{cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)})
 
 
-def _answers(verdicts: Sequence[Verdict]) -> PairAnswers:
+def _answers(verdicts: Sequence[PairVerdict]) -> PairAnswers:
     """How answers ended: none unparseable is silent."""
     problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
     unparseable = sum(n for problem, n in problems.items() if problem != "tie")

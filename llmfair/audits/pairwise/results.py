@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from llmfair.audits.settled import Settled
+from llmfair.audits.settled import StoppingPoint
 from llmfair.results import (
-    Answers,
+    AnswerCounts,
     Count,
     Counts,
     DesignFacts,
@@ -65,7 +65,7 @@ class PairwiseFacts(DesignFacts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairAnswers(Answers):
+class PairAnswers(AnswerCounts):
     """Answers on one relevance stratum; `mass`: of the first token's probability, what both labels hold together."""
 
     answers: Count
@@ -178,7 +178,7 @@ class PairwiseResults(Results):
     cells: Mapping[str, CellCounts] = after("headline")
     shares: Mapping[str, CellShares | None] = after("cells")
     answers: Mapping[str, PairAnswers]
-    stopping: Mapping[str, Settled] = after("answers")
+    stopping: Mapping[str, StoppingPoint] = after("answers")
     findings: Mapping[str, PairFinding]
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:

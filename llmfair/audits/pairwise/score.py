@@ -5,17 +5,17 @@ from __future__ import annotations
 from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
-from llmfair.audits.remeasured import Announce, Remeasured, facts_of, measures_of
+from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
 from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.rundir import RunDir
 from llmfair.settings import ScoreSettings, band_of
 from llmfair.stats.sequential import Decision
-from llmfair.verdicts import Verdict
+from llmfair.verdicts import PairVerdict
 
 
-def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remeasured:
+def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
     """A folder of pairs: the figures of its audit, unless others are asked for. Raises UsageError."""
     results = results_of(run)
     asked = run.read_manifest().settings
@@ -25,7 +25,7 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
             f"llmfair pairwise -a {settings.attribute} asks about those",
         )
     announce(run.path / "verdicts.csv")
-    by_stratum: dict[str, list[Verdict]] = {stratum: [] for stratum in asked["conditions"]}
+    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in asked["conditions"]}
     for verdict in read_verdicts(run.path / "verdicts.csv"):
         by_stratum.setdefault(verdict.stratum, []).append(verdict)
     decided = {stratum: one.decision and Decision(one.decision) for stratum, one in results.stopping.items()}
@@ -43,4 +43,4 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
         for stratum, verdicts in by_stratum.items()
     }
     facts = facts_of(run, results, shown, conditions, measured.columns, measured.findings, measured.family)
-    return Remeasured(facts, measured.rows, list(by_stratum))
+    return RemeasuredRun(facts, measured.rows, list(by_stratum))

@@ -14,7 +14,7 @@ from llmfair.report.figures import ratio_of
 from llmfair.report.section import (
     SHOWN_VERDICTS,
     Section,
-    Verdict,
+    VerdictCard,
     condition_verdicts,
     queries_of,
 )
@@ -49,7 +49,7 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
     )
 
 
-def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[Verdict]:
+def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[VerdictCard]:
     """The odds of every relevance stratum, then how many pairs flip."""
     strata, cells = results.design.conditions, results.by_condition()
     followed = [stratum for stratum, found in results.findings.items() if found.reason == "position_driven"]
@@ -65,7 +65,7 @@ def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Ite
     row = next(flips, None)
     said = flips_text(strata[0], results)  # nothing where no answer could be read, and none flips
     if len(found) < SHOWN_VERDICTS and row is not None and row.value is not None and said:
-        yield Verdict(f"{strata[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), said)
+        yield VerdictCard(f"{strata[0]} pairs", "flips", f"{100 * row.value:.0f} %", queries_of(row), said)
 
 
 def _by_places(results: PairwiseResults, stratum: str) -> str:

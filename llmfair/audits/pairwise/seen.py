@@ -10,19 +10,19 @@ from llmfair.metrics.pairs import ADJUSTED_ODDS, JudgedPairs, tally
 from llmfair.records import Conclusion
 from llmfair.stats.pairs import Weights
 from llmfair.stats.sequential import FEWEST_UNITS, Decision, look_level
-from llmfair.verdicts import Cell, Verdict
+from llmfair.verdicts import Cell, PairVerdict
 
 GAIN = {Cell.PP: 1.0, Cell.UU: 0.0}
 
 
-def share(verdict: Verdict) -> float:
+def share(verdict: PairVerdict) -> float:
     """X of a pair: 1 when the protected item won both times, 0 when the other did, ½ for anything else."""
     return GAIN.get(verdict.cell, 0.5)
 
 
-def judged_of(verdicts: Sequence[Verdict], repeats: int, forced: bool = False) -> Iterator[JudgedPairs]:
+def judged_of(verdicts: Sequence[PairVerdict], repeats: int, forced: bool = False) -> Iterator[JudgedPairs]:
     """The queries of these verdicts, as measures see them."""
-    by_query: dict[str, list[Verdict]] = {}
+    by_query: dict[str, list[PairVerdict]] = {}
     for verdict in verdicts:
         by_query.setdefault(verdict.query_id, []).append(verdict)
     for query_id, of_it in sorted(by_query.items()):
@@ -31,7 +31,7 @@ def judged_of(verdicts: Sequence[Verdict], repeats: int, forced: bool = False) -
 
 
 def seen(
-    verdicts: Sequence[Verdict], band: tuple[float, float], level: float, weights: Weights = "macro"
+    verdicts: Sequence[PairVerdict], band: tuple[float, float], level: float, weights: Weights = "macro"
 ) -> Decision | None:
     """Where the odds of these pairs lie by their interval, at the level of one look of several; None if nowhere."""
     if len(verdicts) < FEWEST_UNITS:

@@ -11,8 +11,8 @@ from llmfair.settings import (
     MOST_REPEATS,
     STOPPING_AT_ONCE,
     AuditSettings,
-    Calibrated,
-    Planned,
+    CalibrationSettings,
+    PlanningSettings,
     PromptSettings,
     at_least,
     check_stopping,
@@ -148,7 +148,7 @@ class PairwiseSettings(PromptSettings, AuditSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanPairwiseSettings(Planned, PairwiseSettings):
+class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
     """A pairwise audit that is planned, with what is expected of its answers."""
 
     ratio: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
@@ -174,7 +174,7 @@ class PlanPairwiseSettings(Planned, PairwiseSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibratePairwiseSettings(Calibrated, PairwiseSettings):
+class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):
     """The pairwise audit, simulated: P(protected wins) = σ(injected + b ± position), b drawn for each query."""
 
     injected: str = setting(

@@ -20,11 +20,11 @@ from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.metrics.values import Tally
 from llmfair.records import Probe
-from llmfair.verdicts import PairAnswer, PairStratum, Verdict
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 Audit = Mapping[str, Tally]
 """What one simulated audit measured, by query_id."""
-Pairs = Mapping[str, tuple[Verdict, ...]]
+Pairs = Mapping[str, tuple[PairVerdict, ...]]
 """The pairs of each query, by query_id, an entry for every time they are asked; their answers mean nothing."""
 STREAM = 3000
 """The streams of a query's seed that its simulated answers are drawn from: one a block, from here on."""
@@ -53,11 +53,11 @@ def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
     }
 
 
-def _unanswered(probe: Probe, stratum: PairStratum) -> Verdict:
+def _unanswered(probe: Probe, stratum: PairStratum) -> PairVerdict:
     protected, unprotected = probe.candidates.doc_ids
     nothing = PairAnswer(None, "simulated")
     query_id = probe.candidates.query.query_id
-    return Verdict(query_id, stratum, probe.order, probe.draw, protected, unprotected, nothing, nothing)
+    return PairVerdict(query_id, stratum, probe.order, probe.draw, protected, unprotected, nothing, nothing)
 
 
 def pair_audits(
@@ -104,7 +104,7 @@ def simulate_answers(
     return np.where(damaged < settings.malformed, UNPARSEABLE, read)
 
 
-def _tally(verdicts: tuple[Verdict, ...], answers: NDArray[np.intp], repeats: int) -> Tally:
+def _tally(verdicts: tuple[PairVerdict, ...], answers: NDArray[np.intp], repeats: int) -> Tally:
     """The answers on a query's pairs, shape (pairs, 2), as the position-adjusted odds count them."""
     first, second = answers.T
     cells = CELLS[first, second].sum(axis=0)

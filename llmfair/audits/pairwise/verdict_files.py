@@ -8,7 +8,7 @@ from typing import get_args
 
 from llmfair.records import Side
 from llmfair.rundir import csv_text, read_csv
-from llmfair.verdicts import PairAnswer, PairStratum, Verdict
+from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 COLUMNS = (
     "query_id", "condition", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
@@ -16,7 +16,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def verdicts_text(verdicts: Sequence[Verdict]) -> str:
+def verdicts_text(verdicts: Sequence[PairVerdict]) -> str:
     """The file's text: both answers on every pair, by stratum, query, pair and draw."""
     ordered = sorted(verdicts, key=lambda v: (v.stratum, v.query_id, v.number, v.draw))
     rows = [
@@ -30,14 +30,14 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     return csv_text(COLUMNS, rows)
 
 
-def read_verdicts(path: Path) -> list[Verdict]:
+def read_verdicts(path: Path) -> list[PairVerdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
     return read_csv(path, "a verdict", _verdict)
 
 
-def _verdict(row: dict[str, str]) -> Verdict:
+def _verdict(row: dict[str, str]) -> PairVerdict:
     strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
-    return Verdict(
+    return PairVerdict(
         query_id=row["query_id"],
         stratum=strata[row["condition"]],
         number=int(row["pair"]),

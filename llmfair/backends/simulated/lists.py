@@ -22,7 +22,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @register("simulated", "listwise")
-class Lists(Answerer):
+class ListAnswerer(Answerer):
     parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "biased": BIASED,
         "random": {**BIASED, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},

@@ -17,7 +17,7 @@ GROUPS = {"protected": "p", "unprotected": "u"}
 
 
 @dataclass(frozen=True)
-class Moved:
+class RankChange:
     """An item with its group, or None of neither, and its ranks, from 1."""
 
     title: str
@@ -26,7 +26,7 @@ class Moved:
     final: int
 
 
-def slopes(items: Sequence[Moved]) -> Markup:
+def slopes(items: Sequence[RankChange]) -> Markup:
     """The drawing, as SVG for the page; thick lines are the mean ranks of either group."""
     from markupsafe import Markup
 
@@ -68,7 +68,7 @@ def slopes(items: Sequence[Moved]) -> Markup:
     )  # fmt: skip
 
 
-def mean_ranks(items: Sequence[Moved]) -> list[tuple[str, float, float]]:
+def mean_ranks(items: Sequence[RankChange]) -> list[tuple[str, float, float]]:
     """Group, mean initial and mean final rank of each group that has items."""
     found = []
     for group in GROUPS:
@@ -81,7 +81,7 @@ def mean_ranks(items: Sequence[Moved]) -> list[tuple[str, float, float]]:
     return found
 
 
-def mean_text(items: Sequence[Moved]) -> str:
+def mean_text(items: Sequence[RankChange]) -> str:
     """The mean ranks of the groups, in words."""
     signs = {"protected": "● protected", "unprotected": "○ unprotected"}
     told = (f"{signs[group]} {initial:.1f} → {final:.1f}" for group, initial, final in mean_ranks(items))
