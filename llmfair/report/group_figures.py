@@ -16,7 +16,7 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
     """What the conclusions of a group speak of; `number` keeps the figures' names apart from other groups'."""
     found, labels = [], {}
     spoken = {audited.results.words for audited in group.audits()}
-    favoured = favoured_of(spoken.pop()) if len(spoken) == 1 else ("unprotected", "protected")
+    favoured = favoured_of(spoken.pop()) if len(spoken) == 1 else ("reference", "protected")
     for name, runs in group.drawn.items():
         for audited in runs.values():
             results, cells = audited.results, audited.results.by_condition()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
+from llmfair import registry
 from llmfair.metrics.base import plain_name
 from llmfair.report.tables import Table
 from llmfair.results import RunVerdict
@@ -43,7 +44,13 @@ def in_short(verdict: RunVerdict) -> str:
     if verdict.estimate is None:
         return verdict.status
     low, high = ("…" if end is None else f"{end:.2f}" for end in (verdict.low, verdict.high))
-    return f"{verdict.status}, {plain_name(str(verdict.measure))} {verdict.estimate:.2f} [{low}, {high}]"
+    return f"{verdict.status}, {_spoken(str(verdict.measure))} {verdict.estimate:.2f} [{low}, {high}]"
+
+
+def _spoken(measure: str) -> str:
+    """A measure by the words that figures have for it."""
+    name = plain_name(measure)
+    return (registry.lookup("measure", name).label if name in registry.names("measure") else "") or name
 
 
 def markdown_lead(lead: Lead) -> list[str]:
