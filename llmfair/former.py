@@ -17,10 +17,11 @@ FLAGS: Mapping[str, str] = {
     "--experts": "--relevant",
     "--min-experts": "--min-relevant",
     "--planted": "--injected",
-    "--variant": "--condition",
 }
 SETTINGS: Mapping[str, str] = {
-    before[2:].replace("-", "_"): now[2:].replace("-", "_") for before, now in FLAGS.items()
+    **{before[2:].replace("-", "_"): now[2:].replace("-", "_") for before, now in FLAGS.items()},
+    "arms": "conditions",
+    "kinds": "conditions",
 }
 FIELDS: Mapping[str, str] = {
     "variant": "condition",
@@ -48,7 +49,7 @@ def condition(name: str) -> str:
 
 def settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the names of today."""
-    return {SETTINGS.get(name, FIELDS.get(name, name)): value for name, value in known.items()}
+    return {SETTINGS.get(name, name): value for name, value in known.items()}
 
 
 def manifest(document: Any) -> Any:

@@ -91,6 +91,8 @@ def test_flags_of_its_time_are_taken_and_told() -> None:
         and "--no-control is called --no-repeat" in found.err
     )
     assert llmfair.plan_listwise(variants="neutral", control=False).results["calls"] == 216
+    Path("llmfair.toml").write_text("[listwise]\nvariants = 'neutral'\ncontrol = false\n")
+    assert ran("listwise", "--dry-run", "--json").json["calls"] == 216
 
 
 def test_the_command_again_asks_nothing_and_finds_the_same(name: str) -> None:

@@ -34,12 +34,15 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
+    from llmfair.audits.gates import refused, statuses_of
     from llmfair.tuning import ranks
     from llmfair.tuning.finetune import finetune
     from llmfair.tuning.shown import REJECTED, TrainingProgress
     from llmfair.tuning.table import missed_on_test, model_card
+    from llmfair.tuning.verdict import STATUSES
 
     shown, error = TrainingProgress(), None
+    fail_on = statuses_of(settings.fail_on, STATUSES)
     try:
         done = finetune(settings, model_card, shown)
     except KeyboardInterrupt as stop:
@@ -51,6 +54,8 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":
         error = RequirementFailed(str(done.results.training.why), REJECTED)
+    elif failed := refused(done.results.verdict, fail_on):
+        error = RequirementFailed(failed, "everything is written")
     if style == "json":
         terminal.print_json({**done.document, **(terminal.failure(error) if error else {})})
     else:

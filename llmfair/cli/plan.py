@@ -16,7 +16,7 @@ from llmfair.settings import AuditSettings
 if TYPE_CHECKING:
     from llmfair.report.tables import Table
 
-plan = typer.Typer(name="plan", help="Power, reach, calls, cost, time of a design before it runs.")
+plan = typer.Typer(name="plan", help="Power, calls, cost and time of a design before it runs.")
 
 
 def _of(kind: Kind) -> Callable[..., None]:

@@ -145,7 +145,7 @@ def exposure_ratio(
     stratum: str,
     control: str,
 ) -> Mapping[str, Value]:
-    """E1/E0 over the whole list: 1 at parity, above it the protected side gets more exposure per document.
+    """E1/E0 over the whole list: 1 at parity, above it protected documents get more exposure each.
 
     A document of neither side keeps its rank and belongs to neither mean, unless `unknown` says otherwise.
     The ratio does not depend on the base of the logarithm. `control=order` removes what the initial order

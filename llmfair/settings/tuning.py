@@ -23,7 +23,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
     pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data")
     grades: Literal["match", "any"] = setting(
         "match",
-        "Pairs of two items of the same relevance grade (match), or of any two of a kind.",
+        "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
         "Data",
         result=False,
         advanced=True,
@@ -153,6 +153,15 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Output",
         flags=("-o",),
         result=False,
+    )
+
+    fail_on: str | None = setting(
+        None,
+        "Verdicts that end in exit 4, comma-separated: rejected, inconclusive; a training without a checkpoint that "
+        "kept its gates ends so anyway.",
+        "Statistics",
+        result=False,
+        advanced=True,
     )
 
     @classmethod

@@ -18,7 +18,7 @@ from llmfair.tuning.outcome import ADAPTER
 from llmfair.tuning.results import FinetuneResults
 from llmfair.tuning.safeguards import missed
 
-REPAIRED, REJECTED, INCONCLUSIVE = "repaired", "rejected", "inconclusive"
+REPAIRED, REJECTED, INCONCLUSIVE = STATUSES = ("repaired", "rejected", "inconclusive")
 GRAVEST = (Conclusion.OUTSIDE, Conclusion.NOT_ASSESSABLE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN)
 OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
 AUDITED = (

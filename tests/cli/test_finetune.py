@@ -25,7 +25,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Place, files_sha256, find_checkpoint
 from llmfair.tuning.folder import ADAPTER
 from tests import models
-from tests.cli.command import Outcome, kept, llmfair, ran, refuses, unless_given, well
+from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, unless_given, well
 from tests.folders import balanced, write_folder
 from tests.tuning.biased import biased_model, marked_data
 
@@ -515,3 +515,13 @@ def print_rows(name: str, results: Any) -> None:
         ]
         told.append(f"relevant first {rows[model, 'RelevantFirst', 'mixed', '']:.3f}")
         print(f"{name}, {model}: {', '.join(told)}")
+
+
+def test_the_verdict_is_a_gate_for_who_asks(root: Path, adapter: Path) -> None:
+    """The folder is complete; what its verdict is called ends in exit 4, another word does not."""
+    status = json.loads((adapter / "results.json").read_text())["verdict"]["status"]
+    other = "inconclusive" if status != "inconclusive" else "rejected"
+    assert finetune(root, "-o", adapter, "--fail-on", other).code == 0
+    failed = finetune(root, "-o", adapter, "--fail-on", status)
+    assert failed.code == 4 and f"--fail-on: the verdict is {status}: " in failed.err
+    refusal(finetune(root, "--fail-on", "disparity"), "there is no verdict 'disparity'")

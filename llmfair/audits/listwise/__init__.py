@@ -45,7 +45,7 @@ class Listwise(Kind):
             ),
         ),
         "plan": Help(
-            "What `llmfair listwise` with these flags would ask, reach, cost and find; nothing is asked.",
+            "What `llmfair listwise` with these flags would ask, cost and find; nothing is asked.",
             (
                 "llmfair plan listwise -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
                 "llmfair plan listwise --preset paper --odds 0.9 --power 0.9",
