@@ -8,9 +8,9 @@ field that older files lack has a default.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar
 
 from msgspec import Meta
 
@@ -89,6 +89,10 @@ class Finding:
     measure: str
     conclusion: Conclusion
     reason: str | None
+
+    def barred(self, reason: str) -> Self:
+        """With nothing concluded, for this reason."""
+        return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +182,10 @@ class AnswerCounts:
     def asked(self) -> int:
         """How many questions were answered."""
         raise NotImplementedError
+
+    def too_many_unparseable(self, limit: float | None) -> bool:
+        """Whether a larger share than the limit, which None is not, cannot be read."""
+        return limit is not None and self.unparseable > limit * self.asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,9 +313,7 @@ class Results:
     def unparseable(self, condition: str) -> bool:
         """Whether more answers of a condition cannot be read than the run allows, so that nothing is concluded."""
         counted = self.answers.get(condition)
-        if counted is None or self.max_invalid is None:
-            return False
-        return counted.unparseable > self.max_invalid * counted.asked
+        return counted is not None and counted.too_many_unparseable(self.max_invalid)
 
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""

@@ -16,6 +16,7 @@ from llmfair.audits.commands import plan_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
 from llmfair.audits.lists import drawn_of, lists_identity, name_parts
+from llmfair.audits.readable import as_readable
 from llmfair.audits.stage import Stage as Stage
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import ALL, Inference, summarise, undefined_counts
@@ -216,14 +217,14 @@ class Design(ABC, Generic[T]):
     def outcome(self, run: str, results: Mapping[str, T], failures: Sequence[Failure]) -> Outcome:
         """What the programs' results, by probe_id, come to; the same for the same results, whoever ran it when."""
         columns = measure_all(self.measures, self.observe(results))
-        settings = self.settings
+        settings, answers = self.settings, self._answers(results)
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
         found = PlainResults(
             **self.told(run, self._ended(results), failures, columns),
             task=self.task,
             reach={},
-            answers=self._answers(results),
-            findings=self.findings(columns),
+            answers=answers,
+            findings=as_readable(self.findings(columns), answers, settings.max_invalid),
             family=Family(0, None),
         )
         return self.laid_out(found, summarise(columns, inference), self.files(results), failures)

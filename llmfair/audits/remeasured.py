@@ -9,7 +9,6 @@ from typing import Any
 
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.summary import Inference, summarise, undefined_counts
-from llmfair.audits.verdict import as_readable
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.metrics.base import Observation
@@ -87,20 +86,23 @@ def facts_of(
         "measures": shown,
         "conditions": {name: {**facts, **RANKS_NOTHING} for name, facts in conditions.items()},
         "undefined": undefined_counts(columns),
-        "findings": plain(as_readable(findings or {}, results)),
+        "findings": plain(findings or {}),
         "family": {"size": family, "contrasted": None},
         **incomplete(run.read_manifest(), results),
     }
 
 
 def measures_of(
-    settings: ScoreSettings, results: Results, reads: type[Observation]
+    settings: ScoreSettings, results: Results, reads: type[Observation], concluded: Sequence[str] = ()
 ) -> tuple[Sequence[Any], list[str]]:
-    """What is measured of a run and, by name, what its table shows: its own measures or those asked for, and gates'."""
+    """What is measured of a run and, by name, what its table shows: its own measures or those asked for, and gates'.
+
+    What is `concluded` of is measured whatever is asked for.
+    """
     gated = [parse_gate(text, reads).measure for text in settings.require]
     measures, shown = (
-        parse_measures(",".join((settings.measures or ",".join(names), *gated)), reads)
-        for names in (results.measures, results.shown)
+        parse_measures(",".join((settings.measures or ",".join(names), *also, *gated)), reads)
+        for names, also in ((results.measures, concluded), (results.shown, ()))
     )
     return measures, [str(measure) for measure in shown]
 

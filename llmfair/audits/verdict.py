@@ -12,6 +12,7 @@ from shlex import quote
 from typing import TypeVar
 
 from llmfair import registry
+from llmfair.audits.readable import UNPARSEABLE
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
@@ -32,7 +33,6 @@ TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
-UNPARSEABLE = "too_many_unparseable"
 FORM = "llmfair runs show {run} --invalid    shows the answers; --constrain holds a model to their form"
 ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
@@ -78,7 +78,6 @@ class Conclusions:
 
 
 R = TypeVar("R", bound=Results)
-F = TypeVar("F", bound=Finding)
 
 
 def judged(results: R, planned: str = "") -> R:
@@ -93,19 +92,9 @@ def conclusions_of(results: Results, aside: Collection[str], planned: str = "") 
         task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
         model=results.model, words=results.words, level=results.level, band=results.band,
         measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
-        findings=as_readable(results.findings, results), figures=results.by_condition(),
+        findings=results.findings, figures=results.by_condition(),
         complete=results.status != "incomplete", planned=planned, prompted=results.design.prompted,
     )  # fmt: skip
-
-
-def as_readable(findings: Mapping[str, F], results: Results) -> dict[str, F]:
-    """The findings, none of them on a condition of which too many answers cannot be read."""
-    return {
-        name: replace(one, conclusion=Conclusion.NOT_ASSESSABLE, reason=UNPARSEABLE)
-        if results.unparseable(name)
-        else one
-        for name, one in findings.items()
-    }
 
 
 @dataclass(frozen=True)

@@ -221,8 +221,39 @@ def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
     header = next(line.split() for line in found.out.splitlines() if line.startswith(" run "))
     assert header[:3] == ["run", "WinShare(agg=pooled),", "protected"] and "FlipRate(agg=pooled)" in header
     other = llmfair("score", "audit", "--measures", "Kappa", "--json").json
-    assert {r["measure"] for r in other["rows"]} == {"Kappa"}
+    assert {r["measure"] for r in other["rows"]} == {"Kappa", "AdjustedOdds(agg=pooled)"}
+    assert other["runs"][0]["measures"] == ["Kappa"]
+    whole = llmfair("score", "audit", "--json").json["runs"][0]
+    assert [other["runs"][0][key] for key in ("findings", "verdict")] == [
+        whole[key] for key in ("findings", "verdict")
+    ]
     assert llmfair("score", "audit", "-a", "location").code == 2
+
+
+def test_whatever_is_measured_it_is_concluded_from_the_odds() -> None:
+    flags = ("pairwise", "-d", lists(), "-m", f"{BIASED},pairwise=-3", "--measures", "FlipRate")
+    found = llmfair(*flags, "--fail-on", "disparity", "-o", "run")
+    assert found.code == 4 and found.out.startswith("VERDICT  disparity: ")
+    results = kept("results", "run")
+    assert results["headline"] == "AdjustedOdds" and results["shown"] == ["FlipRate"]
+    assert {one["conclusion"] for one in results["findings"].values()} == {"outside"}
+
+
+def test_where_too_much_is_unparseable_nothing_says_otherwise() -> None:
+    model = f"{BIASED},malformed=0.3,pairwise=-2"
+    flags = ("pairwise", "-d", lists(), "-m", model, "--conditions", "relevant", "-o", "run")
+    found = llmfair(*flags)
+    assert found.code == 4 and found.out.startswith("VERDICT  not assessable: ")
+    of_folder = kept("results", "run")
+    of_score = ran("score", "run", "-o", "scored", "--json").json["runs"][0]
+    for finding in (of_folder["findings"]["relevant"], of_score["findings"]["relevant"]):
+        assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "too_many_unparseable")
+        assert finding["worst_case"]
+    rows = [one for one in table(Path("run/metrics.csv")) if one["measure"] == "AdjustedOdds"]
+    assert rows == [one for one in table(Path("scored/metrics.csv")) if one["measure"] == "AdjustedOdds"]
+    assert [(one["conclusion"], one["reason"]) for one in rows] == [
+        ("not_assessable", "too_many_unparseable")
+    ]
 
 
 def test_margins_are_read_where_the_model_gives_them() -> None:

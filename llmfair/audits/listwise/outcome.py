@@ -22,6 +22,7 @@ from llmfair.audits.listwise.reach import inference_of, known_reach
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usefulness
 from llmfair.audits.listwise.seen import WindowShare
 from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
+from llmfair.audits.readable import as_readable
 from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
@@ -55,6 +56,7 @@ def outcome_of(
     for condition, finding in findings.items():
         if condition in answers:
             findings[condition] = assessed(finding, answers[condition])
+    findings = as_readable(findings, answers, design.settings.max_invalid)
     for condition, one in stopping.items():
         if condition in findings:
             findings[condition] = settled(findings[condition], one.process.decision)

@@ -22,9 +22,9 @@ from llmfair.audits.listwise.outcome import windows_of
 from llmfair.audits.listwise.rankings import Against, Rankings, judgements_of, of_file, of_folder
 from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
 from llmfair.audits.listwise.usefulness import gain_on_chance, mean_gain
+from llmfair.audits.readable import as_readable
 from llmfair.audits.remeasured import Announce, RemeasuredRun
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
-from llmfair.audits.verdict import as_readable
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.columns import Column, limit_note, measure_all
@@ -101,7 +101,7 @@ def _measured(
             if condition in findings and answers and target.found is not None:
                 findings[condition] = assessed(findings[condition], answers)
     if target.found is not None:
-        findings = as_readable(findings, target.found)
+        findings = as_readable(findings, answered, target.found.max_invalid)
     rows, family = with_family(rows, findings, None)
     facts = {
         **target.columns,

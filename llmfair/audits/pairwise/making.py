@@ -27,6 +27,8 @@ from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.records import Attribute, Failure, Query
 from llmfair.verdicts import PairStratum, PairVerdict
 
+CONCLUDED = "AdjustedOdds"
+"""What conclusions are made of, whatever --measures names."""
 SHOWN = "WinShare,FlipRate,InvalidRate,AdjustedOdds,WinRatio"
 MEASURED = f"{SHOWN},BalancedRatio,RawRatio,PositionOdds,Kappa,FirstSlotRate,PositionIndex,TieRate,NoiseRate"
 
@@ -83,12 +85,20 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         attribute=attribute,
         prompt=prompt,
         ranker=ranker,
-        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates))), JudgedPairs),
+        measures=parse_measures(
+            ",".join((measured, concluded_of(settings.weights), *(gate.measure for gate in gates))),
+            JudgedPairs,
+        ),
         shown=parse_measures(shown, JudgedPairs),
         gates=gates,
         queries=tuple(queries),
         pairs={stratum: _pairs(dataset, attribute, queries, stratum, settings, ranker) for stratum in strata},
     )
+
+
+def concluded_of(weights: str) -> str:
+    """The measure that conclusions are made of, with these weights."""
+    return _weighted(CONCLUDED, weights)
 
 
 def _weighted(names: str, weights: str) -> str:

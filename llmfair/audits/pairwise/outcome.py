@@ -24,6 +24,7 @@ from llmfair.audits.pairwise.results import (
 )
 from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
+from llmfair.audits.readable import as_readable
 from llmfair.audits.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.metrics.base import Measure
@@ -64,6 +65,7 @@ def outcome_of(
             settings.repeats,
             settings.constrain,
             decided,
+            settings.max_invalid,
         ),
     )
     planned: dict[str, int] = {
@@ -82,7 +84,7 @@ def outcome_of(
             stratum: _shares(of_it, settings.repeats, settings.weights)
             for stratum, of_it in by_stratum.items()
         },
-        answers={stratum: _answers(of_it) for stratum, of_it in by_stratum.items()},
+        answers={stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()},
         stopping={stratum: one.settled("pairs") for stratum, one in stopping.items()},
         findings=measured.findings,
         family=Family(measured.family, None),
@@ -104,6 +106,7 @@ class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
 
     `forced`: no answer could be unparseable. `decided`: of a sequential audit, what was settled of each stratum.
+    `max_invalid`: the share of answers that may be unparseable.
     """
 
     inference: Inference
@@ -111,6 +114,7 @@ class HowAsked:
     repeats: int = 1
     forced: bool = False
     decided: Mapping[PairStratum, Decision | None] | None = None
+    max_invalid: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,8 @@ def measure_verdicts(
         for column in columns
         if column.measure == headline
     }
+    answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
+    findings = as_readable(findings, answers, asked.max_invalid)
     rows, family = _with_family(summarise(columns, asked.inference), findings)
     return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
 
@@ -265,7 +271,7 @@ def _shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> 
     return CellShares(**{cell.value: share for cell, share in zip(Cell, shares.tolist(), strict=True)})
 
 
-def _answers(verdicts: Sequence[PairVerdict]) -> PairAnswers:
+def answer_counts(verdicts: Sequence[PairVerdict]) -> PairAnswers:
     """How answers ended: none unparseable is silent."""
     problems = Counter(a.problem for v in verdicts for a in (v.first, v.second) if a.problem is not None)
     unparseable = sum(n for problem, n in problems.items() if problem != "tie")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from msgspec import Meta
 
@@ -163,6 +163,9 @@ class PairFinding(Finding):
     worst_case: tuple[Share, Share] | None = left_out_without("test")
     unparseable_by_order: ByOrder | None = left_out_without("test")
     bound: Bound | None = left_out_without("bound")
+
+    def barred(self, reason: str) -> Self:
+        return replace(super().barred(reason), bound=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmfair.audits.kind import results_of
+from llmfair.audits.pairwise.making import concluded_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
@@ -29,13 +30,14 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
     for verdict in read_verdicts(run.path / "verdicts.csv"):
         by_stratum.setdefault(verdict.stratum, []).append(verdict)
     decided = {stratum: one.decision and Decision(one.decision) for stratum, one in results.stopping.items()}
-    measures, shown = measures_of(settings, results, JudgedPairs)
+    measures, shown = measures_of(settings, results, JudgedPairs, [concluded_of(results.design.weights)])
     how = HowAsked(
         Inference(level=settings.level, seed=asked["seed"]),
         band_of(settings.band),
         asked["repeats"],
         asked["constrain"],
         decided or None,
+        results.max_invalid,
     )
     measured = measure_verdicts(measures, by_stratum, how)
     conditions = {
