@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
 from llmfair.records import ANY_GROUP, Attribute, Qrels, Ranking
@@ -161,7 +160,8 @@ def read_ranks(path: Path, problems: Problems) -> dict[str, dict[str, tuple[int,
 class RunFile:
     """A run as it stands: its tag, its rankings by query_id, and how many documents share their score.
 
-    `tied` counts, per query that has any, the documents whose score another document of the query has too.
+    `tied` counts, per query that has any, the documents whose score another document of the query has too; its
+    ranking keeps the scores, which alone tell where the order is that of the ids.
     `upside_down`: from line to line of every query the score rises with the rank, which speaks against the rank.
     """
 
@@ -199,23 +199,28 @@ def read_run(path: Path, problems: Problems) -> RunFile:
     rankings, tied = {}, {}
     for query_id in list(scored):
         scores = scored.pop(query_id)  # a large run is not held twice
-        rankings[query_id] = Ranking(query_id, trec_order(scores))
-        _, shared = np.unique(_stored(scores), return_counts=True)
-        if len(shared) < len(scores):
+        best_first = _best_first(scores)
+        stored = tuple(score for score, _ in best_first)
+        _, shared = np.unique(stored, return_counts=True)
+        ties = len(shared) < len(stored)
+        if ties:
             tied[query_id] = int(shared[shared > 1].sum())
+        rankings[query_id] = Ranking(
+            query_id, tuple(doc_id for _, doc_id in best_first), stored if ties else None
+        )
     return RunFile(tag, rankings, tied, upside_down=rising and compared)
 
 
 def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:
     """The order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling as text."""
-    stored = _stored(scores).tolist()
-    return tuple(doc_id for _, doc_id in sorted(zip(stored, scores, strict=True), reverse=True))
+    return tuple(doc_id for _, doc_id in _best_first(scores))
 
 
-def _stored(scores: Mapping[str, float]) -> NDArray[np.float32]:
-    """Scores as trec_eval stores them; what is beyond the range of 32 bits ties."""
+def _best_first(scores: Mapping[str, float]) -> list[tuple[float, str]]:
+    """Documents in that order, with scores as trec_eval stores them: what is beyond the range of 32 bits ties."""
     with np.errstate(over="ignore"):
-        return np.array(list(scores.values()), dtype=np.float64).astype(np.float32)
+        stored = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
+    return sorted(zip(stored, scores, strict=True), reverse=True)
 
 
 def read_groups(

@@ -46,6 +46,7 @@ ADVICE: Mapping[str, str] = {
     "no_readable_answer": FORM,
     "no_encounter": "longer windows (--window), so that items of both groups are shown together",
     "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
+    "tied": "scores that tell more items apart: a finer scale, or the mean of several grades of each item",
     "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
     UNPARSEABLE: FORM,
 }

@@ -37,6 +37,8 @@ REASONS: Mapping[str, str] = {
     "too_few_comparisons": "fewer than 20 comparisons",
     "position_driven": "the answers follow the position",
     "always_one_way": "one of the two is always ahead",
+    "tied": "so many equally relevant items of the two groups are tied in score that no preference could leave the "
+    "parity band",
     "no_better_than_input": "the ranker orders by relevance no better than its initial ranking, so nothing says that "
     "it does its job",
     "items_missing": "answers leave out items of one group more often than chance would",
@@ -125,27 +127,28 @@ def _in_rankings(judged: Judged) -> QueryComparisons | Undefined:
     known = np.array(
         [not judged.missing or doc_id in judged.candidates.relevance for doc_id in judged.doc_ids]
     )
-    ahead, count = 0.0, 0
+    ahead, count, tied = 0.0, 0, 0
     for places in map(_places, judged.rankings, repeat(judged.doc_ids), judged.orders):
         for grade in np.unique(judged.grades):
             alike = known & (judged.grades == grade)
             first, second = (places[alike & judged.on_side(side)] for side in Side)
             beyond, behind = (int(((missing == side) & (grades == grade)).sum()) for side in Side)
-            ahead += _won(first, second) + len(first) * behind
+            won, drawn = _won(first, second)
+            ahead += won + drawn / 2 + len(first) * behind
+            tied += drawn
             count += len(first) * (len(second) + behind) + beyond * len(second)
     return (
-        QueryComparisons(np.array([ahead]), np.array([float(count)]))
+        QueryComparisons(np.array([ahead]), np.array([float(count)]), tied=tied)
         if count
         else Undefined("no_common_grade")
     )
 
 
-def _won(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Of all pairs of one from each, how many the first is ahead of; ties count half."""
+def _won(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[int, int]:
+    """Of all pairs of one from each, how many the first is ahead in, and how many are tied."""
     after = np.sort(second)
-    not_behind = len(after) - np.searchsorted(after, first, side="left")
-    ahead = len(after) - np.searchsorted(after, first, side="right")
-    return float((ahead + not_behind).sum()) / 2
+    start, end = np.searchsorted(after, first, side="left"), np.searchsorted(after, first, side="right")
+    return int((len(after) - end).sum()), int((end - start).sum())
 
 
 def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -> NDArray[np.float64]:

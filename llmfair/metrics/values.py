@@ -170,13 +170,14 @@ class QueryComparisons:
 
     `slots`, shape (c, 2), are the places z of both in what was shown, from -1 (first) to 1 (last); None where they
     were not shown side by side. `window`: items shown at once, at most.
-    A single query has no odds of its own.
+    `tied`: how many of them all neither was ahead in, which count half. A single query has no odds of its own.
     """
 
     ahead: NDArray[np.float64]
     count: NDArray[np.float64]
     slots: NDArray[np.float64] | None = None
     window: int = 1
+    tied: float = 0.0
 
 
 Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Undefined

@@ -23,6 +23,9 @@ from llmfair.report.tables import (
 from llmfair.results import Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 
+MUCH_TIED = 0.01
+"""From this share of documents on, ties may move exposure as much as a preference does: they are told first."""
+
 
 def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
@@ -108,7 +111,9 @@ def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
 
 def score_warnings(results: ScoreResults) -> list[str]:
     """Runs that are not through; where runs and judgements do not meet, counted; where a measure has no value."""
+    tied, share = _tied(results)
     warnings = [f"Not complete: {line}" for line in lacking(results)]
+    warnings = [*tied, *warnings] if share >= MUCH_TIED else [*warnings, *tied]
     warnings += [
         f"{name}: {warning}"
         for run, condition, name in named_conditions(results)
@@ -117,6 +122,25 @@ def score_warnings(results: ScoreResults) -> list[str]:
     for run in results.runs:
         warnings += [said for of, said in kind_of(run.task).without_value(run.undefined) if not of]
     return warnings
+
+
+def _tied(results: ScoreResults) -> tuple[list[str], float]:
+    """What is tied in score, of all runs in one sentence, and the greatest share of a run's documents that is."""
+    tied = {
+        name: facts
+        for run, condition, name in named_conditions(results)
+        if (facts := run.conditions[condition]).tied.documents
+    }
+    if not tied:
+        return [], 0.0
+    counted = ", ".join(
+        f"{name}: {facts.tied.documents:,} of {count(facts.documents, 'document')}"
+        for name, facts in tied.items()
+    )
+    means = "exposure and utility follow the ids there (trec_eval's order), preference odds count ties half"
+    return [f"{counted} tied in score: {means}"], max(
+        facts.tied.documents / facts.documents for facts in tied.values()
+    )
 
 
 def lacking(results: ScoreResults) -> list[str]:
@@ -140,7 +164,6 @@ def _warnings(run: ScoredRun, condition: str) -> list[str]:
             "the ranks are right give each document the score minus its rank"
         )
     for counted, meaning in (
-        (facts.tied, "tied in score, ordered by doc_id as trec_eval does"),
         (facts.unlisted, "in neither groups nor qrels: rank kept, in neither group, not relevant"),
         (
             facts.missing,

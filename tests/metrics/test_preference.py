@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates.preference import preference, preference_change
+from llmfair.audits.listwise.findings import HowRanked, concluded
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.base import Judged
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.values import QueryComparisons, Undefined, Value
 from llmfair.rankers.base import first_encounters
-from llmfair.records import Candidates, Document, Encounter, Query, Ranking, Side
+from llmfair.records import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
 from llmfair.stats.preference import Comparisons, preference_fit
 from tests.shared import vectors
 
@@ -266,6 +267,23 @@ def test_ties_count_half() -> None:
     )
     (value,) = odds_of([tied], "PreferenceOdds(of=ranking)")
     assert isinstance(value, QueryComparisons) and (value.ahead.item(), value.count.item()) == (1.5, 2)
+
+
+@pytest.mark.parametrize(("grades", "expected"), [(4, None), (1, "tied")])
+def test_of_a_ranker_without_windows_ties_are_no_preference(grades: int, expected: str | None) -> None:
+    """Scores blind to groups, ties in an order that is not: protected items are last wherever the score is the same."""
+    rng = np.random.default_rng(3)
+    sides = {f"{side}{n}": SIDES[side] for side in SIDES for n in range(12)}
+    queries = []
+    for _ in range(44):
+        scores = dict(zip(sides, rng.integers(0, grades, len(sides)).astype(float).tolist(), strict=True))
+        best_first = sorted(sides, key=lambda name: (-scores[name], name[0] != "u"))
+        ranking = Ranking("q", tuple(best_first), tuple(map(scores.__getitem__, best_first)))
+        queries.append(replace(judged(sides, dict.fromkeys(sides, 1), None), rankings=(ranking,)))
+    found = preference(odds_of(queries, "PreferenceOdds(of=ranking)"))
+    assert found is not None and found.estimate.value == pytest.approx(1, abs=0.06)
+    within = Conclusion.WITHIN if expected is None else Conclusion.NOT_ASSESSABLE
+    assert concluded(found, True, HowRanked()) == (within, expected)
 
 
 def cut_lists(odds: float, cut: int, queries: int, rng: np.random.Generator) -> list[Judged]:

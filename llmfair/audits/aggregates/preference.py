@@ -34,7 +34,8 @@ class Preference:
     """Odds with their interval, how many comparisons are behind them, and the queries' scores where they are 1.
 
     `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome;
-    `slots_decide`: slots alone do, so that no preference for items shows.
+    `slots_decide`: slots alone do, so that no preference for items shows. `tied`: the share of comparisons, each
+    query weighing alike, that neither item is ahead in.
     """
 
     estimate: Estimate
@@ -42,6 +43,12 @@ class Preference:
     null_scores: NDArray[np.float64]
     bound: Bound | None = None
     slots_decide: bool = False
+    tied: float = 0.0
+
+    def could_leave(self, band: tuple[float, float]) -> bool:
+        """Whether odds would lie beyond the band if one group were ahead wherever there is no tie."""
+        least = self.tied / 2 / (1 - self.tied / 2)
+        return least < band[0] or least * band[1] < 1
 
 
 def preference(values: Iterable[Value], level: float = 0.95) -> Preference | None:
@@ -54,7 +61,8 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
     compared = _compared(values)
     fit = preference_fit([_of(one) for one in compared], _window(compared))
     if fit is not None:
-        return Preference(fit.odds(level), fit.comparisons, fit.null_scores)
+        tied = float(np.mean([one.tied / one.count.sum() for one in compared if one.count.sum()]))
+        return Preference(fit.odds(level), fit.comparisons, fit.null_scores, tied=tied)
     count = round(sum(float(one.count.sum()) for one in compared))
     if not count:
         return None

@@ -194,7 +194,8 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
 def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple[Conclusion, str | None]:
     """Where the interval lies, and why nothing more can be said; `useful`: whether the ranker does its job.
 
-    A ranker that does not order by relevance can be outside, never within. Where one group always wins, the bound
+    A ranker that does not order by relevance can be outside, never within; nor is one whose ties keep any odds in
+    the band. Where one group always wins, the bound
     lies beyond the band or says too little. Where slots decide between equally relevant items, no preference for a
     group shows, and of a ranker that orders by relevance that is parity.
     """
@@ -209,6 +210,8 @@ def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple
     conclusion = conclude(estimate.low, estimate.high, asked.band)
     if conclusion is Conclusion.OUTSIDE:
         return conclusion, estimate.reason
+    if not found.could_leave(asked.band):
+        return Conclusion.NOT_ASSESSABLE, "tied"
     if (
         found.bound is not None
     ):  # odds that are farther from 1 by nobody knows how much, unless slots alone decide
