@@ -42,6 +42,10 @@ class Gate:
         """Whether all from `low` to `high` is within the bounds."""
         return (self.low is None or self.low <= low) and (self.high is None or high <= self.high)
 
+    def meets(self, low: float, high: float) -> bool:
+        """Whether any of `low` to `high` is within the bounds."""
+        return (self.low is None or self.low <= high) and (self.high is None or low <= self.high)
+
     @property
     def beyond(self) -> str:
         """Where a figure is that does not hold: `outside 0.9..1.1`, `below 0.9`."""
@@ -225,7 +229,10 @@ def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str 
     low, high = row.low, row.high
     if low is None or high is None:
         return f"{what} has no interval{because}"
-    return None if gate.contains(low, high) else f"{what} [{low:.3f}, {high:.3f}] reaches {gate.beyond}"
+    if gate.contains(low, high):
+        return None
+    how = "reaches" if gate.meets(low, high) else "lies"
+    return f"{what} [{low:.3f}, {high:.3f}] {how} {gate.beyond}"
 
 
 def require_readable(results: Results) -> None:

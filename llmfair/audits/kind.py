@@ -272,7 +272,7 @@ class Kind(ABC):
 
         for measure, conditions in undefined.items():
             for condition, found in conditions.items():
-                yield condition, f"{measure} undefined: {reasons(found)}"
+                yield condition, f"{measure} undefined: {reasons(found, measure)}"
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None

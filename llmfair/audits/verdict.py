@@ -42,6 +42,7 @@ ADVICE: Mapping[str, str] = {
     "chance_answers": "a more able model, or --input text, so that answers are more than chance",
     "one_sided": "llmfair runs show {run} --answers    shows single answers",
     "always_one_way": "more queries narrow the bound: {planned}",
+    "separated": "more queries, which tell a preference from the slots: {planned}",
     "position_driven": "another model, or another --prompt: these answers follow the position, not the items",
     "no_readable_answer": FORM,
     "no_encounter": "longer windows (--window), so that items of both groups are shown together",
@@ -131,6 +132,11 @@ class Case:
         """The headline's figure, told so that its place in the band shows."""
         parity = self.definition.parity
         return interval_text(self.figure, (*self.found.band, *(() if parity is None else (parity,))))
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether there is an interval, and not a bound alone."""
+        return self.figure is not None and None not in (self.figure.low, self.figure.high)
 
     @property
     def counted(self) -> str:
@@ -229,7 +235,7 @@ class VerdictWords:
 
     def inconclusive(self, case: Case) -> str:
         said = f"{self.where(case)}{case.stated} ({case.queries}): "
-        if case.finding.reason:
+        if not case.two_sided:
             why = in_words(case.finding.reason, case.finding.measure)
             return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
         return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
@@ -279,7 +285,7 @@ class VerdictWords:
         found = case.found
         if not found.complete:
             return "the command that began the run asks what is missing, and then says more"
-        if gravest == Conclusion.INCONCLUSIVE and not case.finding.reason:
+        if gravest == Conclusion.INCONCLUSIVE and case.two_sided:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             advice = ADVICE.get(

@@ -36,6 +36,8 @@ REASONS: Mapping[str, str] = {
     "order_not_random": "the initial ranking is not random",
     "too_few_comparisons": "fewer than 20 comparisons",
     "position_driven": "the answers follow the position",
+    "slots_decide": "slots alone decide which of two equally relevant items is ahead",
+    "separated": "slots and groups together decide every comparison, which leaves the odds without a size",
     "always_one_way": "one of the two is always ahead",
     "tied": "so many equally relevant items of the two groups are tied in score that no preference could leave the "
     "parity band",

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmfair.metrics.base import plain_name
+from llmfair.records import Conclusion
 from llmfair.report.exhibits import Declared
 from llmfair.report.furthest import Furthest
 from llmfair.report.plots.base import Plot
 from llmfair.report.tables import Table, cell, count
-from llmfair.results import Figure, Results
+from llmfair.results import Figure, Finding, Results
 
 SHOWN_VERDICTS = 3
 Seen = tuple[str, str]
@@ -69,12 +70,17 @@ def condition_verdicts(
             continue
         finding = results.findings.get(condition)
         sentence, seen = table.said.get(condition) or cell(row), ""
-        if finding is not None and finding.reason == "position_driven" and by_places:
+        if finding is not None and by_places and condition in by_places and _undecided(finding):
             said, seen = by_places[condition]
             sentence = f"{sentence}. {said}"
         label = str(declared[measure].label) if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
         yield verdict(of.format(condition), label, row, sentence, conclusion, seen)
+
+
+def _undecided(finding: Finding) -> bool:
+    """Whether the odds are neither within the band nor outside it."""
+    return finding.conclusion not in (Conclusion.WITHIN, Conclusion.OUTSIDE)
 
 
 def verdict(

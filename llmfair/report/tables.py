@@ -292,8 +292,11 @@ def on_disk(planned: Mapping[str, Any]) -> str:
     return f"; {count(known, 'answer is', 'answers are')} on disk already" if known else ""
 
 
-def reasons(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} in {count(n, 'query', 'queries')}" for reason, n in reasons.items())
+def reasons(reasons: Mapping[str, int], measure: str) -> str:
+    """Why so many queries have no value of a measure, in its words."""
+    return "; ".join(
+        f"{in_words(reason, measure)} ({count(n, 'query', 'queries')})" for reason, n in reasons.items()
+    )
 
 
 def percent(part: int, whole: int) -> str:

@@ -15,7 +15,15 @@ from llmfair.audits.aggregates.preference import Preference
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
 from llmfair.audits.listwise.findings import HowRanked, assessed, concluded, findings_of, with_family
-from llmfair.audits.listwise.results import ListwiseFinding, OmittedItems, Usefulness, WindowAnswers
+from llmfair.audits.listwise.results import (
+    Excess,
+    ListwiseFinding,
+    Odds,
+    OmittedItems,
+    Usefulness,
+    WindowAnswers,
+)
+from llmfair.audits.listwise.sentences import conclusion as conclusion_text
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
 from llmfair.audits.subject import Subject
@@ -488,14 +496,32 @@ def test_parity_is_not_said_where_answers_leave_one_group_out() -> None:
     assert assessed(outside, replace(answers, omitted=OmittedItems(200, 200, 100.0))) == outside
 
 
+def test_a_conclusion_names_exposure_where_its_own_interval_leaves_parity_out() -> None:
+    odds = Odds(0.5, 0.4, 0.6, 8, 100, None)
+    below = ListwiseFinding(measure="PreferenceOdds", conclusion=Conclusion.OUTSIDE, reason=None, odds=odds)
+    for excess, says in (
+        (Excess(0.81, 0.79, 0.83, 8), ": 19 % less exposure, relevance accounted for"),
+        (Excess(0.9, 0.8, 1.01, 8), ""),
+        (Excess(1.1, 1.05, 1.2, 8), ""),
+        (Excess(0.9, None, None, 8), ""),
+    ):
+        said = conclusion_text(replace(below, excess=excess), None, (0.8, 1.25), 0.95)
+        assert said == f"preference odds below 0.8{says}"
+
+
 def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
-    near = Estimate(0.95, 0.9, 1.0, 44, "position_driven", 0.05)
+    near = Estimate(0.95, 0.9, 1.0, 44, "separated", 0.05)
     for slots_decide, useful, conclusion in (
         (False, True, "not_assessable"), (True, True, "within"), (True, False, "not_assessable"),
     ):  # fmt: skip
         found = Preference(near, 1000, np.zeros(44), "at most", slots_decide)
         assert concluded(found, useful, HowRanked())[0] == conclusion
-    far = Preference(Estimate(0.5, 0.4, 0.6, 44, "position_driven", 0.1), 1000, np.zeros(44), "at most")
+    wide = Preference(Estimate(0.95, 0.7, 1.3, 44, "slots_decide", 0.05), 1000, np.zeros(44), "at most", True)
+    for shown in (True, False, None):  # the interval crosses an edge, and nothing else is said
+        assert concluded(wide, shown, HowRanked()) == (Conclusion.INCONCLUSIVE, None)
+    bound = Preference(near, 1000, np.zeros(44), "at most")
+    assert concluded(bound, True, HowRanked())[1] == near.reason
+    far = Preference(Estimate(0.5, 0.4, 0.6, 44, "separated", 0.1), 1000, np.zeros(44), "at most")
     assert concluded(far, False, HowRanked())[0] == "outside"
 
 

@@ -38,7 +38,7 @@ def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
         and not row["value"]
     }
     assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
-    assert "undefined: no_protected in 6 queries, no_unprotected in 1 query" in llmfair(*asked, "-v").out
+    assert "undefined: no protected (6 queries); no unprotected (1 query)" in llmfair(*asked, "-v").out
 
 
 def test_people_without_a_continent_keep_their_rank_and_are_in_neither_mean() -> None:

@@ -173,7 +173,7 @@ def test_the_next_step() -> None:
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
 def test_no_number_of_queries_settles_what_is_but_a_bound(of_a_kind: str) -> None:
     for ends, reason, follows in (
-        ((0.5, 0.3, 0.9), "position_driven", "these answers follow the position"),
+        ((0.5, None, 0.9), "position_driven", "these answers follow the position"),
         ((None, None, 0.9), "always_one_way", "more queries narrow the bound: llmfair plan"),
     ):
         open_still = Finding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
@@ -222,6 +222,32 @@ def test_parity_of_a_partition_says_in_words_what_was_tested() -> None:
     assert said.endswith(
         "; the more relevant of two items is put ahead at odds of 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"
     )
+
+
+def test_usefulness_that_is_but_a_bound_is_told() -> None:
+    useful = Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance")
+    found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
+    assert "is put ahead at odds of at least 11.40 (99.9 % CI)" in SPOKEN["lists"].verdict(found).sentence
+
+
+@pytest.mark.parametrize("of_a_kind", SPOKEN)
+def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) -> None:
+    slots = Finding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason="slots_decide")
+    found = SPOKEN[of_a_kind].verdict(conclusions({"a": ACROSS}, findings={"a": slots}))
+    assert "the interval crosses an edge" in found.sentence and "bound" not in found.sentence
+    assert "queries would settle it" in found.next and "position" not in found.next
+
+
+def test_exposure_and_odds_have_their_own_numbers_of_queries() -> None:
+    excess = Excess(0.81, 0.79, 0.83, 44)
+    known = {"neutral": finding(LESS, excess=excess)}
+    both = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, n=35, findings=known)).sentence
+    assert both.startswith(
+        "under the neutral prompt female items get 19 % less exposure than male ones, relevance accounted for "
+        "(95 % CI 17 to 21 % less, 44 queries); preference odds 0.50 [0.40, 0.60] (35 queries), outside"
+    ), both
+    alike = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, n=44, findings=known)).sentence
+    assert alike.count("44 queries") == 1
 
 
 def test_so_many_queries_settle_it() -> None:

@@ -318,11 +318,16 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
     audited = llmfair(
         "listwise", "-d", write_folder(Path("lists"), lists), "-o", "run", "-m", "fake:biased", "-qv"
     )
-    (line,) = (line for line in audited.out.splitlines() if "relevance alone gives ExpRatio" in line)
+    (line,) = (line for line in audited.out.splitlines() if "relevance alone gives an ExpRatio of " in line)
     assert line in llmfair("score", "run", "-v").out.splitlines()
     assert line.strip() in llmfair("score", "run", "--format", "md").out
     one = ("run/rankings/female.run", "-d", "lists")
-    assert "relevance alone gives ExpRatio female 1." in llmfair("score", *one, "-v").out
+    first = llmfair("score", *one).out
+    assert (
+        "relevance alone gives an ExpRatio of 1." in first and " (female), which is in the table's" in first
+    )
+    shown = llmfair("listwise", "-d", "lists", "-o", "run", "-m", "fake:biased", "-q").out
+    assert line in shown.splitlines()  # among the few notes that are always there
 
 
 def test_a_cutoff_that_cuts_nothing_off_is_said(snapshot: Snapshot) -> None:

@@ -188,10 +188,10 @@ def test_where_slots_decide_everything_the_odds_are_a_bound() -> None:
     slots = np.array([[-1.0, 0.0], [-0.5, 0.5], [0.5, -1.0], [1.0, 0.0], [1.0, -0.5]])
     first = QueryComparisons((slots[:, 0] < slots[:, 1]).astype(float), np.ones(5), slots, window=5)
     found = preference([first] * 8)
-    assert found and (found.bound, found.estimate.reason) == ("at most", "position_driven")
+    assert found and (found.bound, found.estimate.reason) == ("at most", "slots_decide")
     assert found.estimate.value == pytest.approx(2 / 3)
     told = aggregate("slot-odds", [first] * 8)
-    assert told is not None and (told.value, told.n, told.reason) == (None, 8, "position_driven")
+    assert told is not None and (told.value, told.n, told.reason) == (None, 8, "slots_decide")
 
 
 def test_without_an_interval_the_reason_is_said() -> None:

@@ -87,6 +87,12 @@ def test_answers_on_pairs_that_go_by_places_are_told_so_in_numbers(data: Path) -
     assert {verdict.seen for verdict in plain.verdicts} == {""}
 
 
+def test_what_is_said_of_places_contradicts_no_conclusion(data: Path) -> None:
+    biased = "fake:biased,pairwise=-4,position=4,malformed=0"
+    outside, _ = page(data, "pairwise", "--pairs", "20", "-q", "-m", biased).verdicts[:2]
+    assert outside.conclusion == "outside" and "no parity" not in outside.sentence
+
+
 def test_where_no_answer_is_readable_none_flips(data: Path) -> None:
     silent = page(
         data, "pairwise", "--pairs", "4", "-q", "-m", "fake:biased,malformed=1", "--max-invalid", "1"

@@ -86,9 +86,9 @@ def _without_slots(compared: Sequence[QueryComparisons], count: int, level: floa
         return Preference(Estimate(None, None, None, len(compared), "too_few_queries"), count, np.zeros(0))
     estimate = fit.odds(level)
     bound: Bound = "at most" if fit.log_odds < 0 else "at least"
-    reason = estimate.reason or "position_driven"
-    told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
     decided = slots_decide([_of(one) for one in compared], _window(compared))
+    reason = estimate.reason or ("slots_decide" if decided else "separated")
+    told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
     return Preference(told, count, fit.null_scores, bound, decided)
 
 

@@ -195,9 +195,9 @@ def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple
     """Where the interval lies, and why nothing more can be said; `useful`: whether the ranker does its job.
 
     A ranker that does not order by relevance can be outside, never within; nor is one whose ties keep any odds in
-    the band. Where one group always wins, the bound
-    lies beyond the band or says too little. Where slots decide between equally relevant items, no preference for a
-    group shows, and of a ranker that orders by relevance that is parity.
+    the band. Where one group always wins, the bound lies beyond the band or says too little. Where slots alone decide
+    between equally relevant items, no preference for a group shows: the interval of the odds without them is judged
+    as any other.
     """
     estimate, (low, high) = found.estimate, asked.band
     if asked.initial != "random":
@@ -212,11 +212,8 @@ def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple
         return conclusion, estimate.reason
     if not found.could_leave(asked.band):
         return Conclusion.NOT_ASSESSABLE, "tied"
-    if (
-        found.bound is not None
-    ):  # odds that are farther from 1 by nobody knows how much, unless slots alone decide
-        told = found.slots_decide and useful
-        return (conclusion if told else Conclusion.NOT_ASSESSABLE), estimate.reason
+    if found.bound is not None and not found.slots_decide:  # odds farther from 1 by nobody knows how much
+        return Conclusion.NOT_ASSESSABLE, estimate.reason
     if conclusion is Conclusion.WITHIN and not useful:
         return Conclusion.NOT_ASSESSABLE, "not_judged" if useful is None else "no_better_than_input"
     return conclusion, None

@@ -105,6 +105,12 @@ class Excess:
     high: float | None
     n: Count
 
+    def excludes_parity(self, below: bool) -> bool:
+        """Whether the whole interval is below 1, or above it."""
+        if self.low is None or self.high is None:
+            return False
+        return self.high < 1 if below else self.low > 1
+
 
 @dataclass(frozen=True)
 class SignFlip:

@@ -44,12 +44,14 @@ def below(odds: Odds) -> bool:
 
 
 def _share(finding: ListwiseFinding) -> str:
-    """What the preference does to exposure, where lists were ranked and it has the same direction."""
-    if finding.excess is None or finding.odds is None or (finding.excess.value < 1) != below(finding.odds):
+    """What the preference does to exposure, where lists were ranked and its interval says so, too."""
+    if finding.excess is None or finding.odds is None:
         return ""
-    ratio = finding.excess.value
-    share = round(abs(ratio - 1) * 100)
-    return f": {share} % {'more' if ratio > 1 else 'less'} exposure" if share else ""
+    less = below(finding.odds)
+    if not finding.excess.excludes_parity(less):
+        return ""
+    share = round(abs(finding.excess.value - 1) * 100)
+    return f": {share} % {'less' if less else 'more'} exposure, relevance accounted for" if share else ""
 
 
 def test_notes(results: ListwiseResults, cells: Cells) -> list[str]:
@@ -212,13 +214,13 @@ def _like_input(condition: str, results: ListwiseResults, cells: Cells) -> str:
 def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
     """What relevance alone gives the sides, by condition, where that is not parity."""
     told = [
-        f"{condition} {ratio:.3f}"
+        f"{ratio:.3f} ({condition})"
         for condition, ratio in ratios.items()
         if condition != REPEAT and ratio and abs(ratio - 1) >= UNEVEN
     ]
     if not told:
         return []
     return [
-        f"relevance alone gives ExpRatio {', '.join(told)}; preference odds and the exposure named in conclusions go "
-        "beyond it"
+        f"relevance alone gives an ExpRatio of {', '.join(told)}, which is in the table's; preference odds and the "
+        "exposure named in conclusions go beyond it"
     ]

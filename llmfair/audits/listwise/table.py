@@ -133,6 +133,13 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
             "answers were held to well-formed orders (--constrain): refusals and careless answers do not show; "
             "without it they are counted"
         )
+    notes += relevance_note(
+        {
+            condition: row.value
+            for condition in design.conditions
+            if (row := cells.get(("RelevanceRatio", condition)))
+        }
+    )
     some, unparseable = (
         any(condition.unparseable for condition in results.answers.values()),
         _unparseable_note(results.answers),
@@ -141,13 +148,6 @@ def _notes(results: ListwiseResults, cells: Cells, doubled: Mapping[str, str]) -
     notes += [*results.warnings, *few_queries(design.queries), *_lists_notes(design)]
     notes += [*order_notes(results, cells), *_attainable_note(results), *gap_note(results, cells)]
     notes += [*precision, *_ratio_note(results)]
-    notes += relevance_note(
-        {
-            condition: row.value
-            for condition in design.conditions
-            if (row := cells.get(("RelevanceRatio", condition)))
-        }
-    )
     notes += [f"{measure}: {note}" for measure, note in results.of_measures.items()]
     notes += [f"{measure} equals {other} here" for measure, other in doubled.items()]
     notes += [*power_note(results), *test_notes(results, cells), *noise_notes(results, cells)]
@@ -227,7 +227,7 @@ def _undefined_notes(results: ListwiseResults) -> list[str]:
         by_reason: dict[str, list[str]] = {}
         for condition, found in results.undefined.get(measure, {}).items():
             if condition != "initial":
-                by_reason.setdefault(reasons(found), []).append(_row_name(condition))
+                by_reason.setdefault(reasons(found, measure), []).append(_row_name(condition))
         for why, names in by_reason.items():
             whose = "" if len(names) == rows else f" ({', '.join(names)})"
             said.setdefault((why, whose), []).append(name)
@@ -258,7 +258,8 @@ def _lists_notes(design: ListwiseFacts) -> list[str]:
         )
     if design.shrunk:
         notes.append(
-            f"{count(len(design.shrunk), 'list')} shorter of relevant documents than asked, or shorter (results.json)"
+            f"{count(len(design.shrunk), 'list')} with fewer relevant documents than asked, or fewer documents in all "
+            "(named in results.json)"
         )
     return notes
 

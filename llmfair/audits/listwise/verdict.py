@@ -5,11 +5,10 @@ from __future__ import annotations
 from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
 from llmfair.audits.verdict import Case, VerdictWords
-from llmfair.report.decimals import numbers
+from llmfair.report.decimals import interval_text, numbers
 from llmfair.report.figures import ratio_of
-
-UNEVEN = 0.01
-"""From this share on, what relevance alone gives the groups is told."""
+from llmfair.report.tables import count
+from llmfair.results import Figure
 
 
 class ListwiseWords(VerdictWords):
@@ -22,7 +21,7 @@ class ListwiseWords(VerdictWords):
         less = _exposure(case) or _ahead(case)
         if less is None:
             return super().disparity(case)
-        return f"{self.where(case)}{less}; {case.measured}, outside {case.band}"
+        return f"{self.where(case)}{less}; {case.measured}{_of_others(case)}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
         return super().parity(case) + _useful(case)
@@ -40,24 +39,23 @@ def _exposure(case: Case) -> str | None:
     """Who gets less exposure, how much, with its interval; None where exposure does not say so, too."""
     finding, groups = case.finding, case.groups
     excess = finding.excess if isinstance(finding, ListwiseFinding) else None
-    if excess is None or groups is None or excess.low is None or excess.high is None:
+    if excess is None or groups is None or not excess.excludes_parity(bool(case.protected_behind)):
         return None
     ends = _of_behind(excess, bool(case.protected_behind))
-    if ends[2] >= 1:
-        return None
     less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
     behind, ahead = groups
     return (
-        f"{behind} items get {less} % less exposure than {ahead} ones{_beyond(case)} "
-        f"({case.found.level * 100:g} % CI {least} to {most} % less, {case.counted})"
+        f"{behind} items get {less} % less exposure than {ahead} ones, relevance accounted for "
+        f"({case.found.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
     )
 
 
-def _beyond(case: Case) -> str:
-    """What exposure is told beyond, where relevance alone gives the groups other shares."""
-    ratio = case.found.figures.get(("RelevanceRatio", case.condition))
-    even = ratio is not None and ratio.value is not None and abs(ratio.value - 1) < UNEVEN
-    return "" if even else ", relevance accounted for"
+def _of_others(case: Case) -> str:
+    """How many queries the odds go over, where exposure goes over others."""
+    finding = case.finding
+    excess = finding.excess if isinstance(finding, ListwiseFinding) else None
+    same = excess is None or case.figure is None or excess.n == case.figure.n or _exposure(case) is None
+    return "" if same else f" ({case.counted})"
 
 
 def _ahead(case: Case) -> str | None:
@@ -87,10 +85,10 @@ def _of_behind(excess: Excess, protected: bool) -> tuple[float, float, float]:
 def _useful(case: Case) -> str:
     """What says that the ranker does its job: how much better it orders by relevance than what it is held against."""
     useful = case.finding.useful if isinstance(case.finding, ListwiseFinding) else None
-    if useful is None or useful.low is None or useful.high is None:
+    if useful is None or useful.low is None:
         return ""
-    ends = numbers([useful.value, useful.low, useful.high], (useful.chance,))
-    interval = "{} [{}, {}] (99.9 % CI)".format(*ends)
+    known = Figure(useful.value, useful.low, useful.high, useful.n, None, None, None, None)
+    interval = f"{interval_text(known, (useful.chance,))} (99.9 % CI)"
     if useful.chance:
         return (
             f"; the more relevant of two items is put ahead at odds of {interval}, where chance has "
