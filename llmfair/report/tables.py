@@ -254,7 +254,9 @@ def uncut_notes(measures: Declared, longest: int) -> list[tuple[str, str]]:
 def calls_of(results: Results) -> str:
     """The calls behind a run's figures; of one that is not through, or stopped early, with those planned."""
     planned, made = results.design.calls, results.calls
-    return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
+    # answers of lists that are not through are on disk, too
+    behind = "figures from " * (results.status == "incomplete")
+    return f"{planned:,}" if made == planned else f"{behind}{made:,} of {planned:,}"
 
 
 def drawn_note(drawn: HowDrawn | None) -> list[str]:
