@@ -26,7 +26,8 @@ def compared(data: Path, *arguments: str) -> tuple[str, list[str], list[list[str
         ran(*arguments, "-q", "-d", data, "-m", model, "-o", f"run{strength}")
     told = llmfair("compare", "run0", "run-1", "--format", "md").out
     header, *rows = grid(told)
-    return told.splitlines()[0], header, rows
+    title = next(line for line in told.splitlines() if line and not line.startswith("**"))
+    return title, header, rows
 
 
 def test_rows_of_a_comparison_say_how_many_queries_are_in_them(data: Path) -> None:
