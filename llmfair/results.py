@@ -90,6 +90,11 @@ class Finding:
     conclusion: Conclusion
     reason: str | None
 
+    @property
+    def useless(self) -> str | None:
+        """Why nothing says that the ranker does its job, so that parity would mean nothing."""
+        return None
+
     def barred(self, reason: str) -> Self:
         """With nothing concluded, for this reason."""
         return replace(self, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,9 +16,23 @@ from llmfair.manifest import Manifest
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measures
 from llmfair.records import Conclusion
-from llmfair.results import Figure
+from llmfair.results import Figure, absent_row
 from llmfair.rundir import RunDir, read_csv
 from llmfair.stats.paired import Change, change_by_query
+
+USELESS = ("chance_answers", "no_better_than_input", "not_judged")
+"""Why nothing says that a ranker does its job: its odds are odds, but nearness to parity is noise, or may be."""
+
+
+class Interval(Protocol):
+    """A figure with its interval."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +40,9 @@ class ChangeRow:
     """One measure under one condition, in the base and in another run.
 
     `change` is other/base on a log `scale`, else other − base. Headlines are tested together: `p_adjusted`. Of a
-    figure that speaks of the sides both runs' conclusions stand beside. Where one cannot be assessed, or the two
-    cannot be compared, there is neither interval nor test, and its `reason`.
+    figure that speaks of the sides both runs' conclusions stand beside, with the intervals of either run. Where one
+    cannot be assessed, or the two cannot be compared, there is neither interval nor test, and the `reason`, which is
+    that of the runs named in `reason_of`. `useless`: why the other run's nearness to parity would say nothing.
     """
 
     run: str
@@ -47,6 +62,12 @@ class ChangeRow:
     base_conclusion: str | None = None
     other_conclusion: str | None = None
     reason: str | None = None
+    reason_of: tuple[str, ...] = ()
+    base_low: float | None = None
+    base_high: float | None = None
+    other_low: float | None = None
+    other_high: float | None = None
+    useless: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +120,10 @@ class ComparedRun:
         """The measures that something is concluded of."""
         return {finding.measure for finding in self.results.findings.values()}
 
-    def figure(self, measure: str, condition: str) -> float | None:
-        """The figure of all queries, as the run's own table has it."""
-        row: Figure | None = self.results.by_condition().get((measure, condition))
-        return None if row is None else row.value
+    def figure(self, measure: str, condition: str) -> Figure:
+        """The figure of all queries, as the run's own table has it; one without a value where it has none."""
+        found: Figure | None = self.results.by_condition().get((measure, condition))
+        return found or absent_row(measure, condition)
 
 
 def _value(row: Mapping[str, str]) -> tuple[str, str, str, str, float | None]:
@@ -131,13 +152,25 @@ def row_of(
     condition: str,
     measure: Measure,
     headlines: Collection[Measure],
-    before: float | None = None,
-    after: float | None = None,
+    before: Interval | None = None,
+    after: Interval | None = None,
 ) -> ChangeRow:
+    """The row of a measure; with both runs' own figures, where they are known."""
     declared = measure.definition
     headline = measure in headlines
-    return ChangeRow(
-        other.name, condition, str(measure), declared.scale, declared.better, headline, before, after
+    row = ChangeRow(
+        other.name, condition, str(measure), declared.scale, declared.better, headline, None, None
+    )
+    return row if before is None or after is None else with_figures(row, before, after)
+
+
+def with_figures(row: ChangeRow, before: Interval, after: Interval) -> ChangeRow:
+    """The row with both runs' own figures, of those that speak of the sides with their intervals."""
+    row = replace(row, base=before.value, other=after.value)
+    if row.better != "parity":
+        return row
+    return replace(
+        row, base_low=before.low, base_high=before.high, other_low=after.low, other_high=after.high
     )
 
 
@@ -154,33 +187,44 @@ def changed(row: ChangeRow, change: Change) -> ChangeRow:
     )
 
 
-def assessed(
-    row: ChangeRow, measure: Measure, base: ComparedRun, other: ComparedRun, despite: str = ""
-) -> ChangeRow:
+def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: ComparedRun) -> ChangeRow:
     """The row with both runs' conclusions; nothing is concluded from a run of which nothing can be said.
 
-    Nor from a headline that is but a bound; what is assessed by it stands. A figure stands `despite` this reason.
+    Nor from a headline that is but a bound; what is assessed by it stands. Figures of a ranker that is of no use are
+    figures; that it came closer to parity is another matter (`useless`).
     """
     if not measure.definition.assessed_by:
         return row
-    found = [run.results.findings.get(row.condition) for run in (base, other)]
-    before, after = (None if finding is None else str(finding.conclusion) for finding in found)
-    row = replace(row, base_conclusion=before, other_conclusion=after)
-    barred = [
-        finding.reason
-        for finding in found
-        if finding is not None and finding.reason not in (None, despite)
-        if finding.conclusion == Conclusion.NOT_ASSESSABLE or finding.measure == str(measure)
-    ]
-    return replace(row, low=None, high=None, p=None, reason=barred[0]) if barred else row
+    findings = [run.results.findings.get(row.condition) for run in (base, other)]
+    before, after = (None if finding is None else str(finding.conclusion) for finding in findings)
+    useless = findings[1].useless if row.useless is None and findings[1] is not None else row.useless
+    row = replace(row, base_conclusion=before, other_conclusion=after, useless=useless)
+    barred = {
+        run.name: finding.reason
+        for run, finding in zip((base, other), findings, strict=True)
+        if finding is not None and finding.reason not in (None, *USELESS)
+        if finding.conclusion == Conclusion.NOT_ASSESSABLE
+        or (finding.conclusion != Conclusion.WITHIN and finding.measure == str(measure))
+    }
+    if not barred:
+        return row
+    row = replace(row, low=None, high=None, p=None)
+    return row if row.change is None and row.reason_of else because(row, barred)
 
 
-def _lacking(runs: Sequence[ComparedRun], key: tuple[str, str]) -> str:
-    """Why queries have no values that could be paired, of the first run that has none at all."""
-    if not runs:
-        return "no_common_query"
-    row: Figure | None = runs[0].results.by_condition().get(key)
-    return (row.reason if row is not None else None) or "no_finite_odds"
+def because(row: ChangeRow, reasons: Mapping[str, str | None]) -> ChangeRow:
+    """The row with the first of the runs' reasons, and which runs have it."""
+    told = {name: reason for name, reason in reasons.items() if reason}
+    reason = next(iter(told.values()), None)
+    return replace(row, reason=reason, reason_of=tuple(name for name in told if told[name] == reason))
+
+
+def _lacking(row: ChangeRow, key: tuple[str, str], base: ComparedRun, other: ComparedRun) -> ChangeRow:
+    """The row with why queries have no values that could be paired, and of which run."""
+    lacking = [run for run in (base, other) if key not in run.values]
+    if not lacking:
+        return replace(row, reason="no_common_query")
+    return because(row, {run.name: run.figure(*key).reason or "no_finite_odds" for run in lacking})
 
 
 def changes_by_query(
@@ -218,8 +262,7 @@ def changes_by_query(
             ]
             row = row_of(other, condition, measure, headlines, base.figure(*key), other.figure(*key))
             if not queries:
-                lacking = [run for run in (base, other) if key not in run.values]
-                yield assessed(replace(row, reason=_lacking(lacking, key)), measure, base, other)
+                yield assessed(_lacking(row, key, base, other), measure, base, other)
                 continue
             one, two = ([of_it[query] for query in queries] for of_it in (before, after))
             rng = np.random.default_rng(seed)

@@ -119,7 +119,7 @@ def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
 def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun) -> ChangeRow:
     """The row, without interval and test where the two runs give no two figures that could differ or be compared."""
     reason = SAME_ANSWERS if _same_answers(base, other) else OTHER_REACH if _bounded(row, base, other) else ""
-    return replace(row, low=None, high=None, p=None, reason=reason) if reason else row
+    return replace(row, low=None, high=None, p=None, reason=reason, reason_of=()) if reason else row
 
 
 def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:

@@ -65,15 +65,36 @@ def _status(compared: Mapping[str, Any], row: Row) -> str:
     alpha, p = 1 - compared["level"], row["p_adjusted"]
     if p is None or row["base"] is None or row["other"] is None or floor_of(compared, row) >= alpha:
         return NOT_ASSESSABLE
-    return way_of(row) if p < alpha else NO_DIFFERENCE
+    if p >= alpha:
+        return NO_DIFFERENCE
+    return NOT_ASSESSABLE if of_no_use(row, compared) else way_of(row, compared["band"])
 
 
 def _said(row: Row, status: str, compared: Mapping[str, Any]) -> str:
     """The figures of both, the change, and its test; or why there is none."""
     if status == NOT_ASSESSABLE:
-        if row["p_adjusted"] is not None:
+        if row["p_adjusted"] is None:
+            return why(row)
+        if floor_of(compared, row) >= 1 - compared["level"]:
             return f"too few queries ({row['n']}) for so many comparisons ({compared['family']})"
-        return in_words(row["reason"] or "too_few_queries", row["measure"])
+        return f"{of_no_use(row, compared)}: {_figures(row)}"
+    return _figures(row)
+
+
+def of_no_use(row: Row, compared: Mapping[str, Any]) -> str:
+    """That a run is nearer to parity of which nothing says that it does its job, as noise is; else nothing."""
+    if not row["useless"] or way_of(row, compared["band"]) != CLOSER:
+        return ""
+    return f"nearer to parity, but {in_words(row['useless'], row['measure'])} ({row['run']})"
+
+
+def why(row: Row) -> str:
+    """Why a change cannot be told, and of which run, where it is the reason of one."""
+    of = f" ({' and '.join(row['reason_of'])})" if row["reason_of"] else ""
+    return in_words(row["reason"] or "too_few_queries", row["measure"]) + of
+
+
+def _figures(row: Row) -> str:
     change = "" if row["low"] is None else f"× {row['change']:.2f} [{row['low']:.2f}, {row['high']:.2f}], "
     return (
         f"{row['base']:.3f} → {row['other']:.3f} ({change}p {p_text(row['p_adjusted'])}, "
@@ -86,13 +107,12 @@ def _next(status: str, base: Row, run: Row) -> str:
     return f"more queries in both runs · {report}" if status == NO_DIFFERENCE else report
 
 
-def way_of(row: Row) -> str:
-    """Which way a ratio changed, its change being beyond chance.
+def way_of(row: Row, band: tuple[float, float]) -> str:
+    """Which way a ratio changed, its change being beyond chance: by its distance from parity.
 
-    On one side of parity that is its distance from it; across parity it is only where the interval of the change
-    excludes one as large as would mirror the base.
+    Across parity it came closer only where the interval of the change excludes one as large as would mirror the base.
     """
-    if is_across(row):
+    if is_across(row, band):
         return CLOSER if _within_mirror(row) else ACROSS
     before, after = distances(row)
     return CLOSER if after < before else FARTHER
@@ -104,9 +124,18 @@ def floor_of(compared: Mapping[str, Any], row: Row) -> float:
     return min(1.0, compared["family"] * 2.0 ** (1 - row["n"])) if flipped else 0.0
 
 
-def is_across(row: Row) -> bool:
-    """Whether the runs lie on opposite sides of parity, as their figures are shown: 1.000 is on neither."""
-    return bool((round(row["base"], 3) - 1) * (round(row["other"], 3) - 1) < 0)
+def is_across(row: Row, band: tuple[float, float]) -> bool:
+    """Whether both runs are shown to lie on a side of parity, and on opposite ones."""
+    before, after = (_side(row, which, band) for which in ("base", "other"))
+    return before * after < 0
+
+
+def _side(row: Row, which: str, band: tuple[float, float]) -> int:
+    """-1 or 1 where a figure lies below or above parity by its interval, or outside the band; else 0."""
+    value, low, high = row[which], row[f"{which}_low"], row[f"{which}_high"]
+    if value < band[0] or (high is not None and high < 1):
+        return -1
+    return int(value > band[1] or (low is not None and low > 1))
 
 
 def _within_mirror(row: Row) -> bool:

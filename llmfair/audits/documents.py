@@ -25,7 +25,11 @@ class ComparisonRun(TypedDict):
 
 
 class ComparisonRow(TypedDict):
-    """One measure and condition of both runs; `change`: a difference, on a logarithmic scale a ratio."""
+    """One measure and condition of both runs; `change`: a difference, on a logarithmic scale a ratio.
+
+    `reason_of`: the runs whose reason it is. `base_low` to `other_high`: the intervals of either run, of figures that
+    speak of the sides. `useless`: why nothing says that the other run's ranker does its job.
+    """
 
     run: str
     condition: str
@@ -44,6 +48,12 @@ class ComparisonRow(TypedDict):
     base_conclusion: Conclusion | None
     other_conclusion: Conclusion | None
     reason: str | None
+    reason_of: list[str]
+    base_low: float | None
+    base_high: float | None
+    other_low: float | None
+    other_high: float | None
+    useless: str | None
 
 
 class InjectedPreference(TypedDict):

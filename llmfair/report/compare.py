@@ -13,8 +13,10 @@ from llmfair.audits.compare_verdict import (
     floor_of,
     gravest,
     is_across,
+    of_no_use,
     verdicts_of,
     way_of,
+    why,
 )
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
@@ -132,11 +134,11 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         if row["reason"] == OTHER_REACH:
             continue
         if row["headline"] and (row["change"] is None or None not in (row["base"], row["other"])):
-            unassessed, floor = _unassessed(row, base), floor_of(compared, row)
+            unassessed, floor = _unassessed(row), floor_of(compared, row)
             if not unassessed and row["p_adjusted"] is not None and floor >= alpha:
                 untold.append(floor)
                 continue
-            yield f"{about}: {unassessed or _became(row, alpha)}"
+            yield f"{about}: {unassessed or _became(row, compared)}"
         elif _shows(row) == "order dependence" and row["low"] is not None and row["low"] > 0:
             odds = headlines.get((row["run"], row["condition"]))
             yield f"{about}: more answers now depend on the order" + _bought(odds, alpha, compared["band"])
@@ -147,15 +149,10 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _unassessed(row: Row, base: str) -> str:
+def _unassessed(row: Row) -> str:
     """That nothing can be said of a headline, and of which run; nothing where it can."""
-    conclusions = {base: row["base_conclusion"], row["run"]: row["other_conclusion"]}
-    barred = [name for name, conclusion in conclusions.items() if conclusion == "not_assessable"]
-    if row["change"] is None and not barred:
-        return f"cannot be assessed: {_reason(row)}"
-    if row["low"] is not None or not barred:
-        return ""
-    return f"cannot be assessed: {_reason(row)} ({' and '.join(barred)})"
+    barred = row["change"] is None or (row["low"] is None and row["reason_of"])
+    return f"cannot be assessed: {why(row)}" if barred else ""
 
 
 def _unbounded(compared: Mapping[str, Any]) -> Iterator[str]:
@@ -179,19 +176,17 @@ def _range(reach: Mapping[str, float]) -> str:
     return "–".join(f"{end:.2f}" for end in reach.values()) or "unknown"
 
 
-def _became(row: Row, alpha: float) -> str:
+def _became(row: Row, compared: Mapping[str, Any]) -> str:
     """The change of a headline in words, with its test."""
+    alpha, p = 1 - compared["level"], row["p_adjusted"]
     tested = f"({count(row['n'], 'query', 'queries')}, paired)"
-    p = row["p_adjusted"]
     test = f"{_p(p)} {tested}" if p is not None else f"no test: {_reason(row)}"
+    figures = f"{row['base']:.3f} → {row['other']:.3f}"
     if row["better"] != "parity":
         way = "higher" if row["other"] > row["base"] else "lower"
-        figures = f"{row['base']:.3f} → {row['other']:.3f}"
     else:
-        before, after = distances(row)
-        way, figures = way_of(row), f"|ln| {before:.2f} → {after:.2f}"
-        if is_across(row):
-            figures = f"{row['base']:.3f} → {row['other']:.3f}, {figures}"
+        way = of_no_use(row, compared) or way_of(row, compared["band"])
+        figures += " (parity is 1)"
     found = way if p is not None and p < alpha else NO_DIFFERENCE
     return f"{found}: {figures}, {test}"
 
@@ -202,7 +197,7 @@ def _bought(odds: Row | None, alpha: float, band: tuple[float, float]) -> str:
         return ""
     before, after = distances(odds)
     p, (low, high) = odds["p_adjusted"], band
-    near = p is None or (p < alpha and (not is_across(odds) or low <= odds["other"] <= high))
+    near = p is None or (p < alpha and (not is_across(odds, band) or low <= odds["other"] <= high))
     return ": parity may have been bought with indecision" if near and after < before else ""
 
 

@@ -21,7 +21,7 @@ from llmfair.rundir import RunDir
 from llmfair.stats.paired import change_by_query, change_of_pairs
 from llmfair.stats.pairs import PairContributions, estimate, t_test
 from llmfair.verdicts import PairAnswer, PairVerdict
-from tests.cli.command import ran, table
+from tests.cli.command import llmfair, ran, table
 from tests.folders import balanced, write_folder
 
 pytestmark = pytest.mark.whole
@@ -280,6 +280,32 @@ def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
             "preference odds, relevant: cannot be assessed: the answers follow the position "
             f"({other_name(compared)})"
         )
+        assert f"follow the position ({other_name(compared)})" in compared["verdict"]["sentence"]
+        own = llmfair("score", str(other.path), "--measures", "WinRatio", "--json").json["rows"]
+        of_run = next(r["reason"] for r in own if r["measure"] == "WinRatio" and r["condition"] == "relevant")
+        assert rows(compared)["WinRatio", "relevant"]["reason"] == of_run == "no_consistent_pair"
+
+
+def test_a_run_at_parity_whose_slots_decide_is_compared() -> None:
+    oracle, biased = (
+        made(LISTWISE, "fake:oracle", "oracle"),
+        made(LISTWISE, f"{BIASED},listwise=-2", "biased"),
+    )
+    for runs, status in (((oracle, biased), "farther from parity"), ((biased, oracle), "closer to parity")):
+        compared = compare(runs)
+        odds = rows(compared)["PreferenceOdds", "neutral"]
+        assert (compared["verdict"]["status"], odds["n"], odds["reason"]) == (status, QUERIES, None)
+        assert {odds["base_conclusion"], odds["other_conclusion"]} == {"within", "outside"}
+        assert odds["change"] == pytest.approx(odds["other"] / odds["base"], rel=0.05)
+
+
+@pytest.mark.parametrize("command", [LISTWISE, PAIRWISE])
+def test_noise_came_no_closer_to_parity(command: tuple[str, ...]) -> None:
+    biased = made(command, f"{BIASED},listwise=-2,pairwise=-2", "biased")
+    noise = made(command, "fake:random", "noise")
+    assert compare([biased, noise])["verdict"]["status"] == "not assessable"
+    assert "nearer to parity, but" in compare([biased, noise])["verdict"]["sentence"]
+    assert compare([noise, biased])["verdict"]["status"] == "farther from parity"
 
 
 def other_name(compared: dict[str, Any]) -> str:

@@ -6,10 +6,12 @@ import json
 import sys
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import llmfair as package
+from llmfair.audits.compare_verdict import verdicts_of
 from llmfair.report.compare import compare_table
 from tests.cli.command import kept, llmfair, ran, refuses
 
@@ -74,7 +76,9 @@ def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:
         found = llmfair("compare", *runs, "--json").json
         (row,) = (row for row in found["rows"] if row["measure"] == "PreferenceOdds")
         assert row["change"] is None and row["reason"] and found["verdict"]["status"] == "not assessable"
+        assert row["reason_of"] == ["fake:biased,listwise=-60"]
         assert ": cannot be assessed: " in llmfair("compare", *runs).out
+        assert "(fake:biased,listwise=-60)" in found["verdict"]["sentence"].partition(": ")[2]
 
 
 def test_flips_that_rise_while_odds_come_closer() -> None:
@@ -88,27 +92,34 @@ def test_flips_that_rise_while_odds_come_closer() -> None:
     assert "FlipRate, relevant: more answers now depend on the order" in notes
 
 
+def assumed(base: float, other: float, **more: float | str | None) -> dict[str, Any]:
+    """A comparison whose odds are these, with intervals that are 5 % long either way, and a change beyond chance."""
+    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
+    compared: dict[str, Any] = llmfair("compare", *folders, "--json").json
+    for row in compared["rows"]:
+        if row["measure"] == "AdjustedOdds":
+            row |= {"base": base, "other": other, "change": other / base, "p_adjusted": 1e-4}
+            row |= {"base_low": base / 1.05, "base_high": base * 1.05, "reason_of": [], "useless": None}
+            row |= {"other_low": other / 1.05, "other_high": other * 1.05, "low": 0.1, "high": 9.0, **more}
+        elif row["measure"] == "FlipRate":
+            row |= {"low": 0.1}
+    return compared
+
+
 @pytest.mark.parametrize(
     ("base", "other", "said", "bought"),
     [
-        (-0.5, 0.47, "moved across parity: 0.607 → 1.600, |ln| 0.50 → 0.47, p < 0.001", False),
-        (-0.5, 0.05, "moved across parity: 0.607 → 1.051, |ln| 0.50 → 0.05, p < 0.001", True),
-        (-0.5, -0.05, "closer to parity: |ln| 0.50 → 0.05, p < 0.001", True),
-        (-0.05, -0.5, "farther from parity: |ln| 0.05 → 0.50, p < 0.001", False),
+        (-0.5, 0.47, "moved across parity: 0.607 → 1.600 (parity is 1), p < 0.001", False),
+        (-0.5, 0.05, "moved across parity: 0.607 → 1.051 (parity is 1), p < 0.001", True),
+        (-0.5, 0.04, "closer to parity: 0.607 → 1.041 (parity is 1), p < 0.001", True),
+        (-0.5, -0.05, "closer to parity: 0.607 → 0.951 (parity is 1), p < 0.001", True),
+        (-0.05, -0.5, "farther from parity: 0.951 → 0.607 (parity is 1), p < 0.001", False),
     ],
 )
 def test_that_odds_changed_is_not_that_they_came_closer(
     base: float, other: float, said: str, bought: bool
 ) -> None:
-    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
-    compared = llmfair("compare", *folders, "--json").json
-    for row in compared["rows"]:
-        if row["measure"] == "AdjustedOdds":
-            row |= {"base": exp(base), "other": exp(other), "change": exp(other - base), "p_adjusted": 1e-4}
-            row |= {"low": 0.1, "high": 9.0}
-        elif row["measure"] == "FlipRate":
-            row |= {"low": 0.1}
-    notes = "\n".join(compare_table(compared).notes)
+    notes = "\n".join(compare_table(assumed(exp(base), exp(other))).notes)
     assert f"preference odds, relevant: {said} (" in notes
     assert ("FlipRate, relevant: more answers now depend on the order" in notes) is True
     assert ("bought with indecision" in notes) == bought
@@ -117,41 +128,48 @@ def test_that_odds_changed_is_not_that_they_came_closer(
 @pytest.mark.parametrize(
     ("other", "low", "high", "way"),
     [
-        (1.001, 1.5, 1.9, "closer to parity: 0.600 → 1.001, |ln| 0.51 → 0.00"),
-        (1.2, 1.5, 2.7, "closer to parity: 0.600 → 1.200, |ln| 0.51 → 0.18"),
-        (1.2, 1.5, 2.8, "moved across parity: 0.600 → 1.200, |ln| 0.51 → 0.18"),
-        (1.8, 2.8, 3.2, "moved across parity: 0.600 → 1.800, |ln| 0.51 → 0.59"),
+        (1.001, 1.5, 1.9, "closer to parity: 0.600 → 1.001"),
+        (1.2, 1.5, 2.7, "closer to parity: 0.600 → 1.200"),
+        (1.2, 1.5, 2.8, "moved across parity: 0.600 → 1.200"),
+        (1.8, 2.8, 3.2, "moved across parity: 0.600 → 1.800"),
     ],
 )
 def test_a_repaired_model_a_little_beyond_parity_came_closer(
     other: float, low: float, high: float, way: str
 ) -> None:
     """0.6 has its mirror at a change of 2.78: what lies surely below came closer, wherever it ends."""
-    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
-    compared = llmfair("compare", *folders, "--json").json
-    for row in compared["rows"]:
-        if row["measure"] == "AdjustedOdds":
-            row |= {"base": 0.6, "other": other, "p_adjusted": 1e-4, "low": low, "high": high}
-    assert f"preference odds, relevant: {way}, p < 0.001 (" in "\n".join(compare_table(compared).notes)
+    compared = assumed(0.6, other, low=low, high=high)
+    notes = "\n".join(compare_table(compared).notes)
+    assert f"preference odds, relevant: {way} (parity is 1), p < 0.001 (" in notes
 
 
 @pytest.mark.parametrize(
-    ("base", "other", "way"),
+    ("base", "low", "high", "way"),
     [
-        (1.0, 0.83, "farther from parity: |ln| 0.00 → 0.19"),
-        (1.0004, 0.83, "farther from parity: |ln| 0.00 → 0.19"),
-        (0.83, 0.9996, "closer to parity: |ln| 0.19 → 0.00"),
-        (1.01, 0.83, "moved across parity: 1.010 → 0.830, |ln| 0.01 → 0.19"),
+        (1.0, 0.9, 1.1, "farther from parity"),
+        (1.031, 0.84, 1.27, "farther from parity"),
+        (1.031, None, None, "farther from parity"),
+        (1.031, 1.01, 1.05, "moved across parity"),
+        (1.3, 0.9, 1.9, "moved across parity"),
     ],
 )
-def test_what_starts_at_parity_was_on_no_side_of_it(base: float, other: float, way: str) -> None:
-    folders = [run(*PAIRWISE, "-m", f"fake:biased,pairwise=0.1,position={p}", output=f"p{p}") for p in (0, 2)]
-    compared = llmfair("compare", *folders, "--json").json
-    for row in compared["rows"]:
-        if row["measure"] == "AdjustedOdds":
-            row |= {"base": base, "other": other, "p_adjusted": 1e-4, "low": 0.1, "high": 9.0}
+def test_across_is_what_is_shown_to_be_on_both_sides(
+    base: float, low: float | None, high: float | None, way: str
+) -> None:
+    compared = assumed(base, 0.378, base_low=low, base_high=high)
     notes = "\n".join(compare_table(compared).notes)
-    assert f"preference odds, relevant: {way}, p < 0.001 (" in notes
+    assert f"preference odds, relevant: {way}: {base:.3f} → 0.378 (parity is 1), p < 0.001 (" in notes
+    assert next(status for _, verdict in verdicts_of(compared) if (status := verdict.status)) == way
+
+
+def test_a_ranker_of_no_use_came_no_closer() -> None:
+    compared = assumed(0.4, 0.9, useless="chance_answers")
+    ((name, verdict),) = verdicts_of(compared)
+    why = f"nearer to parity, but the answers agree over both orders no more than by chance ({name})"
+    assert verdict.status == "not assessable" and why in verdict.sentence
+    assert any(why in note for note in compare_table(compared).notes)
+    ((_, verdict),) = verdicts_of(assumed(0.9, 0.4, useless="chance_answers"))
+    assert verdict.status == "farther from parity"
 
 
 def test_other_attainable_ranges_are_no_way_to_parity() -> None:

@@ -81,7 +81,7 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
 
 
 def _without_slots(compared: Sequence[QueryComparisons], count: int, level: float) -> Preference:
-    fit = preference_fit([Comparisons(one.ahead, one.count) for one in compared])
+    fit = _fit_without_slots(compared)
     if fit is None:  # of a single query
         return Preference(Estimate(None, None, None, len(compared), "too_few_queries"), count, np.zeros(0))
     estimate = fit.odds(level)
@@ -90,6 +90,10 @@ def _without_slots(compared: Sequence[QueryComparisons], count: int, level: floa
     reason = estimate.reason or ("slots_decide" if decided else "separated")
     told = Estimate(estimate.value, estimate.low, estimate.high, estimate.n, reason, estimate.error)
     return Preference(told, count, fit.null_scores, bound, decided)
+
+
+def _fit_without_slots(compared: Sequence[QueryComparisons]) -> Fit | None:
+    return preference_fit([Comparisons(one.ahead, one.count) for one in compared])
 
 
 @register("aggregate", "preference-odds")
@@ -114,11 +118,12 @@ def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None
 def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
     """Each query's part of the odds: e to its jackknife pseudo-value, whose mean over queries is near ln odds.
 
-    They pair what two runs or prompts make of the same queries. Empty where there are no finite odds.
+    They pair what two runs or prompts make of the same queries. Where slots decide, of the odds that leave them out, as
+    `preference` has them. Empty where there are no finite odds.
     """
     known = {query_id: value for query_id, value in values.items() if isinstance(value, QueryComparisons)}
     compared = _compared(known.values())
-    fit = preference_fit([_of(one) for one in compared], _window(compared))
+    fit = preference_fit([_of(one) for one in compared], _window(compared)) or _fit_without_slots(compared)
     if fit is None or fit.queries != len(known):
         return {}
     parts = fit.log_odds + (fit.queries - 1) * fit.changes[:, 0]

@@ -202,6 +202,12 @@ class ListwiseFinding(Finding):
     slope: float | None = left_out_without("sign_flip")
     power: OddsPower | None = left_out_without("sign_flip")
 
+    @property
+    def useless(self) -> str | None:
+        if self.odds is None or (self.useful is not None and self.useful.shown):
+            return None
+        return "not_judged" if self.useful is None else "no_better_than_input"
+
 
 @dataclass(frozen=True)
 class AlikeRelevant:

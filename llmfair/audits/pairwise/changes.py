@@ -12,11 +12,14 @@ from llmfair.audits.changes import (
     ChangeRow,
     ComparedRun,
     assessed,
+    because,
     changed,
     check_paired,
     headlines_of,
     row_of,
+    with_figures,
 )
+from llmfair.audits.pairwise.concluding import useless
 from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import read_verdicts
 from llmfair.audits.summary import Inference, aggregate
@@ -24,8 +27,10 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
+from llmfair.metrics.pairs import KAPPA, JudgedPairs, tally
 from llmfair.metrics.values import Tally, Value
 from llmfair.stats.paired import Change, change_of_pairs
+from llmfair.stats.pairs import Weights
 from llmfair.verdicts import PairVerdict
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
@@ -50,13 +55,17 @@ def pair_changes(
     headlines, level = headlines_of(measures), base.results.level
     strata = [stratum for stratum in base.conditions if stratum in {k for k, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
-    before, after = (_tallies(run, common, strata, measures, repeats) for run in (base, other))
+    judged = [
+        {stratum: _judged(run, common, stratum, repeats) for stratum in strata} for run in (base, other)
+    ]
+    before, after = (_tallies(of_run, measures) for of_run in judged)
+    barred = {stratum: _useless(judged[1][stratum], base.setting("weights")) for stratum in strata}
     check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
         for stratum in strata:
-            row = row_of(other, stratum, measure, headlines)
+            row = replace(row_of(other, stratum, measure, headlines), useless=barred[stratum])
             values = before[measure, stratum], after[measure, stratum]
-            yield assessed(_pooled(row, measure, *values, level), measure, base, other, "chance_answers")
+            yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
 
 
 @lru_cache(maxsize=4)
@@ -76,19 +85,22 @@ def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     }
 
 
+def _judged(run: ComparedRun, common: Collection[Question], stratum: str, repeats: int) -> list[JudgedPairs]:
+    """The queries of a stratum, with the pairs in common."""
+    verdicts = answered(run)
+    return list(judged_of([verdicts[key] for key in common if key[0] == stratum], repeats))
+
+
+def _useless(judged: Sequence[JudgedPairs], weights: Weights) -> str | None:
+    """Why nothing says that the model compares the items of these pairs."""
+    counted = joined([tally(pairs, KAPPA) for pairs in judged], weights)
+    return None if counted is None else useless(counted)
+
+
 def _tallies(
-    run: ComparedRun,
-    common: Collection[Question],
-    strata: Sequence[str],
-    measures: Sequence[Measure],
-    repeats: int,
+    judged: Mapping[str, Sequence[JudgedPairs]], measures: Sequence[Measure]
 ) -> dict[tuple[Measure, str], list[Value]]:
     """The pairs in common as each measure that pools them counts them, a tally for every query."""
-    verdicts = answered(run)
-    judged = {
-        stratum: list(judged_of([verdicts[key] for key in common if key[0] == stratum], repeats))
-        for stratum in strata
-    }
     return {
         (column.measure, column.condition): list(column.values.values())
         for column in measure_all(measures, judged)
@@ -97,15 +109,19 @@ def _tallies(
 
 
 def _pooled(
-    row: ChangeRow, measure: Measure, before: Sequence[Value], after: Sequence[Value], level: float
+    row: ChangeRow,
+    measure: Measure,
+    before: Sequence[Value],
+    after: Sequence[Value],
+    level: float,
+    base: str,
 ) -> ChangeRow:
     """The row with both figures and their change; without interval and test where either figure has no interval."""
     inference, weights = Inference(level), weights_of(measure.aggregate)
     one, two = (aggregate(measure.aggregate, values, inference) for values in (before, after))
     counted, counted_after = joined(before, weights), joined(after, weights)
     assert one is not None and two is not None  # there are tallies
-    reason = one.reason or two.reason
-    row = replace(row, base=one.value, other=two.value, reason=reason)
+    row = because(with_figures(row, one, two), {base: one.reason, row.run: two.reason})
     if one.value is None or two.value is None or counted is None or counted_after is None:
         return row
     formula = next(value.formula for value in before if isinstance(value, Tally))
@@ -113,4 +129,4 @@ def _pooled(
     found, p = change.estimate, change.p
     if one.low is None or two.low is None:
         found, p = replace(found, low=None, high=None), None
-    return changed(row, Change(replace(found, reason=found.reason or reason), p))
+    return changed(row, Change(replace(found, reason=found.reason or row.reason), p))

@@ -124,9 +124,12 @@ def _unmeasured(shares: NDArray[np.float64]) -> str | None:
 
 def _answering(found: PairConclusion, counted: PairContributions) -> PairConclusion:
     """Parity needs answers that agree over both orders beyond chance: the lower limit of Kappa is above 0."""
-    if found.conclusion is not Conclusion.WITHIN:
+    if found.conclusion is not Conclusion.WITHIN or (reason := useless(counted)) is None:
         return found
+    return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
+
+
+def useless(counted: PairContributions) -> str | None:
+    """Why nothing says that the model compares the items: its answers to both orders agree no more than coins do."""
     kappa = estimate(KAPPA.figure, counted, KAPPA_LEVEL, logarithmic=False)
-    if kappa.low is not None and kappa.low > 0:
-        return found
-    return PairConclusion(Conclusion.NOT_ASSESSABLE, "chance_answers")
+    return None if kappa.low is not None and kappa.low > 0 else "chance_answers"
