@@ -48,6 +48,7 @@ def suites_of_score(document: Mapping[str, Any]) -> list[Suite]:
             facts["run"],
             {
                 **facts,
+                "task": document["task"],
                 "requirements": [one for one in document["requirements"] if one["run"] == facts["run"]],
             },
         )
@@ -89,13 +90,13 @@ def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
         if not gate.holds:
             failures += 1
             _problem(found, "failure", "require", str(gate.reason))
-    # of what is told by no test case above: answers that are missing, or too many that are unparseable
-    other = suite.error if suite.error is not None and not failures else None
-    if other is not None:
-        kind = "failure" if isinstance(other, RequirementFailed) else "error"
-        failures += kind == "failure"
-        _problem(case("run"), kind, type(other).__name__, other.message)
-    errors = int(other is not None and not isinstance(other, RequirementFailed))
+    errors, error = 0, suite.error
+    if error is not None and not isinstance(error, RequirementFailed):
+        errors = 1
+        _problem(case("run"), "error", type(error).__name__, error.message)
+    elif error is not None and not failures:  # too many unparseable answers, which no test case above tells
+        failures = 1
+        _problem(case("run"), "failure", type(error).__name__, error.message)
     element.set("tests", str(len(element)))
     element.set("failures", str(failures))
     element.set("errors", str(errors))

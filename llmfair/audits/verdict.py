@@ -39,6 +39,8 @@ ADVICE: Mapping[str, str] = {
     "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
     "no_common_grade": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
     "no_better_than_input": "a more able model, or --input text, so that the ranking is of use",
+    "no_better_than_random": "score a ranking that orders by relevance better, or judge more queries",
+    "no_better_than_chance": "a more able model, or --input text, so that answers are more than chance",
     "chance_answers": "a more able model, or --input text, so that answers are more than chance",
     "one_sided": "llmfair runs show {run} --answers    shows single answers",
     "always_one_way": "more queries narrow the bound: {planned}",

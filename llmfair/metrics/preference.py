@@ -43,6 +43,10 @@ REASONS: Mapping[str, str] = {
     "parity band",
     "no_better_than_input": "the ranker orders by relevance no better than its initial ranking, so nothing says that "
     "it does its job",
+    "no_better_than_random": "the ranking orders by relevance no better than a random order of its lists, so nothing "
+    "says that its ranker does its job",
+    "no_better_than_chance": "the answers put the more relevant of two items ahead no more often than chance, so "
+    "nothing says that the ranker does its job",
     "items_missing": "answers leave out items of one group more often than chance would",
     "too_many_unparseable": "more answers cannot be read than --max-invalid allows",
     "no_finite_odds": "in one of the two, slots or groups decide every comparison",
@@ -126,9 +130,8 @@ def _in_rankings(judged: Judged) -> QueryComparisons | Undefined:
     """
     missing = np.array([judged.sides.get(doc_id) for doc_id in judged.missing], object)
     grades = np.array([judged.candidates.relevance.get(doc_id, 0) for doc_id in judged.missing], np.int64)
-    known = np.array(
-        [not judged.missing or doc_id in judged.candidates.relevance for doc_id in judged.doc_ids]
-    )
+    cut = any(side is not None for side in missing)
+    known = np.array([not cut or doc_id in judged.candidates.relevance for doc_id in judged.doc_ids])
     ahead, count, tied = 0.0, 0, 0
     for places in map(_places, judged.rankings, repeat(judged.doc_ids), judged.orders):
         for grade in np.unique(judged.grades):

@@ -156,10 +156,10 @@ def with_reach(table: Table, reach: Mapping[str, Reach]) -> Table:
         found = reach.get(heading.split(" [")[0], Reach())
         if found.low is not None and found.high is not None:
             return f"{found.low:.3f} … {found.high:.3f}"
-        return "" if found.high is None else f"up to {found.high:.3f}"
+        return "" if found.high is None else f"about {found.high:.3f}"
 
     row = tuple(attainable(heading) for heading in table.header[1:-1])
     if not any(row):
         return table
-    last = ("attainable", *row, "by rankers that always put one group first, by a perfect one")
+    last = ("attainable", *row, "by rankers that always put one group first, by a perfect one on average")
     return replace(table, rows=(*table.rows, last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from llmfair.audits.exhibits import declared
@@ -105,7 +106,8 @@ def named_conditions(results: ScoreResults) -> list[tuple[ScoredRun, str, str]]:
             if condition in kind_of(run.task).aside
             else condition
         )
-        named.append((run, condition, name if distinct else f"{run.run} {name}"))
+        whole = f"{run.run} {name}" if Counter(one.run for one, _ in conditions)[run.run] > 1 else run.run
+        named.append((run, condition, name if distinct else whole))
     return named
 
 

@@ -199,13 +199,14 @@ def filled(table: Table) -> Table:
 def the_same(
     measures: Sequence[str], conditions: Sequence[str], cells: Mapping[tuple[str, str], Figure]
 ) -> dict[str, str]:
-    """Measures whose figures are all those of an earlier one: one column says both."""
+    """Measures whose figures are all those of an earlier one, some of them defined: one column says both."""
     columns: dict[tuple[Any, ...], str] = {}
     same = {}
     for measure in measures:
         rows = [cells.get((measure, condition)) for condition in conditions]
-        first = columns.setdefault(tuple(row and (row.value, row.low) for row in rows), measure)
-        if first != measure:
+        figures = tuple(row and (row.value, row.low, row.high) for row in rows)
+        first = columns.setdefault(figures, measure)
+        if first != measure and any(end is not None for row in figures if row for end in row):
             same[measure] = first
     return same
 

@@ -517,7 +517,7 @@ def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
         found = Preference(near, 1000, np.zeros(44), "at most", slots_decide)
         assert concluded(found, useful, HowRanked())[0] == conclusion
     wide = Preference(Estimate(0.95, 0.7, 1.3, 44, "slots_decide", 0.05), 1000, np.zeros(44), "at most", True)
-    for shown in (True, False, None):  # the interval crosses an edge, and nothing else is said
+    for shown in (True, False):  # the interval crosses an edge, and nothing else is said
         assert concluded(wide, shown, HowRanked()) == (Conclusion.INCONCLUSIVE, None)
     bound = Preference(near, 1000, np.zeros(44), "at most")
     assert concluded(bound, True, HowRanked())[1] == near.reason

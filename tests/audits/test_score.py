@@ -86,7 +86,7 @@ def test_a_run_by_hand() -> None:
         "my": {
             "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "upside_down": False,
             "unlisted": {"documents": 1, "queries": 1}, "unjudged": {"queries": 1, "first": ["3"]},
-            "not_ranked": {"queries": 1, "first": ["4"]}, "missing": {"documents": 0, "queries": 0},
+            "not_ranked": {"queries": 1, "first": ["4"]}, "missing": {"documents": 1, "queries": 1},
             "longest": 4,
         }
     }  # fmt: skip

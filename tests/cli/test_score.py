@@ -7,11 +7,12 @@ import gzip
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from llmfair.audits.versions import versions
 from tests.cli.command import Snapshot, kept, llmfair, only_run, ran, transcript
-from tests.folders import write_folder
+from tests.folders import write, write_folder
 from tests.report.reading import read
 
 pytestmark = pytest.mark.whole
@@ -91,9 +92,12 @@ def test_runs_of_equal_name_are_told_apart() -> None:
     found = llmfair("score", "b/my.run.gz", *SCORE[1:], "--measures", "P@1")
     assert [line.split("  ")[0].strip() for line in found.out.partition("Score · ")[2].splitlines()[2:5]] == [
         "run",
-        "b/my.run.gz my",
-        "my.run my",
+        "b/my.run.gz",
+        "my.run",
     ]
+    verdicts = [line for line in found.out.splitlines() if line.startswith("VERDICT  ")]
+    assert [line.split(": ")[0] for line in verdicts] == ["VERDICT  b/my.run.gz", "VERDICT  my.run"]
+    assert "b/my.run.gz my" not in llmfair("score", "b/my.run.gz", *SCORE[1:], "-v").out
 
 
 def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
@@ -371,3 +375,27 @@ def test_judged_items_that_a_cut_run_lacks_are_behind_what_it_lists() -> None:
     assert condition["missing"] == {"queries": 6, "documents": 6}
     said = llmfair("score", "cut.run", *SCORE[2:], "-v").out
     assert "6 documents in 6 queries judged but not in the run" in said
+
+
+def test_a_cut_run_is_not_said_to_hold_whole_lists_and_lacks_items_of_neither_group() -> None:
+    """Of 30 judged items a query, ten of either group and of neither, the run has the first 20."""
+    items = [(f"q{q}", f"{'fmx'[i % 3]}{q}i{i}", i) for q in range(6) for i in range(30)]
+    words = {"f": "female", "m": "male", "x": "@UNKNOWN"}
+    write(Path("cut.run"), (f"{q} Q0 {d} 1 {-i} mine" for q, d, i in items if i < 20))
+    write(Path("qrels.txt"), (f"{q} 0 {d} {i % 2}" for q, d, i in items))
+    write(Path("groups.tsv"), (f"{d}\tgender\t{words[d[0]]}" for _, d, _ in items))
+    said = llmfair("score", "cut.run", *SCORE[2:], "-v").out
+    assert "60 documents in 6 queries judged but not in the run" in said
+    assert "every order has the same" not in said
+
+
+def test_a_run_without_order_is_held_against_a_random_one() -> None:
+    rng = np.random.default_rng(1)
+    lists = [(f"q{q}", f"{'fm'[i % 2]}{q}i{i}", *rng.random(2)) for q in range(20) for i in range(40)]
+    write(Path("even.run"), (f"{q} Q0 {d} 1 {score} mine" for q, d, score, _ in lists))
+    write(Path("qrels.txt"), (f"{q} 0 {d} {int(grade < 0.5)}" for q, d, _, grade in lists))
+    write(Path("groups.tsv"), (f"{d}\tgender\t{'male' if d[0] == 'm' else 'female'}" for _, d, *_ in lists))
+    found = llmfair("score", "even.run", *SCORE[2:], "--band", "0.2..5")
+    said = " ".join(found.out.partition("Score ·")[0].split())
+    assert "not assessable" in said and "no better than a random order of its lists" in said
+    assert "NEXT score a ranking that orders by relevance better" in said and "--input" not in said

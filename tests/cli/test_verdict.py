@@ -183,6 +183,21 @@ def test_too_many_unparseable_answers_are_said_in_the_table_and_by_score(task: s
     assert ran("score", "run").out.startswith("VERDICT  not assessable")
 
 
+def test_junit_of_a_run_that_is_not_through_has_its_error_beside_gates_that_fail() -> None:
+    asked = (*PAIRS, "--pairs", "20", "-m", "fake:oracle", "--junit", "junit.xml")
+    every = "disparity,inconclusive,not assessable,parity"
+    assert command(*asked, "--fail-on", every, "--max-calls", "100", "-o", "half").code == 3
+    (half,) = suites("junit.xml")
+    assert (half.get("failures"), half.get("errors")) == ("1", "1") and "run" in problems(half)
+
+
+def test_junit_of_measured_runs_is_that_of_score() -> None:
+    ran(*PAIRS, "--pairs", "4", "-m", "fake:oracle", "-o", "run")
+    ran("score", "run", "--junit", "junit.xml")
+    (suite,) = suites("junit.xml")
+    assert {case.get("classname") for case in suite} == {"llmfair.score"}
+
+
 def test_a_study_has_a_suite_of_junit_for_each_setting() -> None:
     asked = ("study", "windows", "-q", "-n", "5", "--orders", "1", "--settings", "10/5,20/10", "--no-report")
     noisy = ("-m", "fake:biased,malformed=0.5", "--max-invalid", "0.1")
@@ -200,7 +215,7 @@ def test_junit_is_legal_whatever_things_are_called(tmp_path: Path) -> None:
     write_junit(tmp_path / "junit.xml", [broken], ["dis\x01parity"])
     (suite,) = suites(str(tmp_path / "junit.xml"))
     assert suite.get("name") == "a\ufffd model"
-    assert [*problems(suite)] == ["verdict", "P@20>=2 (neutral\ufffd, fe\ufffdmale)"]
+    assert [*problems(suite)] == ["verdict", "P@20>=2 (neutral\ufffd, fe\ufffdmale)", "run"]
 
 
 def test_measured_runs_have_a_verdict_each() -> None:

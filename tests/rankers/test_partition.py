@@ -87,6 +87,17 @@ def test_a_run_gives_odds_and_says_what_it_has_not() -> None:
     assert again.out == found.out and kept("manifest", "run")["calls"] == 0
 
 
+@pytest.mark.whole
+def test_a_partition_of_no_use_is_held_against_chance() -> None:
+    """At a wide band, that noise prefers nobody would be parity."""
+    found = llmfair(
+        "listwise", "--design", "partition", "-m", "fake:random,malformed=0", "--band", "0.1..10", "-o", "run"
+    )
+    said = " ".join(found.out.split())
+    assert "ahead no more often than chance" in said and "its initial ranking" not in said
+    assert kept("results", "run")["findings"]["neutral"]["reason"] == "no_better_than_chance"
+
+
 @pytest.mark.parametrize(
     "flags",
     [("--initial", "given"), ("--depth", "10"), ("--strategy", "windows", "--initial", "deltr")],

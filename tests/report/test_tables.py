@@ -10,8 +10,9 @@ import pytest
 from llmfair import registry
 from llmfair.audits.exhibits import declared
 from llmfair.metrics.base import measure as defined
-from llmfair.report.tables import Table, cell, columns_of, filled, uncut_notes
-from llmfair.results import absent_row
+from llmfair.report.page import with_reach
+from llmfair.report.tables import Table, cell, columns_of, filled, the_same, uncut_notes
+from llmfair.results import Reach, absent_row
 from tests.cli.command import kept, llmfair, ran
 from tests.report.reading import grid, read
 
@@ -63,6 +64,26 @@ def test_a_figure_that_is_missing_says_why_in_words() -> None:
     missing = absent_row("M", "neutral")
     assert cell(replace(missing, reason="no_consistent_pair")) == "undefined (no pair that does not flip)"
     assert cell(replace(missing, reason="no_words_for_it")) == "undefined (no words for it)"
+
+
+def test_measures_are_the_same_where_some_figure_says_so() -> None:
+    nothing = absent_row("M", "neutral")
+    figures = {
+        "A": nothing, "B": nothing, "bounded": replace(nothing, high=0.1),
+        "C": replace(nothing, value=0.0), "D": replace(nothing, value=0.0),
+    }  # fmt: skip
+    cells = {(measure, "neutral"): row for measure, row in figures.items()}
+    assert the_same([*figures], ["neutral", "initial"], cells) == {"D": "C"}
+
+
+def test_what_is_about_an_average_is_not_called_a_limit() -> None:
+    said = llmfair(*LISTS, "-v").out
+    assert (
+        " on average over random orders for a perfect ranker in this setting" in said
+        and "at most" not in said
+    )
+    row = with_reach(Table("t", ("a", "P@20", "b"), (), ()), {"P@20": Reach(high=0.75)}).rows[-1]
+    assert row[:2] == ("attainable", "about 0.750")
 
 
 def test_an_order_that_is_not_random_leaves_no_empty_column() -> None:

@@ -144,7 +144,8 @@ def _finding(
         reasons = (reason for value in values if (reason := value_of(value)[1]))
         given = "order_not_random" if asked.initial != "random" else most_frequent(reasons)
         return unassessable(str(column.measure), given)
-    conclusion, reason = concluded(found, None if useful is None else useful.shown, asked)
+    useless = "not_judged" if useful is None else useful.unshown
+    conclusion, reason = concluded(found, useful is not None and useful.shown, asked, useless)
     ratios = [] if exposure is None else list(exposure.values.values())
     excess, runs = aggregate("ratio-of-means", ratios, inference), _runs(judged or ())
     estimate = found.estimate
@@ -191,8 +192,12 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
     return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
-def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple[Conclusion, str | None]:
-    """Where the interval lies, and why nothing more can be said; `useful`: whether the ranker does its job.
+def concluded(
+    found: Preference, useful: bool, asked: HowRanked, useless: str = "not_judged"
+) -> tuple[Conclusion, str | None]:
+    """Where the interval lies, and why nothing more can be said.
+
+    `useful`: whether the ranker does its job; `useless`: the reason where nothing says so.
 
     A ranker that does not order by relevance can be outside, never within; nor is one whose ties keep any odds in
     the band. Where one group always wins, the bound lies beyond the band or says too little. Where slots alone decide
@@ -215,7 +220,7 @@ def concluded(found: Preference, useful: bool | None, asked: HowRanked) -> tuple
     if found.bound is not None and not found.slots_decide:  # odds farther from 1 by nobody knows how much
         return Conclusion.NOT_ASSESSABLE, estimate.reason
     if conclusion is Conclusion.WITHIN and not useful:
-        return Conclusion.NOT_ASSESSABLE, "not_judged" if useful is None else "no_better_than_input"
+        return Conclusion.NOT_ASSESSABLE, useless
     return conclusion, None
 
 

@@ -58,7 +58,7 @@ class Against:
         if doc_ids is None:
             # by id: in the order of the ranking, measures that ask for the candidates' order would flatter it
             doc_ids = sorted({doc_id for ranking in rankings for doc_id in ranking.doc_ids})
-            missing = tuple(sorted((judged.keys() & self.sides.keys()) - {*doc_ids}))
+            missing = tuple(sorted(judged.keys() - {*doc_ids}))
         documents = self.judgements.documents
         return Judged(
             Candidates(

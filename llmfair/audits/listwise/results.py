@@ -179,6 +179,13 @@ class Usefulness:
         """Whether the whole interval lies above chance."""
         return self.low is not None and self.low > self.chance
 
+    @property
+    def unshown(self) -> str:
+        """The reason why nothing says that the ranker does its job, where it is not shown."""
+        return {"a random order": "no_better_than_random", "chance": "no_better_than_chance"}.get(
+            self.against, "no_better_than_input"
+        )
+
 
 @dataclass(frozen=True)
 class OddsPower:

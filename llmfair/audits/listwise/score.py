@@ -83,7 +83,7 @@ def _measured(
         limits |= {str(m): note for m, of_it in held.limits.items() if (note := limit_note(m, of_it))}
         conditions[condition] = _facts(files, target.against) | {
             "missing": {"documents": sum(held.missing), "queries": len(held.missing)},
-            "longest": max(held.lengths, default=0),
+            "longest": held.longest,
         }
         inference = Inference(
             level=settings.level,
@@ -129,7 +129,8 @@ def _relevance(exposures: Column, inference: Inference) -> float | None:
 class _Measured:
     """What is kept of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
-    `missing`: of every query with some, how many judged items it lacks; `limits`: what no order of the lists passes.
+    `missing`: of every query with some, how many judged items it lacks; `longest`: items of the longest list, with
+    those that it lacks; `limits`: what no order of the lists passes.
     """
 
     columns: Sequence[Column]
@@ -137,6 +138,7 @@ class _Measured:
     gains: Mapping[str, float]
     lengths: Sequence[int]
     missing: Sequence[int]
+    longest: int
     limits: Mapping[Measure, Sequence[Limit]]
 
 
@@ -152,6 +154,7 @@ def _columns(
     exposures: dict[str, Value] = {}
     gains: dict[str, float] = {}
     lengths, missing, limits = list[int](), list[int](), dict[Measure, list[Limit]]()
+    longest = 0
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
@@ -161,6 +164,8 @@ def _columns(
         if (gain := gain_on_chance(judged)) is not None:
             gains[query_id] = gain
         lengths.append(len(judged.doc_ids))
+        if rankings:
+            longest = max(longest, len(judged.doc_ids) + len(judged.missing))
         if rankings and judged.missing:
             missing.append(len(judged.missing))
         for measure in measures:
@@ -172,7 +177,9 @@ def _columns(
             f"{unheld[0]} needs {_missing(unheld[0])}, which a run does not hold.",
             f"llmfair listwise measures it; {_instead(unheld[0])}",
         )
-    return _Measured(columns, Column(excess, condition, "", exposures), gains, lengths, missing, limits)
+    return _Measured(
+        columns, Column(excess, condition, "", exposures), gains, lengths, missing, longest, limits
+    )
 
 
 def _missing(measure: Measure) -> str:

@@ -214,7 +214,7 @@ def _precision_notes(results: ListwiseResults) -> list[tuple[str, str]]:
     uncut = uncut_notes(declared(results.shown), longest)
     if reach is None or reach.high is None or "P@20" not in results.shown or longest <= 20:
         return uncut
-    perfect = f"at most {reach.high:.2f} in this setting, on average over random orders (a perfect ranker)"
+    perfect = f"about {reach.high:.2f} on average over random orders for a perfect ranker in this setting"
     return [*uncut, ("P@20", perfect)]
 
 
