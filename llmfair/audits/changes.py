@@ -20,7 +20,9 @@ from llmfair.results import Figure, absent_row
 from llmfair.rundir import RunDir, read_csv
 from llmfair.stats.paired import Change, change_by_query
 
-USELESS = ("chance_answers", "no_better_than_input", "not_judged")
+USELESS = (
+    "chance_answers", "no_better_than_input", "no_better_than_random", "no_better_than_chance", "not_judged",
+)  # fmt: skip
 """Why nothing says that a ranker does its job: its odds are odds, but nearness to parity is noise, or may be."""
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import llmfair as api
 from llmfair.audits.aggregates.preference import Preference
+from llmfair.audits.changes import USELESS
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
 from llmfair.audits.listwise.findings import HowRanked, assessed, concluded, findings_of, with_family
@@ -410,6 +411,8 @@ def test_noise_is_not_within_the_band() -> None:
     for useful, reason in ((no_better, "no_better_than_input"), (None, "not_judged")):
         finding = told({"neutral": queries}, wide, useful=useful)[0]["neutral"]
         assert (finding["conclusion"], finding["reason"]) == ("not_assessable", reason)
+    for against in ("the initial ranking", "a random order", "chance"):  # which comparisons have to know
+        assert replace(no_better, against=against).unshown in USELESS
     preferring = [query(name, 2.0) for name in NAMES]  # useless and unfair all the same
     assert told({"neutral": preferring}, useful=no_better)[0]["neutral"]["conclusion"] == "outside"
 

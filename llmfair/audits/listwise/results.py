@@ -213,7 +213,7 @@ class ListwiseFinding(Finding):
     def useless(self) -> str | None:
         if self.odds is None or (self.useful is not None and self.useful.shown):
             return None
-        return "not_judged" if self.useful is None else "no_better_than_input"
+        return "not_judged" if self.useful is None else self.useful.unshown
 
 
 @dataclass(frozen=True)
