@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from llmfair.results import Figure
 
@@ -14,13 +15,31 @@ def interval_text(figure: Figure | None, edges: Collection[float] = ()) -> str:
     """A figure with its interval, as far as it has them, on the right side of the edges: `0.17 [0.10, 0.21]`."""
     if figure is None or (figure.value is None and figure.low is None and figure.high is None):
         return "undefined"
-    if figure.low is None and figure.high is not None:
-        return "at most {}".format(*numbers([figure.high], edges))
-    if figure.high is None and figure.low is not None:
-        return "at least {}".format(*numbers([figure.low], edges))
+    if (bound := bound_text(figure.low, figure.high, edges)) is not None:
+        return bound
     if figure.low is None or figure.high is None or figure.value is None:
         return "{}".format(*numbers([figure.value or 0.0], edges))
     return "{} [{}, {}]".format(*numbers([figure.value, figure.low, figure.high], edges))
+
+
+def bound_text(low: float | None, high: float | None, edges: Collection[float] = ()) -> str | None:
+    """What has one limit alone, as that: `at most 0.16`; None of what has both, or neither."""
+    if low is None and high is not None:
+        return f"at most {outward(high, True, edges)}"
+    if high is None and low is not None:
+        return f"at least {outward(low, False, edges)}"
+    return None
+
+
+def outward(value: float, up: bool, edges: Collection[float] = ()) -> str:
+    """A limit with two digits, or as many more as keep it on its side of the edges, rounded to where it still holds."""
+    told = exact = Decimal(repr(value))
+    for digits in range(2, MOST_DECIMALS + 1) if value else ():
+        last = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+        told = exact.quantize(last, ROUND_CEILING if up else ROUND_FLOOR)
+        if all((value > edge, value < edge) == (float(told) > edge, float(told) < edge) for edge in edges):
+            break
+    return f"{told.normalize():f}"
 
 
 def numbers(values: Sequence[float], edges: Collection[float] = (), decimals: int = 2) -> list[str]:

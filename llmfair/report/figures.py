@@ -42,16 +42,22 @@ def ratio_of(measures: Sequence[str], declared: Declared, of_queries: bool = Fal
 
 
 def value_of(row: Figure | None) -> Value | None:
-    """A row's figure; None where it is undefined or, on a logarithmic axis, has no place."""
-    return None if row is None or row.value is None else Value(row.value, row.low, row.high)
+    """A row's figure, of a bound the limit; None where it is undefined or, on a logarithmic axis, has no place."""
+    if row is None:
+        return None
+    value = (
+        row.value
+        if (row.low is None) == (row.high is None)
+        else next(filter(None, (row.low, row.high)), None)
+    )
+    return None if value is None else Value(value, row.low, row.high)
 
 
 def on_log(value: Value | None) -> Value | None:
     """A value above 0, its interval kept while it is above 0 too."""
     if value is None or value.value <= 0:
         return None
-    low = value.low if value.low is not None and value.low > 0 else None
-    return Value(value.value, low, value.high if low is not None else None)
+    return value if value.low is None or value.low > 0 else Value(value.value)
 
 
 def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | None:

@@ -46,7 +46,8 @@ def score_table(results: ScoreResults) -> Table:
     for (run, condition, name), queries in zip(named, ranked, strict=True):
         of_it = {column: cells.get((run.run, condition, *column)) for column in columns}
         said = _conclusion(run, condition, of_it, results)
-        rows.append((name, *((f"{queries:,}",) * uneven), *map(cell, of_it.values()), said))
+        told = (cell(row, results.band) for row in of_it.values())
+        rows.append((name, *((f"{queries:,}",) * uneven), *told, said))
     for task in dict.fromkeys(run.task for run in results.runs):
         notes += kind_of(task).scored_notes([row for row in named if row[0].task == task])
     if sum(len(run.conditions) for run in results.runs) > len(named):

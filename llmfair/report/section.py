@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmfair.metrics.base import plain_name
 from llmfair.records import Conclusion
+from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.furthest import Furthest
 from llmfair.report.plots.base import Plot
@@ -69,13 +70,13 @@ def condition_verdicts(
         if (row := cells.get((measure, condition))) is None:
             continue
         finding = results.findings.get(condition)
-        sentence, seen = table.said.get(condition) or cell(row), ""
+        sentence, seen = table.said.get(condition) or cell(row, results.band), ""
         if finding is not None and by_places and condition in by_places and _undecided(finding):
             said, seen = by_places[condition]
             sentence = f"{sentence}. {said}"
         label = str(declared[measure].label) if measure in declared else measure
         conclusion = "" if finding is None else str(finding.conclusion)
-        yield verdict(of.format(condition), label, row, sentence, conclusion, seen)
+        yield verdict(of.format(condition), label, row, sentence, conclusion, seen, results.band)
 
 
 def _undecided(finding: Finding) -> bool:
@@ -84,10 +85,16 @@ def _undecided(finding: Finding) -> bool:
 
 
 def verdict(
-    of: str, measure: str, row: Figure, sentence: str, conclusion: str = "", seen: str = ""
+    of: str,
+    measure: str,
+    row: Figure,
+    sentence: str,
+    conclusion: str = "",
+    seen: str = "",
+    band: Collection[float] = (),
 ) -> VerdictCard:
-    """A figure as a verdict; without a sentence the figure speaks for itself."""
-    value = "–" if row.value is None else f"{row.value:.2f}"
+    """A figure as a verdict, a bound on its side of the band; without a sentence the figure speaks for itself."""
+    value = bound_text(row.low, row.high, band) or ("–" if row.value is None else f"{row.value:.2f}")
     between = "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}], "
     return VerdictCard(
         of, plain_name(measure), value, between + queries_of(row), sentence or cell(row), conclusion, seen

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from llmfair.metrics.base import CONTROLLED, plain_name
+from llmfair.report.decimals import bound_text
 from llmfair.report.exhibits import Declared
 from llmfair.report.reasons import in_words
 from llmfair.results import Figure, Finding, HowDrawn, Results, Row
@@ -135,7 +136,7 @@ def conditions_table(
     rows = [
         (
             titles.get(condition, condition),
-            *(cell(figures.get((*column, condition))) for column in columns),
+            *(cell(figures.get((*column, condition)), results.band) for column in columns),
             said[condition],
         )
         for condition in results.design.conditions
@@ -211,23 +212,20 @@ def the_same(
     return same
 
 
-def cell(row: Figure | None) -> str:
-    """A figure with its interval, or why it has none."""
+def cell(row: Figure | None, band: Collection[float] = ()) -> str:
+    """A figure with its interval, or its bound, on its side of the band; or why it has neither."""
     if row is None:
         return ""
+    if (bound := bound_text(row.low, row.high, band)) is not None:
+        return bound
     if row.value is None:
-        if row.low is not None or row.high is not None:
-            return f"at most {row.high:.3f}" if row.low is None else f"at least {row.low:.3f}"
         # what the conclusion says need not stand here too
         unsaid = dict.fromkeys(("order_not_random", "no_common_grade", "no_encounter"), "")
         return unsaid.get(
             row.reason or "", f"undefined ({in_words(row.reason, getattr(row, 'measure', ''))})"
         )
     text = f"{row.value:.3f}"
-    if row.low is None and row.high is None:
-        return text
-    low, high = ("…" if end is None else f"{end:.3f}" for end in (row.low, row.high))
-    return f"{text} [{low}, {high}]"
+    return text if row.low is None else f"{text} [{row.low:.3f}, {row.high:.3f}]"
 
 
 def few_queries(queries: int) -> list[str]:

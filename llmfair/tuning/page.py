@@ -69,11 +69,10 @@ def _verdicts(results: FinetuneResults) -> Iterator[VerdictCard]:
         finding = results.findings[ADAPTER].get(stratum)
         change = odds_change(stratum, results, rows) if stratum in results.changes else ""
         said = f"base → adapter {change}" if change else ""
-        concluded = (
-            "" if finding is None else f"{pair_conclusion(finding, row, results.level, results.words)}; "
-        )
+        level, band, words = results.level, results.band, results.words
+        concluded = "" if finding is None else f"{pair_conclusion(finding, row, level, band, words)}; "
         conclusion = "" if finding is None else str(finding.conclusion)
-        yield verdict(f"{stratum} pairs, adapter", ODDS, row, concluded + said, conclusion)
+        yield verdict(f"{stratum} pairs, adapter", ODDS, row, concluded + said, conclusion, band=band)
 
 
 def _plots(results: FinetuneResults) -> Iterator[Plot]:

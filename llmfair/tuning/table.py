@@ -91,7 +91,7 @@ def _row(stratum: str, model: str, results: FinetuneResults, rows: Rows) -> tupl
         "" if ratio is None else f"{ratio:.3f}",
         share("FirstSlotRate"),
         "" if order is None or model == BASE else f"{order:.2f}",
-        "" if finding is None else pair_conclusion(finding, odds, results.level, results.words),
+        "" if finding is None else pair_conclusion(finding, odds, results.level, results.band, results.words),
     )
 
 

@@ -13,7 +13,11 @@ from llmfair import api
 from llmfair.audits.pairwise.concluding import bound_of, concluded, settled
 from llmfair.audits.pairwise.results import Bound
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
+from llmfair.pages import page_of
 from llmfair.records import Conclusion
+from llmfair.report.decimals import bound_text, outward
+from llmfair.report.source import read_source
+from llmfair.rundir import RunDir
 from llmfair.stats.pairs import PairContributions, estimate
 from llmfair.stats.sequential import Decision
 from llmfair.stats.significance import sign_flip, sign_test
@@ -63,7 +67,8 @@ def test_a_preference_in_one_order_alone_is_outside_with_a_bound() -> None:
         and mirrored.side == "at least"
         and mirrored.odds == pytest.approx(1 / bound.odds)
     )
-    assert str(bound) == "at most 0.17" and str(mirrored) == "at least 6.2"
+    assert bound_text(*bound.limits, BAND) == "at most 0.17"
+    assert bound_text(*mirrored.limits, BAND) == "at least 6.2"
 
 
 def test_one_group_winning_all_pairs_is_outside_with_a_bound() -> None:
@@ -167,6 +172,13 @@ def test_a_run_that_goes_by_places_and_prefers_a_group_ends_outside() -> None:
         assert row["low"] is None and row["high"] == finding["bound"]["odds"] < 0.3
     table = ran("pairwise", "-m", "fake:biased,pairwise=-4,position=4", "-o", "run").out
     assert "outside: male items are preferred, odds at most 0.1" in table and "not assessable" not in table
+    first = outward(run["findings"]["relevant"]["bound"]["odds"], True)
+    assert " ".join(table.split()).count(f"at most {first}") == 3
+    for output in (ran("score", "run").out, ran("report", "run", "--format", "md").out):
+        assert f"at most {first}" in output and "…" not in output
+    page = page_of([read_source(RunDir(Path("run")))], 0)
+    assert page.first is not None and page.verdicts[0].value == f"at most {first}"
+    assert f"relevant at most {first};" in page.first.numbers
     scored = llmfair("score", "run", "--json").json["runs"][0]["findings"]
     for stratum, finding in kept("results", "run")["findings"].items():
         assert all(scored[stratum][name] == finding[name] for name in ("conclusion", "reason", "bound"))

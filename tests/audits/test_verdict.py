@@ -17,8 +17,10 @@ from llmfair.audits.pairwise.verdict import PairWords
 from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.records import Conclusion
-from llmfair.report.decimals import numbers
+from llmfair.report.decimals import bound_text, interval_text, numbers
 from llmfair.report.lead import lead_lines
+from llmfair.report.section import verdict
+from llmfair.report.tables import cell
 from llmfair.results import Figure, Finding, Requirement, RunVerdict, Words
 from llmfair.stats.conclusions import conclude, queries_to_settle
 
@@ -227,7 +229,7 @@ def test_parity_of_a_partition_says_in_words_what_was_tested() -> None:
 def test_usefulness_that_is_but_a_bound_is_told() -> None:
     useful = Usefulness("RelevanceOdds", 1.0, 11.4, 11.4, None, 44, "chance")
     found = conclusions({"neutral": INSIDE}, findings={"neutral": finding(INSIDE, useful=useful)})
-    assert "is put ahead at odds of at least 11.40 (99.9 % CI)" in SPOKEN["lists"].verdict(found).sentence
+    assert "is put ahead at odds of at least 11 (99.9 % CI)" in SPOKEN["lists"].verdict(found).sentence
 
 
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
@@ -302,3 +304,37 @@ def test_a_size_that_is_but_a_bound_is_told_as_one() -> None:
             SPOKEN["pairs"].verdict(conclusions(of, figures=figures, findings={"relevant": outside})).sentence
         )
         assert says in said and "preference odds at " in said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (None, 0.1504, "at most 0.16"),
+        (6.649, None, "at least 6.6"),
+        (None, 0.8, "at most 0.8"),
+        (None, 0.7996, "at most 0.7996"),
+        (1.2501, None, "at least 1.2501"),
+        (None, 15.04, "at most 16"),
+        (None, 0.00012345, "at most 0.00013"),
+        (152.0, None, "at least 150"),
+        (None, 0.0, "at most 0"),
+        (0.5, 0.7, None),
+        (None, None, None),
+    ],
+)
+def test_a_bound_is_rounded_to_where_it_holds_and_stays_on_its_side(
+    low: float | None, high: float | None, says: str | None
+) -> None:
+    assert bound_text(low, high, BAND) == says
+    if says is not None:
+        row = figure(0.3, low, high)
+        assert interval_text(row, BAND) == cell(row, BAND) == says
+        assert verdict("pairs", "odds", row, "", band=BAND).value == says
+
+
+def test_a_verdict_s_bound_in_a_hundred_holds() -> None:
+    outside = Finding(measure=ODDS, conclusion=Conclusion.OUTSIDE, reason="position_driven")
+    figures = {(ODDS, "relevant"): figure(0.1, None, 0.1504)}
+    found = conclusions({"relevant": LESS}, figures=figures, findings={"relevant": outside})
+    said = SPOKEN["pairs"].verdict(found).sentence
+    assert "at most 16 times" in said and "preference odds at most 0.16, outside" in said

@@ -63,7 +63,11 @@ def listwise_table(results: ListwiseResults) -> Table:
     )
     said = {condition: _words(condition, results, cells) for condition in conditions}
     rows = [
-        (_row_name(condition), *(cell(figures.get((*c, condition))) for c in columns), said[condition])
+        (
+            _row_name(condition),
+            *(cell(figures.get((*c, condition)), results.band) for c in columns),
+            said[condition],
+        )
         for condition in conditions
     ]
     # of the input there is nothing to control for: its own figure stands in the column

@@ -199,7 +199,7 @@ class Pairwise(Kind):
         from llmfair.audits.pairwise.table import pair_conclusion
         from llmfair.jsonfiles import typed
 
-        return pair_conclusion(typed(finding, PairFinding), row, level, words)
+        return pair_conclusion(typed(finding, PairFinding), row, level, band, words)
 
     def without_value(self, undefined: Undefined) -> Iterator[tuple[str, str]]:
         """Single queries alone lack figures: those of all count their pairs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, log10
 from typing import Annotated, Literal, Self
 
 from msgspec import Meta
@@ -137,12 +136,6 @@ class Bound:
     def limits(self) -> tuple[float | None, float | None]:
         """The odds' low and high end, of which one is known."""
         return (None, self.odds) if self.side == "at most" else (self.odds, None)
-
-    def __str__(self) -> str:
-        """Rounded to two digits, to where it still holds."""
-        unit = 10.0 ** (floor(log10(self.odds)) - 1)
-        held = ceil if self.side == "at most" else floor
-        return f"{self.side} {held(self.odds / unit) * unit:.3g}"
 
 
 @dataclass(frozen=True, kw_only=True)

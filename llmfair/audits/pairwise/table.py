@@ -9,6 +9,7 @@ from typing import Any
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.settled import settled_text
 from llmfair.metrics.base import POOLED
+from llmfair.report.decimals import bound_text
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import (
     Table,
@@ -27,7 +28,7 @@ from llmfair.report.tables import (
     plural,
     unparseable_text,
 )
-from llmfair.results import Figure, Row, Words
+from llmfair.results import Band, Figure, Row, Words
 
 Rows = Mapping[tuple[str, str, str], Row]
 SHOWN_QUERIES = 5
@@ -84,15 +85,9 @@ def _row(stratum: str, results: PairwiseResults, rows: Rows) -> tuple[str, ...]:
         f"{share('FF', 'SS')} ({share('FF')} / {share('SS')})" if shares else "",
         *([share("T")] if _ties(results) else []),
         "forced" if results.design.constrained else share("M1", "M2"),
-        odds_cell(results.findings.get(stratum), rows.get(("AdjustedOdds", stratum, ""))),
+        cell(rows.get(("AdjustedOdds", stratum, "")), results.band),
         cell(None if win_ratio is None else replace(win_ratio, low=None, high=None)),
     )
-
-
-def odds_cell(finding: PairFinding | None, row: Figure | None) -> str:
-    """The odds with their interval, or their bound where that is all there is."""
-    bound = None if finding is None else finding.bound
-    return cell(row) if bound is None else str(bound)
 
 
 def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
@@ -100,13 +95,14 @@ def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
     finding, chains = results.findings.get(stratum), results.chains[stratum]
     said = unparseable_text(stratum, results)
     if finding is not None and not said:
-        said = pair_conclusion(finding, rows.get(("AdjustedOdds", stratum, "")), results.level, results.words)
+        row = rows.get(("AdjustedOdds", stratum, ""))
+        said = pair_conclusion(finding, row, results.level, results.band, results.words)
     if chains.ranked < chains.asked:
         said = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" + (f"; {said}" if said else "")
     return said
 
 
-def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, words: Words) -> str:
+def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum lie."""
     said = finding.conclusion.replace("_", " ")
     if finding.conclusion == "not_assessable":
@@ -115,7 +111,9 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, word
         side = words.protected if row.value > 1 else words.unprotected
         said += f": {side} items are preferred"
     if finding.bound is not None:
-        said += f", odds {finding.bound} ({in_words(finding.reason, finding.measure)})"
+        said += (
+            f", odds {bound_text(*finding.bound.limits, band)} ({in_words(finding.reason, finding.measure)})"
+        )
     differs = "" if row is None else differs_text(row.p_adjusted, row.low, row.high, level)
     if finding.conclusion in ("within", "inconclusive"):
         said += differs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmfair.audits.verdict import Case, VerdictWords
 from llmfair.metrics.base import POOLED
-from llmfair.report.decimals import interval_text, numbers
+from llmfair.report.decimals import interval_text, numbers, outward
 
 
 class PairWords(VerdictWords):
@@ -23,7 +23,7 @@ class PairWords(VerdictWords):
         if figure.value is None or figure.low is None or figure.high is None:
             if not edge:
                 return super().disparity(case)
-            (most,) = _in_a_hundred(edge if case.protected_behind else 1 / edge)
+            most = outward(100 * (edge if case.protected_behind else 1 / edge), True, (100,))
             return (
                 f"{self.where(case)}{behind} items win at most {most} times for every 100 wins of equally relevant "
                 f"{ahead} ones ({case.queries}; many answers follow the position, so that there is a bound alone); "

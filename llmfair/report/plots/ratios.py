@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from llmfair.report.decimals import bound_text
 from llmfair.report.plots.base import (
     GREY,
     INK,
@@ -32,7 +33,7 @@ ROW = 34
 
 @dataclass(frozen=True)
 class Value:
-    """A figure with its interval."""
+    """A figure with its interval; with one limit alone it is a bound, and the value that limit."""
 
     value: float
     low: float | None = None
@@ -41,7 +42,16 @@ class Value:
     def ends(self) -> list[float]:
         return [end for end in (self.low, self.value, self.high) if end is not None and end > 0]
 
+    @property
+    def mark(self) -> str:
+        """A dot, or of a bound where its figure may be."""
+        if (self.low is None) == (self.high is None):
+            return "o"
+        return "<" if self.low is None else ">"
+
     def __str__(self) -> str:
+        if (bound := bound_text(self.low, self.high)) is not None:
+            return bound
         if self.low is None or self.high is None:
             return f"{self.value:.2f}"
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
@@ -184,7 +194,7 @@ def _ratios(
                     markeredgewidth=1.8, label=times[0] if place == 0 else None,
                     gid=tip(f"{of}, {times[0]}: {before}"))  # fmt: skip
         if after is not None:
-            whisker(axes, after.value, place + shift, after.low, after.high,
+            whisker(axes, after.value, place + shift, after.low, after.high, marker=after.mark,
                     label=times[1] if place == 0 and paired else None,
                     gid=tip(f"{of}{f', {times[1]}' if paired else ''}: {after}"))  # fmt: skip
         else:
