@@ -337,4 +337,5 @@ def test_a_verdict_s_bound_in_a_hundred_holds() -> None:
     figures = {(ODDS, "relevant"): figure(0.1, None, 0.1504)}
     found = conclusions({"relevant": LESS}, figures=figures, findings={"relevant": outside})
     said = SPOKEN["pairs"].verdict(found).sentence
+    assert "a bound alone, since the answers follow the position" in said
     assert "at most 16 times" in said and "preference odds at most 0.16, outside" in said

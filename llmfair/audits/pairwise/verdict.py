@@ -5,6 +5,7 @@ from __future__ import annotations
 from llmfair.audits.verdict import Case, VerdictWords
 from llmfair.metrics.base import POOLED
 from llmfair.report.decimals import interval_text, numbers, outward
+from llmfair.report.reasons import in_words
 
 
 class PairWords(VerdictWords):
@@ -24,9 +25,10 @@ class PairWords(VerdictWords):
             if not edge:
                 return super().disparity(case)
             most = outward(100 * (edge if case.protected_behind else 1 / edge), True, (100,))
+            why = in_words(case.finding.reason, case.finding.measure)
             return (
                 f"{self.where(case)}{behind} items win at most {most} times for every 100 wins of equally relevant "
-                f"{ahead} ones ({case.queries}; many answers follow the position, so that there is a bound alone); "
+                f"{ahead} ones ({case.queries}; a bound alone, since {why}); "
                 f"{case.measured}, outside {case.band}"
             )
         ends = [figure.value, figure.low, figure.high]
