@@ -281,6 +281,23 @@ def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
             yield f"{ranking.query_id} Q0 {doc_id} {rank} {n - rank + 1} {tag}\n"
 
 
+def read_scores(path: Path, problems: Problems) -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
+    """A ranker's own scores as `scores_lines` writes them, by query_id and the documents best first.
+
+    A document that comes again, or another query, begins the next ranking.
+    """
+    rankings: list[tuple[str, dict[str, float]]] = []
+    for number, (query_id, doc_id, text) in columns(path, problems, ("query_id", "doc_id", "score"), "\t"):
+        score = finite_number(text)
+        if score is None:
+            problems.add(path, number, "score", f"'{text}' is not a finite number")
+            continue
+        if not rankings or rankings[-1][0] != query_id or doc_id in rankings[-1][1]:
+            rankings.append((query_id, {}))
+        rankings[-1][1][doc_id] = score
+    return {(query_id, tuple(scores)): tuple(scores.values()) for query_id, scores in rankings}
+
+
 def scores_lines(rankings: Iterable[Ranking]) -> Iterator[str]:
     """A ranker's own scores, queries sorted, best first: query_id, doc_id, score."""
     for ranking in sorted(rankings, key=lambda ranking: ranking.query_id):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.command import Outcome, llmfair
-from tests.folders import write
+from tests.cli.command import Outcome, kept, llmfair, ran
+from tests.folders import balanced, write, write_folder
 
 pytestmark = pytest.mark.whole
 
@@ -77,3 +77,20 @@ def test_many_ties_are_said_first_of_all_runs_at_once() -> None:
     (note,) = (line for line in scored("other.run", "-v").out.splitlines() if "tied in score" in line)
     assert note.startswith("  grades: 1,7") and ", other: 1,7" in note
     assert "tied in score" in scored("other.run").out  # among the few that are shown
+
+
+def test_a_run_folder_of_a_ranker_that_scores_has_the_ties_of_its_audit() -> None:
+    lists = balanced(12, 10, 10)
+    titles = {
+        d: f"topic {q[1:]} " * (1 + (int(d[-1]) + ("f" in d)) % 3 + int(q[1:]) % 2)
+        for q, rows in lists.items()
+        for d, *_ in rows
+    }
+    write_folder(Path("alike"), lists, titles, {q: f"topic {q[1:]}" for q in lists})
+    ran("listwise", "-d", "alike", "-m", "bm25", "-o", "run", "--no-report")
+    measure = "PreferenceOdds(of=ranking)"
+    audited = [row for row in kept("results", "run")["rows"] if row["measure"] == measure]
+    again = [row for row in llmfair("score", "run", "--json").json["rows"] if row["measure"] == measure]
+    assert [(row["value"], row["low"]) for row in audited if row["condition"] == "neutral"] == [
+        (row["value"], row["low"]) for row in again
+    ]

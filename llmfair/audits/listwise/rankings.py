@@ -25,7 +25,7 @@ from llmfair.rankers.base import Window, strategy_of
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings
-from llmfair.trec import Problems, RunFile, read_run
+from llmfair.trec import Problems, RunFile, read_run, read_scores
 
 ENDINGS = re.compile(r"(\.(run|trec|txt))?(\.gz)?$")
 HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
@@ -173,7 +173,8 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     judgements = replace(judgements, documents={**listed, **judgements.documents})
     attribute = attribute_of(judgements, settings.attribute or own.name, asked["mixed"])
     columns = {**named(run, results), "attribute": attribute.name}
-    files = {former.condition(file.stem): _read(file, announce) for file in paths}
+    own_scores = _scores(path / "scores.tsv")
+    files = {former.condition(file.stem): _scored(_read(file, announce), own_scores) for file in paths}
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
     rankings = Rankings(
         columns,
@@ -187,6 +188,25 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         return rankings  # it forgets the order it is given
     strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
     return replace(rankings, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])
+
+
+def _scores(path: Path) -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
+    """The scores of a ranker that has any, by query and order. Raises UsageError with the line."""
+    if not path.is_file():
+        return {}
+    problems = Problems()
+    scores = read_scores(path, problems)
+    problems.raise_any("the command that began the run writes it again")
+    return scores
+
+
+def _scored(file: RunFile, scores: Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]) -> RunFile:
+    """The run with its ranker's own scores, whose ties the strictly falling ones of the file do not show."""
+    rankings = {
+        query_id: replace(ranking, scores=scores.get((query_id, ranking.doc_ids), ranking.scores))
+        for query_id, ranking in file.rankings.items()
+    }
+    return replace(file, rankings=rankings)
 
 
 def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
