@@ -11,6 +11,7 @@ from llmfair.audits.subject import Subject
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
+from llmfair.prompts import wordings
 from llmfair.rundir import RunDir
 from llmfair.settings import AuditSettings
 
@@ -18,6 +19,15 @@ REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")
 """Panels of flags that can change what is asked or concluded; the others say where, how fast and at what price."""
 PLANNED = ("Data", "Prompt")
 """Panels of flags that say what is asked, whoever answers."""
+TRAINABLE = ("hf", "vllm")
+"""Backends whose models an adapter can be trained for."""
+SHARED_WITH_TRAINING = (
+    "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
+    "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
+)  # fmt: skip
+"""Settings that an audit shares with the training of an adapter, so that both are of one thing."""
+SUBSET = ("limit", "queries")
+"""Settings that leave queries out."""
 SECRET = re.compile(r"//[^/@\s]+@")
 
 
@@ -56,8 +66,25 @@ def continuing(run: RunDir) -> str | None:
 
 
 def plan_of(task: str, settings: AuditSettings, spec: str) -> str:
-    """The command line that plans the same design; a ranker that asks no model is named, since its plan is its own."""
+    """The command line that plans the same design with all queries.
+
+    A ranker that asks no model is named, since its plan is its own.
+    """
     names = [item.name for item in fields(settings) if item.metadata["panel"] in PLANNED]
-    flags = settings.as_flags([*names, "level", "band"])
+    flags = settings.as_flags([*(name for name in names if name not in SUBSET), "level", "band"])
     ranker = ["-m", spec] if Subject(spec).ranks else []
     return " ".join(["llmfair plan", task, *map(shlex.quote, ranker), *([flags] if flags else [])])
+
+
+def training_of(task: str, settings: AuditSettings, label: str) -> str:
+    """The command line that trains a model away from the preference of this audit; "" of one that is not trained here.
+
+    Words of one's own for lists are left out: a training asks about pairs.
+    """
+    backend, _, name = label.partition(":")
+    if backend not in TRAINABLE or " + " in name:
+        return ""
+    own = getattr(settings, "prompt", None) not in wordings(task)
+    known = {item.name for item in fields(settings)} - ({"prompt"} if own and task != "pairwise" else set())
+    flags = settings.as_flags(name for name in SHARED_WITH_TRAINING if name in known)
+    return " ".join(filter(None, ["llmfair finetune-lora", flags, "-m", shlex.quote(name)]))

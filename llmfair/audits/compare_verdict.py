@@ -103,8 +103,8 @@ def _figures(row: Row) -> str:
 
 
 def _next(status: str, base: Row, run: Row) -> str:
-    report = f"llmfair report {quote(base['run'])} {quote(run['run'])}    shows both side by side"
-    return f"more queries in both runs · {report}" if status == NO_DIFFERENCE else report
+    report = f"both side by side: llmfair report {quote(base['run'])} {quote(run['run'])}"
+    return f"more queries in both runs; {report}" if status == NO_DIFFERENCE else report
 
 
 def way_of(row: Row, band: tuple[float, float]) -> str:

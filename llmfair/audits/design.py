@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
-from llmfair.audits.commands import plan_of
+from llmfair.audits.commands import plan_of, training_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
 from llmfair.audits.lists import drawn_of, lists_identity, name_parts
@@ -322,7 +322,9 @@ class Design(ABC, Generic[T]):
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         results = judged(
-            replace(results, requirements=met), plan_of(self.task, self.settings, self.subject.spec)
+            replace(results, requirements=met),
+            plan_of(self.task, self.settings, self.subject.spec),
+            training_of(self.task, self.settings, results.model),
         )
         if queries is None:
             queries = self.queries

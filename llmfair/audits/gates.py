@@ -242,5 +242,5 @@ def require_readable(results: Results) -> None:
             share, limit = counts.unparseable / counts.asked, results.max_invalid
             raise RequirementFailed(
                 f"{share:.1%} of the answers of '{condition}' are unparseable, more than {limit:.1%} (--max-invalid).",
-                "llmfair runs show RUN --invalid    shows them; everything is written",
+                "everything is written; what was answered: llmfair runs show RUN --invalid",
             )

@@ -29,11 +29,9 @@ STATUSES: Mapping[Conclusion, str] = {
     Conclusion.WITHIN: "parity",
 }
 """The statuses of a kind that concludes by a band, the gravest first."""
-TRAINABLE = ("hf", "vllm")
-"""Backends whose models an adapter can be trained for."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
-FORM = "llmfair runs show {run} --invalid    shows the answers; --constrain holds a model to their form"
+FORM = "--constrain holds a model to the form of its answers; what it answered: llmfair runs show {run} --invalid"
 ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
     "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
@@ -42,7 +40,7 @@ ADVICE: Mapping[str, str] = {
     "no_better_than_random": "score a ranking that orders by relevance better, or judge more queries",
     "no_better_than_chance": "a more able model, or --input text, so that answers are more than chance",
     "chance_answers": "a more able model, or --input text, so that answers are more than chance",
-    "one_sided": "llmfair runs show {run} --answers    shows single answers",
+    "one_sided": "single answers: llmfair runs show {run} --answers",
     "always_one_way": "more queries narrow the bound: {planned}",
     "separated": "more queries, which tell a preference from the slots: {planned}",
     "position_driven": "another model, or another --prompt: these answers follow the position, not the items",
@@ -61,7 +59,8 @@ class Conclusions:
     """All that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
 
     `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
-    `planned`: the command that plans the same design, where one does; `prompted`: whether a prompt was read.
+    `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
+    do; `prompted`: whether a prompt was read; `preset`: that of the run.
     """
 
     task: str
@@ -78,26 +77,31 @@ class Conclusions:
     figures: Mapping[tuple[str, str], Figure]
     complete: bool = True
     planned: str = ""
+    training: str = ""
     prompted: bool = True
+    preset: str = ""
 
 
 R = TypeVar("R", bound=Results)
 
 
-def judged(results: R, planned: str = "") -> R:
-    """An audit's results with their verdict, in the words of its kind; `planned` plans the same design."""
+def judged(results: R, planned: str = "", training: str = "") -> R:
+    """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
-    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside, planned)))
+    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside, planned, training)))
 
 
-def conclusions_of(results: Results, aside: Collection[str], planned: str = "") -> Conclusions:
+def conclusions_of(
+    results: Results, aside: Collection[str], planned: str = "", training: str = ""
+) -> Conclusions:
     """What an audit concludes; conditions `aside` only repeat another."""
     return Conclusions(
         task=results.task, run=results.run, dataset=results.dataset, attribute=results.attribute,
         model=results.model, words=results.words, level=results.level, band=results.band,
         measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
         findings=results.findings, figures=results.by_condition(),
-        complete=results.status != "incomplete", planned=planned, prompted=results.design.prompted,
+        complete=results.status != "incomplete", planned=planned, training=training,
+        prompted=results.design.prompted, preset=results.design.preset or "",
     )  # fmt: skip
 
 
@@ -154,10 +158,12 @@ class Case:
     @property
     def mitigation(self) -> str:
         """How a model whose weights are here is trained away from its preference; of others nothing."""
-        backend, _, name = self.found.model.partition(":")
-        if backend not in TRAINABLE:
-            return ""
-        return f" · mitigate: llmfair finetune-lora -d {quote(self.found.dataset)} -m {quote(name)}"
+        return f" · mitigate: {self.found.training}" if self.found.training else ""
+
+    @property
+    def run(self) -> str:
+        """The run's folder as a word of a command."""
+        return "RUN" if self.found.run is None else quote(self.found.run)
 
     @property
     def band(self) -> str:
@@ -290,21 +296,17 @@ class VerdictWords:
         if gravest == Conclusion.INCONCLUSIVE and case.two_sided:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
-            advice = ADVICE.get(
-                str(case.finding.reason), "llmfair report {run}    shows what stands behind it"
-            )
-            return advice.format(
-                run=found.run or "RUN", planned=found.planned or f"llmfair plan {found.task}"
-            )
+            advice = ADVICE.get(str(case.finding.reason), "what stands behind it: llmfair report {run}")
+            return advice.format(run=case.run, planned=found.planned or f"llmfair plan {found.task}")
         if found.run is None:
             return "llmfair score with --per-query shows every query"
         if gravest == Conclusion.WITHIN:
-            return f"llmfair runs show {found.run} -v    has the tests and what the design could have shown"
+            return f"the tests, and what the design could have shown: llmfair runs show {case.run} -v"
         return self.look(case)
 
     def look(self, case: Case) -> str:
         """Where the evidence of a disparity is."""
-        return f"llmfair report {case.found.run}    shows every figure and answer{case.mitigation}"
+        return f"every figure and answer: llmfair report {case.run}{case.mitigation}"
 
     def settle(self, case: Case) -> str:
         """How many queries would settle it, and the command that plans them."""

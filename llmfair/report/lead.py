@@ -62,7 +62,7 @@ def headed(table: Table, verdict: RunVerdict | None, folder: Path | None = None)
     """The table below its verdict; the next step names the run's `folder` where its name alone would not find it."""
     following = "" if verdict is None else verdict.next
     if folder is not None and folder.parent != RUNS:
-        named = rf"(llmfair (?:runs show|report)) {re.escape(folder.name)}(?=\s|$)"
+        named = rf"(llmfair (?:runs show|report)) {re.escape(quote(folder.name))}(?=\s|$)"
         following = re.sub(named, lambda found: f"{found[1]} {quote(str(folder))}", following)
     return replace(table, lead=lead_of([("", verdict)], following))
 

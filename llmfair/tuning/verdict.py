@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from llmfair.audits.commands import SHARED_WITH_TRAINING
 from llmfair.audits.pairwise.outcome import HEADLINE
 from llmfair.audits.verdict import Case, Conclusions, VerdictWords, listed
 from llmfair.records import Conclusion
@@ -21,11 +22,6 @@ from llmfair.tuning.safeguards import missed
 REPAIRED, REJECTED, INCONCLUSIVE = STATUSES = ("repaired", "rejected", "inconclusive")
 GRAVEST = (Conclusion.OUTSIDE, Conclusion.NOT_ASSESSABLE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN)
 OTHERWISE = "another --labels or --anchor, or a lower --learning-rate"
-AUDITED = (
-    "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
-    "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
-)  # fmt: skip
-"""Settings that an audit of the adapter must share with its training."""
 
 
 def judged(results: FinetuneResults, audited: str = "") -> FinetuneResults:
@@ -71,7 +67,7 @@ def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
     return (
         f"llmfair pairwise -m {shlex.quote(model)} --adapter {shlex.quote(str(folder))} "
         f"--queries {shlex.quote(f'@{folder}/test-queries.txt')} --answers margin --form {settings.form} "
-        + settings.as_flags(AUDITED)
+        + settings.as_flags(SHARED_WITH_TRAINING)
     ).rstrip()
 
 

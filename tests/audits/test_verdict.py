@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -14,7 +15,7 @@ from llmfair.audits.kind import kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.verdict import ListwiseWords
 from llmfair.audits.pairwise.verdict import PairWords
-from llmfair.audits.verdict import STATUSES, Conclusions, VerdictWords
+from llmfair.audits.verdict import ADVICE, STATUSES, Conclusions, VerdictWords
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.records import Conclusion
 from llmfair.report.decimals import bound_text, interval_text, numbers
@@ -156,9 +157,10 @@ def test_what_is_not_at_parity_though_it_is_not_outside() -> None:
 
 
 def test_the_next_step() -> None:
-    lists, trained = SPOKEN["lists"], conclusions({"a": LESS}, model="hf:org/name")
+    training = "llmfair finetune-lora --dataset d --attribute gender -m org/name"
+    lists, trained = SPOKEN["lists"], conclusions({"a": LESS}, training=training)
     assert lists.verdict(conclusions({"a": LESS})).next == "llmfair runs show mine --furthest"
-    assert lists.verdict(trained).next.endswith(" · mitigate: llmfair finetune-lora -d d -m org/name")
+    assert lists.verdict(trained).next.endswith(f" · mitigate: {training}")
     settled = queries_to_settle(*ACROSS, 44, BAND)
     assert settled is not None
     planned = "llmfair plan listwise --design partition"
@@ -224,6 +226,45 @@ def test_parity_of_a_partition_says_in_words_what_was_tested() -> None:
     assert said.endswith(
         "; the more relevant of two items is put ahead at odds of 6.85 [3.02, 15.54] (99.9 % CI), where chance has 1"
     )
+
+
+@pytest.mark.parametrize("of_a_kind", SPOKEN)
+def test_the_command_of_the_next_step_stands_last_and_alone(of_a_kind: str) -> None:
+    words, planned = SPOKEN[of_a_kind], "llmfair plan listwise"
+    for of in (LESS, INSIDE, ACROSS, None):
+        for measures in ([ODDS], []):
+            for reason in (*ADVICE, "a new one"):
+                of_it = conclusions(
+                    {"a": of}, reason=reason, run="my runs/1", planned=planned, measures=measures
+                )
+                *_, command = words.verdict(of_it).next.split(": llmfair ")
+                assert "  " not in command
+                known = (
+                    "report 'my runs/1'",
+                    "runs show 'my runs/1' ",
+                    "llmfair runs show 'my",
+                    "plan listwise",
+                )
+                assert command.startswith(known) or "llmfair" not in command
+
+
+def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> None:
+    chance = Usefulness("nDCG@20", 0.0, -0.04, -0.24, 0.16, 44)
+    for interval, settles in ((ACROSS, False), ((0.79, 0.7, 0.9), True)):
+        for useful in (chance, replace(chance, value=0.2, low=0.1)):
+            of = conclusions({"a": interval}, findings={"a": finding(interval, useful=useful)})
+            said = SPOKEN["lists"].verdict(of).next
+            assert ("queries would settle it" in said) is (settles or useful.shown)
+            assert ("better than the initial ranking, which is not shown" in said) is not (
+                settles or useful.shown
+            )
+    unjudged = conclusions({"a": ACROSS}, findings={"a": finding(ACROSS, useful=None)})
+    assert SPOKEN["lists"].verdict(unjudged).next.startswith("give judgements of relevance")
+
+
+def test_an_order_of_a_preset_is_named_by_its_part() -> None:
+    of = conclusions({"a": None}, reason="order_not_random", preset="paper")
+    assert SPOKEN["lists"].verdict(of).next.startswith("leave --initial, or +deltr of --preset paper, out: ")
 
 
 def test_usefulness_that_is_but_a_bound_is_told() -> None:

@@ -62,7 +62,7 @@ def test_the_verdict_is_of_the_paired_change_of_preference_odds() -> None:
         assert found.out.startswith(
             f"VERDICT  {status}: {other} beside {base}, preference odds (neutral prompt):"
         )
-        assert f"\nNEXT     llmfair report {base} {other} " in found.out
+        assert f"\nNEXT     both side by side: llmfair report {base} {other}\n" in found.out
         verdict = llmfair("compare", base, other, "--json").json["verdict"]
         assert verdict["status"] == status
         assert package.compare(base, other).verdict.status == status

@@ -83,7 +83,7 @@ def test_the_next_step_finds_the_run_wherever_it_is_and_has_something_to_show(
     shown = ran(*asked, *where).out
     assert shown.startswith("VERDICT  disparity")
     steps = " ".join(shown.partition("\nNEXT ")[2].partition("\n\n")[0].split())
-    steps = steps.partition(" shows single")[0]
+    steps = steps.removeprefix("single answers: ")
     assert " figure of its own" not in ran(*shlex.split(steps)[1:]).out
     folder = shlex.split(steps)[3]
     again = ran("runs", "show", folder)
@@ -98,9 +98,9 @@ def test_the_next_step_plans_the_same_design() -> None:
     asked = following.partition(": llmfair ")[2]
     assert (
         asked
-        == "plan listwise --limit 6 --prompt wikiproject --conditions neutral --design partition --window 10 --orders 1 --no-repeat"
+        == "plan listwise --prompt wikiproject --conditions neutral --design partition --window 10 --orders 1 --no-repeat"
     )
-    planned = well(command(*shlex.split(asked), "--json")).json
+    planned = well(command(*shlex.split(asked), "-n", "6", "--json")).json
     assert planned["calls"] == kept("results", "run")["design"]["calls"]
 
 

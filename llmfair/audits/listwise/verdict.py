@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
-from llmfair.audits.verdict import Case, VerdictWords
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.verdict import ADVICE, Case, VerdictWords
+from llmfair.records import Conclusion
 from llmfair.report.decimals import interval_text, numbers
 from llmfair.report.figures import ratio_of
 from llmfair.report.tables import count
@@ -24,15 +26,42 @@ class ListwiseWords(VerdictWords):
         return f"{self.where(case)}{less}; {case.measured}{_of_others(case)}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        return super().parity(case) + _useful(case)
+        told = _useful(case)
+        return super().parity(case) + f"; {told}" * bool(told)
+
+    def next(self, gravest: Conclusion, case: Case) -> str:
+        said = super().next(gravest, case)
+        if case.finding.reason != "order_not_random" or not case.found.preset:
+            return said
+        options = ListwiseSettings.preset_options().items()
+        parts = "".join(
+            f", or +{part} of --preset {case.found.preset}," for part, of in options if "initial" in of
+        )
+        return said.replace("--initial", f"--initial{parts}", 1)
+
+    def settle(self, case: Case) -> str:
+        """How many queries would settle it; what parity lacks where the estimate lies in the band without it."""
+        finding, value = case.finding, None if case.figure is None else case.figure.value
+        low, high = case.found.band
+        if not isinstance(finding, ListwiseFinding) or value is None or not low <= value <= high:
+            return super().settle(case)
+        if finding.useful is None:
+            return ADVICE["not_judged"]
+        if finding.useful.shown:
+            return super().settle(case)
+        told = _useful(case)
+        return (
+            "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
+            f"{finding.useful.against}, which is not shown{f' ({told})' * bool(told)}"
+        )
 
     def look(self, case: Case) -> str:
         measures = case.found.measures
         if (
             ratio_of(measures, declared(measures), of_queries=True) is None
         ):  # nothing to tell queries apart by
-            return f"llmfair runs show {case.found.run} --answers    shows single answers{case.mitigation}"
-        return f"llmfair runs show {case.found.run} --furthest{case.mitigation}"
+            return f"single answers: llmfair runs show {case.run} --answers{case.mitigation}"
+        return f"llmfair runs show {case.run} --furthest{case.mitigation}"
 
 
 def _exposure(case: Case) -> str | None:
@@ -91,7 +120,7 @@ def _useful(case: Case) -> str:
     interval = f"{interval_text(known, (useful.chance,))} (99.9 % CI)"
     if useful.chance:
         return (
-            f"; the more relevant of two items is put ahead at odds of {interval}, where chance has "
+            f"the more relevant of two items is put ahead at odds of {interval}, where chance has "
             f"{useful.chance:g}"
         )
-    return f"; {useful.measure} lies {interval} above that of {useful.against}"
+    return f"{useful.measure} lies {interval} above that of {useful.against}"

@@ -53,7 +53,7 @@ class PairWords(VerdictWords):
         return super().parity(case) + agree
 
     def look(self, case: Case) -> str:
-        return f"llmfair runs show {case.found.run} --furthest{case.mitigation}"
+        return f"llmfair runs show {case.run} --furthest{case.mitigation}"
 
 
 def _in_a_hundred(*odds: float) -> list[str]:
