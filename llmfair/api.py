@@ -271,7 +271,7 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
         warnings.warn(line, stacklevel=3)
     if made.junit is not None:
         suite = suite_of(subject.label, written.results, written.error)
-        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.statuses))
+        write_junit(made.junit, [suite], statuses_of(made.fail_on, kind.failures))
     if written.error is not None:
         raise _readable(written.error, written.folder.path)
     return Result(kind.name, written.results, written.folder.path)

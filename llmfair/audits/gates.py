@@ -146,8 +146,8 @@ def statuses_of(text: str | None, known: Collection[str]) -> tuple[str, ...]:
     for word in wanted:
         if word not in known:
             raise UsageError(
-                f"--fail-on: there is no verdict '{word}'.{did_you_mean(word, known)}",
-                f"verdicts are: {', '.join(known)}",
+                f"--fail-on: there is no verdict '{word}' that fails a run.{did_you_mean(word, known)}",
+                f"those that do: {', '.join(known)}",
             )
     return tuple(dict.fromkeys(wanted))
 

@@ -150,7 +150,12 @@ class Kind(ABC):
     # Reported
 
     statuses: Sequence[str] = ("disparity", "not assessable", "inconclusive", "parity")
-    """The statuses of its verdicts, the gravest first: what `--fail-on` takes."""
+    """The statuses of its verdicts, the gravest first; the last is what an audit hopes for."""
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """The statuses that `--fail-on` takes: all but the last."""
+        return self.statuses[:-1]
 
     def verdict(self, found: Conclusions) -> RunVerdict:
         """What a run comes to: one of the `statuses`, one sentence, one next step."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
-from llmfair.audits.prospects import prospects_of
+from llmfair.audits.prospects import prospects_of, require_prospects
 from llmfair.audits.replay import shared_calls
 from llmfair.audits.run import folder_of
 from llmfair.audits.seen import seen
@@ -24,12 +24,13 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     whose answers are all readable, or the most there can be; tokens are characters / 4. Rankers that ask no model
     cost nothing. Raises UsageError.
     """
-    statuses_of(settings.fail_on, kind.statuses)
+    statuses_of(settings.fail_on, kind.failures)
     named = subjects(settings)
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
     workers = max((limits_of(subject.backend(settings), settings).workers for subject in asked), default=1)
     design = kind.design(settings, (asked or named)[0])
-    prospects = prospects_of(design)
+    # what a gate bars is barred here, too, but a plan tells what would have to change
+    prospects = (prospects_of if isinstance(settings, PlanningSettings) else require_prospects)(design)
     prompts, answers = design.tokens() or (None, None)
     _, folder = folder_of(design, design.backend())
     planned = {

@@ -104,7 +104,7 @@ def gravest(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def failing(settings: ScoreSettings, runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
-    known = dict.fromkeys(status for facts in runs for status in kind_of(facts["task"]).statuses)
+    known = dict.fromkeys(status for facts in runs for status in kind_of(facts["task"]).failures)
     return statuses_of(settings.fail_on, known)
 
 

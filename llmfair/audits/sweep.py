@@ -81,7 +81,7 @@ def told(
     found, output = _gathered(study, tried), settings.output
     if settings.junit is not None:
         suites = [suite_of(one.setting, one.results or {"task": kind.name}, one.error) for one in tried]
-        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses))
+        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
     if output is not None:
         RunDir(output).drop_report()
         write_whole(output / "study.json", [json_text(found)])

@@ -68,7 +68,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
             error = _audit_all(kind, settings, asked, style, suites)
     finally:
         if settings.junit is not None and suites:
-            write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.statuses))
+            write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
     if error is not None:
         terminal.output.as_json = False  # said already
         raise typer.Exit(terminal.fail(error))

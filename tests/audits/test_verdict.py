@@ -310,6 +310,10 @@ def test_fail_on_takes_a_kind_s_own_words() -> None:
     assert statuses_of("repaired, 'not assessable',repaired", known) == known
     with pytest.raises(UsageError, match="no verdict 'repaird'"):
         statuses_of("repaird", known)
+    for kind in kinds():
+        with pytest.raises(UsageError, match="no verdict 'parity' that fails a run"):
+            statuses_of("parity", kind.failures)
+        assert statuses_of("disparity,inconclusive,not assessable", kind.failures)
     assert all(set(STATUSES.values()) == {*kind.statuses} for kind in kinds())
 
 

@@ -46,7 +46,15 @@ def test_two_usable_queries_of_fifteen(command: tuple[str, ...], said: str) -> N
     gate = ("--require", f"{measure}=0.9..1.1")
     refuses(f"Error: {said}{FEW}.\n  choose another design, or leave --require out", *command, *gate)
     assert not Path("runs").exists()
-    assert f"  {said}{FEW}\n" in ran(*command, *gate, "--dry-run").out
+    for asked, flag in ((gate, "--require"), (("--fail-on", "disparity"), "--fail-on")):
+        refuses(
+            f"Error: {said}{FEW}.\n  choose another design, or leave {flag} out",
+            *command,
+            *asked,
+            "--dry-run",
+        )
+        assert f"  {said}{FEW}\n" in ran("plan", *command, *asked).out
+    assert not Path("runs").exists()
     assert f"{said}{FEW}\n" in llmfair(*command, "--max-invalid", "1").err
 
 
@@ -74,4 +82,5 @@ def test_a_gate_that_no_ranker_could_fail_is_refused() -> None:
     gate = ("--require", "ExpRatio=0.1..10")
     said = "no ranker could fail ExpRatio=0.1..10 in this design, whose attainable range is 0."
     refuses(f"Error: {said}", *LISTWISE, *gate)
-    assert f"  {said}" in ran(*LISTWISE, *gate, "--dry-run").out
+    refuses(f"Error: {said}", *LISTWISE, *gate, "--dry-run")
+    assert f"  {said}" in ran("plan", *LISTWISE, *gate).out
