@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from llmfair.manifest import RUNS_HINT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.results import Results, plain
 from llmfair.rundir import RunDir
+from llmfair.settings import default_of
 from llmfair.stats.conclusions import OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.significance import holm
 
@@ -157,7 +158,10 @@ def _described(one: ComparedRun, base: ComparedRun, kind: Kind) -> dict[str, Any
     """A run, with the settings in which it differs from the base."""
     told = {*base.settings, *one.settings, "system"} - {*REFUSED, *kind.agree, "task", "identity", "queries"}
     told -= {*base.manifest.unused, *one.manifest.unused}
-    settings = [{**run.settings, "system": run.manifest.flags.get("system")} for run in (base, one)]
+    usual = {
+        item.name: default_of(item) for item in fields(kind.settings)
+    }  # what is left as it is names no run
+    settings = [{**usual, **run.settings, "system": run.manifest.flags.get("system")} for run in (base, one)]
     differs = {
         key: [of_run.get(key) for of_run in settings]
         for key in sorted(told)

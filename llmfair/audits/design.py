@@ -285,7 +285,7 @@ class Design(ABC, Generic[T]):
             "max_invalid": settings.max_invalid,
             "measures": [str(measure) for measure in self.measures],
             "shown": [str(measure) for measure in self.shown],
-            "labels": {str(m): m.definition.label for m in self.shown if m.definition.of_all is True},
+            "labels": {str(m): m.label for m in (*self.shown, *self.measures) if m.definition.worded},
             "measure_notes": {str(measure): measure.note for measure in self.measures if measure.note},
             "design": self.facts(),
             "chains": chains,

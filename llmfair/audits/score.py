@@ -79,7 +79,7 @@ def score(
         "level": settings.level,
         "band": list(band_of(settings.band)),
         "measures": [str(measure) for measure in measures],
-        "labels": {str(m): m.definition.label for m in measures if m.definition.of_all is True},
+        "labels": {str(m): m.label for m in measures if m.definition.worded},
         "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
         "settings": _named_data(runs, settings),
         "versions": versions(),

@@ -271,6 +271,11 @@ class Measure:
         return str(self.arguments.get("agg", self.definition.aggregate))
 
     @property
+    def label(self) -> str:
+        """What it is called in words, with how pairs weigh where that is not alike by query."""
+        return "pooled " * str(self).endswith(POOLED) + self.definition.label
+
+    @property
     def note(self) -> str:
         """What a table must say of the figure, or nothing."""
         return self.definition.note.format_map(self.arguments)

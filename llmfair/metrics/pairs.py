@@ -229,26 +229,33 @@ position_odds = _defined(
 )
 kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance", bounds=(-1.0, 1.0))
 win_share = _defined(
-    "WinShare", WIN_SHARES, label="win share", cite="PP/N, UU/N (Wang et al. 2024, Table 3)", **_rate
+    "WinShare",
+    WIN_SHARES,
+    label="win share",
+    worded=True,
+    cite="PP/N, UU/N (Wang et al. 2024, Table 3)",
+    **_rate,
 )
 flip_rate = _defined(
-    "FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N", shows="order dependence", **_rate
+    "FlipRate", FLIP_RATE, label="flips", worded=True, cite="(FF + SS)/N", shows="order dependence", **_rate
 )
 first_slot_rate = _defined(
     "FirstSlotRate",
     FIRST_SLOT_RATE,
     label="first shown wins",
+    worded=True,
     cite="of parseable answers",
     shows="position bias",
     **_rate,
 )
 position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N", bounds=(-1.0, 1.0))
-tie_rate = _defined("TieRate", TIE_RATE, label="ties", cite="T/N", **_rate)
+tie_rate = _defined("TieRate", TIE_RATE, label="ties", worded=True, cite="T/N", **_rate)
 
 
 @measure(
     "InvalidRate",
     label="unparseable",
+    worded=True,
     undefined={**_REASONS, "forced": "answers were held to the labels"},
     cite="M/N",
     **_OF_PAIRS,
@@ -263,6 +270,7 @@ def invalid_rate(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Val
 @measure(
     "NoiseRate",
     label="test–retest disagreement",
+    worded=True,
     cite="draws 0 and 1",
     undefined=_REASONS,
     **_OF_PAIRS,

@@ -65,7 +65,7 @@ def furthest_from_parity(
     first = sorted(values, key=lambda query_id: (-distance(values[query_id]), query_id))[:FURTHEST]
     found = [shown for query_id in first if (shown := show(query_id, values[query_id])) is not None]
     return (
-        Furthest(_title(len(found), len(values), results.design.queries), plain_name(by), over, found)
+        Furthest(_title(len(found), len(values), results.design.queries), named(by, results), over, found)
         if found
         else None
     )
@@ -85,9 +85,14 @@ def distance(values: Values) -> float:
     return max(abs(log(value)) if value > 0 else float("inf") for value in values.values())
 
 
+def named(measure: str, results: Results) -> str:
+    """A measure as the run's tables call it."""
+    return results.labels.get(measure, plain_name(measure))
+
+
 def figures_text(values: Values, by: str, titles: Mapping[str, str]) -> str:
-    """A query's own values, in a line."""
-    return f"{plain_name(by)} " + ", ".join(
+    """A query's own values of what is called `by`, in a line."""
+    return f"{by} " + ", ".join(
         f"{titles.get(condition, condition)} {value:.2f}" for condition, value in values.items()
     )
 

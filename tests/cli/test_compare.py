@@ -89,7 +89,7 @@ def test_flips_that_rise_while_odds_come_closer() -> None:
         if row["measure"] == "AdjustedOdds":
             row["other"] = row["base"]
     notes = compare_table(compared).notes
-    assert "FlipRate, relevant: more answers now depend on the order" in notes
+    assert "flips, relevant: more answers now depend on the order" in notes
 
 
 def assumed(base: float, other: float, **more: float | str | None) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_that_odds_changed_is_not_that_they_came_closer(
 ) -> None:
     notes = "\n".join(compare_table(assumed(exp(base), exp(other))).notes)
     assert f"preference odds, relevant: {said} (" in notes
-    assert ("FlipRate, relevant: more answers now depend on the order" in notes) is True
+    assert ("flips, relevant: more answers now depend on the order" in notes) is True
     assert ("bought with indecision" in notes) == bought
 
 
@@ -215,11 +215,18 @@ def test_runs_that_share_all_answers_are_not_tested() -> None:
     assert not any(one["same_answers"] for one in compared["runs"])
 
 
+def test_a_setting_left_as_it_is_has_its_value_beside_another() -> None:
+    base = run(*LISTWISE, output="ranking")
+    part = ("listwise", "-q", "--conditions", "neutral", "--no-repeat", "--design", "partition")
+    other = run(*part, "-m", "fake:biased,malformed=0", output="partition")
+    assert "also differs in design: ranking → partition" in llmfair("compare", base, other, "-v").out
+
+
 def test_nothing_has_no_sign() -> None:
     model = "fake:biased,malformed=0"  # what it makes of lists does not show in pairs
     one, two = (run(*PAIRWISE, "-m", f"{model},listwise={n}", output=f"of{n}") for n in (0, 1))
     found = llmfair("compare", one, two)
-    assert "InvalidRate" in found.out and "0.000 [0.000, 0.000]" in found.out
+    assert "unparseable" in found.out and "0.000 [0.000, 0.000]" in found.out
     assert "-0.000" not in found.out and "+0.000" not in found.out
 
 

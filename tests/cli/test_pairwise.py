@@ -219,7 +219,12 @@ def test_score_gives_the_figures_of_the_audit_from_its_verdicts() -> None:
     for name in ("metrics.csv", "per_query.csv"):
         assert (Path("audit") / name).read_bytes() == (Path("scored") / name).read_bytes()
     header = next(line.split() for line in found.out.splitlines() if line.startswith(" run "))
-    assert header[:3] == ["run", "WinShare(agg=pooled),", "protected"] and "FlipRate(agg=pooled)" in header
+    assert header[:5] == ["run", "pooled", "win", "share,", "protected"] and "AdjustedOdds" not in " ".join(
+        header
+    )
+    assert "pooled preference odds" in found.out and "pooled flips" in found.out
+    assert "AdjustedOdds" not in ran("runs", "show", "audit", "--furthest").out
+    assert "AdjustedOdds" not in ran("report", "audit", "--format", "md").out
     other = llmfair("score", "audit", "--measures", "Kappa", "--json").json
     assert {r["measure"] for r in other["rows"]} == {"Kappa", "AdjustedOdds(agg=pooled)"}
     assert other["runs"][0]["measures"] == ["Kappa"]

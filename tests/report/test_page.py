@@ -181,7 +181,7 @@ def test_the_script_is_small_and_asks_nobody() -> None:
 
 
 def test_every_query_has_a_row_for_each_condition_furthest_first(folder: Path) -> None:
-    for name, column in (("listwise", "ExpRatio"), ("pairwise", "AdjustedOdds")):
+    for name, column in (("listwise", "ExpRatio"), ("pairwise", "preference odds")):
         here = run(folder, name)
         table = page_of([read_source(RunDir(here))], 0).queries
         assert table is not None and len(table.rows) == 8 * (4 if name == "listwise" else 2)

@@ -19,6 +19,7 @@ from llmfair.report.furthest import (
     distance,
     figures_text,
     furthest_from_parity,
+    named,
 )
 
 SIDES_ALONE = Attribute("side", protected=("protected",), unprotected=("unprotected",), words={})
@@ -62,7 +63,9 @@ def furthest_lists(
                 Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d)) for d in ranking
             ]
             rankings.append((f"{condition} prompt{_order(design, run)}", items))
-        return FurthestQuery(queries.get(query_id, query_id), figures_text(ordered, by, TITLES), rankings)
+        return FurthestQuery(
+            queries.get(query_id, query_id), figures_text(ordered, named(by, results), TITLES), rankings
+        )
 
     return furthest_from_parity(folder, results, conditions, by, OVER, show)
 

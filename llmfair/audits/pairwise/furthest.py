@@ -12,6 +12,7 @@ from llmfair.report.furthest import (
     Values,
     figures_text,
     furthest_from_parity,
+    named,
     read_csv,
 )
 
@@ -48,7 +49,7 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
         ordered = {stratum: values[stratum] for stratum in strata if stratum in values}
         return FurthestQuery(
             queries.get(query_id, query_id),
-            figures_text(ordered, by, {}),
+            figures_text(ordered, named(by, results), {}),
             pairs=pairs,
             left_out=len(rows) - len(pairs),
         )
