@@ -34,7 +34,7 @@ def test_rows_of_a_comparison_say_how_many_queries_are_in_them(data: Path) -> No
     title, header, rows = compared(data, "pairwise", "--pairs", "4", "--noise-share", "0")
     assert title.endswith(" · 7 queries")
     queries = {(row[0], row[1]): row[header.index("queries")] for row in rows}
-    assert queries["FlipRate", "relevant"] == "6" and queries["FlipRate", "irrelevant"] == "7"
+    assert queries["flips", "relevant"] == "6" and queries["flips", "irrelevant"] == "7"
 
 
 def test_a_comparison_with_all_queries_in_every_row_says_it_once(data: Path) -> None:
