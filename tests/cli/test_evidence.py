@@ -255,7 +255,7 @@ def test_results_that_cannot_be_read_are_not_called_missing() -> None:
 def test_the_way_to_unparseable_answers_is_a_command_that_works() -> None:
     for task in ("listwise", "pairwise"):
         found = llmfair(task, "-n", "2", "-m", "fake:biased,malformed=0.5", "-o", task)
-        assert found.code == 4 and "llmfair runs show RUN --invalid " in found.err
+        assert found.code == 4 and "llmfair runs show RUN --invalid" in found.err
         ran("runs", "show", task, "--invalid")
 
 
