@@ -37,9 +37,9 @@ from tests.test_layers import LAZY
 PUBLIC = [
     "Attribute", "BackendError", "Candidates", "Cell", "Chat", "Completion", "ContextTooLong", "Document",
     "Failure", "Finish", "Incomplete", "Labels", "LlmfairError", "Measurement", "Message", "MissingExtra",
-    "MissingKey", "Outcome", "PairAnswer", "Permutation", "Probe", "Qrels", "Query", "Ranking", "Rejected",
+    "MissingKey", "PairOutcome", "PairAnswer", "Permutation", "Probe", "Qrels", "Query", "Ranking", "Rejected",
     "Request", "RequirementFailed", "Result", "Run", "RunConflict", "Sampling", "Side", "Steps", "Text",
-    "Unavailable", "UsageError", "Verdict", "__version__", "audit_listwise", "audit_pairwise",
+    "Unavailable", "UsageError", "PairVerdict", "__version__", "audit_listwise", "audit_pairwise",
     "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure",
     "open_run", "parse_measure", "parse_model", "plan_listwise", "plan_pairwise", "register", "schema",
     "score", "study_windows", "write_report",

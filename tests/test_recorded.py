@@ -46,6 +46,7 @@ def unchanged(name: str) -> None:
             assert read(Path(relative)) == read(path), relative
     recorded = former.results(json.loads((RECORDED / name / "results.json").read_text()))
     found = kept("results", name)
+    assert recorded.pop("labels", {}).items() <= found["labels"].items(), "figures have more names in words"
     assert {key: found[key] for key in recorded} == recorded
 
 

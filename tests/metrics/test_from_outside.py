@@ -60,7 +60,7 @@ def test_they_are_measured_gated_and_refused_for_lists() -> None:
     )
     results = found.json
     rows = {row["measure"]: row for row in results["rows"] if row["condition"] == "relevant"}
-    assert results["measures"] == ["Asked", "Asked(agg=mean)"]
+    assert results["measures"] == ["Asked", "Asked(agg=mean)", "AdjustedOdds"]
     assert rows["Asked"]["value"] == 4 and rows["Asked"]["reason"] == "no_interval"
     assert rows["Asked(agg=mean)"]["value"] <= 4
     assert found.code == 4 and [entry["holds"] for entry in results["requirements"]][:2] == [True, True]
