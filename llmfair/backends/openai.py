@@ -1,8 +1,8 @@
 """OpenAI and every server that speaks its chat completions: one POST a question.
 
-Key, URL and headers are copied once from the openai package; the requests themselves go through aiohttp, at
-less than a tenth of that package's CPU time a request (`backends.md` 5). Failures are told apart by status and by the
-fields of the error, never by words in a message.
+Key, URL and headers come from the variables that the openai package reads. The package itself serves batches only: its
+import takes longer than all else before the first question, and a request through it ten times the CPU time
+(`backends.md` 5). Failures are told apart by status and by the fields of the error, never by words in a message.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import llmfair
 from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST, proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
 from llmfair.backends.chat_completions import UNPARSEABLE, encode_body, error_of, read_completion
@@ -29,7 +30,6 @@ from llmfair.records import (
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
     from openai import OpenAI as Client
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
@@ -38,6 +38,8 @@ LONGEST_QUOTE = 300
 FOLD_HINT = "if its chat template has no system role, add --system fold"
 
 _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_NAMED = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
 _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _BROKEN_OFF = {"error", "abort"}
 _RETRIED = {408, 409, 425, *range(500, 600)}
@@ -91,13 +93,8 @@ class OpenAI:
 
     async def open(self) -> None:
         """Takes key, URL and headers from the environment. Raises MissingKey and UsageError."""
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        # It sends nothing, and reading all certificates for that would take 0.1 s.
-        unused = DefaultAsyncHttpxClient(verify=False)
-        async with AsyncOpenAI(api_key=self._key(), base_url=self.base_url, http_client=unused) as client:
-            url = f"{str(client.base_url).rstrip('/')}/chat/completions"
-            headers = self._headers(client)
+        url = f"{self.base_url.rstrip('/')}/chat/completions"
+        headers = self._headers()
         self._poster = Poster(url, headers, proxy_for(self.base_url), self.options.timeout)
 
     async def close(self) -> None:
@@ -107,17 +104,16 @@ class OpenAI:
 
     def ready(self) -> None:
         """Whether it could be asked now. Raises MissingKey and UsageError."""
-        self.client().close()
+        self._headers()
 
     def client(self) -> Client:
         """The openai package's client of this server, for files and batches. Raises MissingKey."""
         from openai import OpenAI as Client
 
-        client = Client(
+        self._headers()
+        return Client(
             api_key=self._key(), base_url=self.base_url, timeout=self.options.timeout, max_retries=0
         )
-        self._headers(client)
-        return client
 
     def _key(self) -> str:
         key = os.environ.get(KEY_VARIABLE, "").strip()
@@ -127,18 +123,23 @@ class OpenAI:
             raise MissingKey(f"{KEY_VARIABLE} holds a control character.", f"set {KEY_VARIABLE} again")
         return key or NO_KEY
 
-    def _headers(self, client: AsyncOpenAI | Client) -> dict[str, str]:
+    def _headers(self) -> dict[str, str]:
         """The headers of every request, by their names in lower case; no message repeats what is secret in them."""
-        copied = {**client.auth_headers, **client.default_headers}
-        headers = {name.lower(): value for name, value in copied.items() if isinstance(value, str)}
+        key = self._key()
+        headers = {"authorization": f"Bearer {key}", "user-agent": f"llmfair/{llmfair.__version__}"}
+        headers |= dict.fromkeys(("accept", "content-type"), "application/json")
+        headers |= {name: value for name, variable in _NAMED.items() if (value := os.environ.get(variable))}
+        for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"):
+            name, colon, value = line.partition(":")
+            if colon:
+                headers[name.strip().lower()] = value.strip()
         for name, value in headers.items():
-            if _NOT_SENT.search(name + value):
+            if not _HEADER.fullmatch(name) or _NOT_SENT.search(value):
                 raise UsageError(
                     f"the header {name!r} holds a character that cannot be sent.",
                     "set OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
                 )
-        authorization = headers.get("authorization", "").split()
-        self._secrets = tuple({client.api_key, *authorization[1:]} - {"", NO_KEY})
+        self._secrets = tuple({key, *headers["authorization"].split()[1:]} - {"", NO_KEY})
         return headers
 
     async def complete(self, request: Request) -> Completion:
