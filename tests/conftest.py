@@ -82,24 +82,13 @@ def snapshot(rewriting: bool) -> Callable[[str, str], None]:
     return hold
 
 
-@pytest.fixture(scope="session")
-def kept_odds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where this run of the tests keeps the odds behind ratios, which depend on the shape of lists and windows alone."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "odds"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_odds: Path) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         ours = name.startswith(("OPENAI_", "LLMFAIR_"))
         if ours or name.lower().endswith("_proxy") or name in TERMINAL:
             monkeypatch.delenv(name)
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "odds").symlink_to(kept_odds)
     # drawn figures would double what audits take; tests/report has them
     monkeypatch.setenv("LLMFAIR_REPORT", "0")
     monkeypatch.chdir(tmp_path)

@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def prefer_letters(folder: Path) -> None:
-    """Changes a model so that A and B are among its likeliest answers: a server sends twenty of them."""
+    """Changes a model so that A and B are its likeliest answers, either of them: a server sends twenty."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -44,16 +44,17 @@ def prefer_letters(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with quiet():
         model = AutoModelForCausalLM.from_pretrained(folder)
-    template, prompt = ChatTemplate(tokenizer), load_prompt("pairwise")
+    template, prompt = ChatTemplate(tokenizer), load_prompt("pairwise-general")
     values = [
         {"query": f"Topic q{n}", "first": f"Title q{n}f{n}", "second": f"Title q{n}m{n}"} for n in range(8)
     ]
     prompts = [torch.tensor([template.ids(prompt.render(v, "letter"))]) for v in values]
     with torch.no_grad():
         state = torch.stack([model.model(ids).last_hidden_state[0, -1] for ids in prompts]).mean(0)
-        for letter in "AB":
+        state /= state.norm()
+        for letter in "AB":  # alike on average, apart by what a prompt shows
             row = model.lm_head.weight[tokenizer.convert_tokens_to_ids(letter)]
-            row.copy_(0.3 * row + 3 * state / state.norm())
+            row.copy_(0.3 * (row - (row @ state) * state) + 3 * state)
     save(model, folder)
 
 
@@ -69,7 +70,7 @@ def journal(folder: Path) -> list[dict[str, Any]]:
 def test_constrained_orders_of_a_listwise_audit(server: str) -> None:
     found = audited(
         "listwise", server, "base", "--window", "8", "--step", "4", "--passes", "1", "--orders", "1", "--constrain",
-        "--temperature", "1",
+        "--temperature", "1", "--prompt", "wikiproject",
     )  # fmt: skip
     conditions = found.json["answers"].values()
     assert (
