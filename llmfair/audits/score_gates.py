@@ -64,7 +64,7 @@ def named_in_reasons(
         read_gates(settings.require, conditions, kind_of(runs[0]["task"]).reads())
     return [
         entry | {"reason": f"{entry['run']}: {entry['reason']}"}
-        if entry["reason"] and len(runs) > 1
+        if entry["reason"] and len(runs) > 1 and entry["run"] != entry["condition"]
         else entry
         for entry in requirements
     ]
@@ -96,10 +96,16 @@ def verdict_of(
 
 
 def gravest(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The gravest verdict of all RUNs, the first of several; where there are several, with its RUN's name."""
+    """The gravest verdict of all RUNs, the first of several.
+
+    Where there are several it has its RUN's name, and so has a next step that is not that of all of them.
+    """
     first = min(runs, key=lambda facts: kind_of(facts["task"]).statuses.index(facts["verdict"]["status"]))
     verdict: dict[str, Any] = first["verdict"]
-    return verdict | {"sentence": f"{first['run']}: {verdict['sentence']}"} if len(runs) > 1 else verdict
+    named = ["sentence"] * (len(runs) > 1) + ["next"] * (
+        len({facts["verdict"]["next"] for facts in runs}) > 1
+    )
+    return verdict | {key: f"{first['run']}: {verdict[key]}" for key in named}
 
 
 def failing(settings: ScoreSettings, runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -154,7 +154,13 @@ Json = Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Out
 Quiet = Annotated[bool, flag("Results only.", "--quiet", "-q", panel=AdvancedPanel("Output"))]
 Verbose = Annotated[
     bool,
-    flag("Tracebacks too.", "--verbose", "-v", panel="Output", callback=lambda value: _speak(value)),
+    flag(
+        "All notes below a table, and tracebacks of errors.",
+        "--verbose",
+        "-v",
+        panel="Output",
+        callback=lambda value: _speak(value),
+    ),
 ]
 NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=AdvancedPanel("Output"))]
 Color = Annotated[str, flag("auto, always or never.", "--color", panel=AdvancedPanel("Output"))]

@@ -160,7 +160,7 @@ def odds_change(stratum: str, results: FinetuneResults, rows: Rows) -> str:
     if change.p is not None:
         text += f"p {p_text(change.p)} of no change, "
     queries = count(change.n, "query", "queries")
-    return f"{text}{queries}, paired): {told}, |ln| {one:.2f} → {two:.2f}"
+    return f"{text}{queries}, paired): {told} (distance in log odds {one:.2f} → {two:.2f})"
 
 
 def _other_ratios(stratum: str, rows: Rows) -> str:

@@ -16,6 +16,7 @@ from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.run import audit
 from llmfair.audits.score import ScoreOutcome, score
+from llmfair.audits.score_gates import gravest
 from llmfair.audits.subject import Subject
 from llmfair.errors import RunConflict, UsageError
 from llmfair.settings import ScoreSettings
@@ -83,15 +84,15 @@ def test_a_run_by_hand() -> None:
     assert by["all", "ExpRatio"] == pytest.approx(sum(protected) / sum(unprotected))
     (run,) = found.results["runs"]
     assert run["conditions"] == {
-        "my": {
+        "my.run": {
             "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "upside_down": False,
             "unlisted": {"documents": 1, "queries": 1}, "unjudged": {"queries": 1, "first": ["3"]},
             "not_ranked": {"queries": 1, "first": ["4"]}, "missing": {"documents": 1, "queries": 1},
             "longest": 4,
         }
     }  # fmt: skip
-    assert run["undefined"]["ExpRatio"] == {"my": {"not_ranked": 1}}
-    assert run["undefined"]["nDCG@20"] == {"my": {"no_relevant": 1}}
+    assert run["undefined"]["ExpRatio"] == {"my.run": {"not_ranked": 1}}
+    assert run["undefined"]["nDCG@20"] == {"my.run": {"no_relevant": 1}}
     assert (run["run"], run["model"], run["attribute"]) == ("my.run", "mine", "gender")
     ratio = next(row for row in found.results["rows"] if row["measure"] == "ExpRatio")
     assert (ratio["n"], ratio["low"], ratio["reason"]) == (3, None, "too_few_queries")
@@ -108,7 +109,11 @@ def test_several_runs_have_a_row_each() -> None:
         seen.append,
     )
     assert list(map(str, seen)) == ["my.run", "packed.run.gz", "other"]
-    assert [list(run["conditions"]) for run in found.results["runs"]] == [["my"], ["packed"], ["other"]]
+    assert [list(run["conditions"]) for run in found.results["runs"]] == [
+        ["my.run"],
+        ["packed.run.gz"],
+        ["other"],
+    ]
     assert values(found, 0) == values(found, 1) != values(found, 2)
     assert [run["model"] for run in found.results["runs"]] == ["mine", "mine", "other"]
 
@@ -118,7 +123,7 @@ def test_documents_listed_by_the_qrels_or_as_unknown_are_not_unlisted() -> None:
     Path("my.run").write_text("1 Q0 x 1 3 t\n1 Q0 q 2 2 t\n1 Q0 d1 3 1 t\n1 Q0 d2 4 0 t\n")
     Path("qrels.txt").write_text("1 0 q 1\n")
     found = scored()
-    assert found.results["runs"][0]["conditions"]["my"]["unlisted"] == {"documents": 0, "queries": 0}
+    assert found.results["runs"][0]["conditions"]["my.run"]["unlisted"] == {"documents": 0, "queries": 0}
     assert values(found)["1", "ExpRatio"] == pytest.approx(v(3) / v(4))
 
 
@@ -249,3 +254,15 @@ def test_names_line_order_and_scale_mean_nothing(
     base = found(lines, 1.0, "")
     other = found(data.draw(st.permutations(lines)), scale, "page")
     assert base.results == other.results and base.per_query == other.per_query
+
+
+def test_the_next_step_of_several_runs_names_its_run_where_others_have_another() -> None:
+    def facts(run: str, following: str) -> dict[str, Any]:
+        verdict = {"status": "inconclusive", "sentence": "it is open", "next": following}
+        return {"run": run, "task": "listwise", "verdict": verdict}
+
+    both = gravest([facts("a.run", "more queries"), facts("b.run", "other scores")])
+    assert (both["sentence"], both["next"]) == ("a.run: it is open", "a.run: more queries")
+    alike = gravest([facts("a.run", "more queries"), facts("b.run", "more queries")])
+    assert (alike["sentence"], alike["next"]) == ("a.run: it is open", "more queries")
+    assert gravest([facts("a.run", "more queries")])["next"] == "more queries"

@@ -183,6 +183,11 @@ def test_what_changes_nothing_is_taken_but_not_shown(words: str, idle: tuple[str
         assert llmfair(*words.split(), "-n", "2", "--no-report").code == 0, "as the audit's own flags are"
 
 
+def test_v_says_that_it_shows_every_note() -> None:
+    for words in ("runs", "show"), ("listwise",):
+        assert "All notes below a table, and tracebacks of errors." in shown(words)
+
+
 @pytest.mark.parametrize("width", [40, 60, 200])
 def test_no_width_loses_a_flag_or_a_variable(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))

@@ -37,7 +37,9 @@ def test_what_does_not_meet_is_counted_below_the_table_or_warned_about(snapshot:
     Path("qrels.txt").write_text(QRELS.replace("m1", "f1"))
     measured = (*SCORE, "--measures", "nDCG@20,ExpRatio")
     snapshot("score-files", transcript(" ".join(measured)))
-    notes = [line.strip() for line in llmfair(*measured, "-v").out.splitlines() if line.startswith("  my: ")]
+    notes = [
+        line.strip() for line in llmfair(*measured, "-v").out.splitlines() if line.startswith("  my.run: ")
+    ]
     for form in ("--json", "--per-query", "--format=tsv"):
         warned = llmfair(*measured, form)
         assert warned.code == 0 and "Warning" not in warned.out
@@ -81,9 +83,9 @@ def test_json_is_results_json_and_the_files_hold_its_rows() -> None:
 
 def test_tsv_and_markdown() -> None:
     tsv = llmfair(*SCORE, "--measures", "ExpRatio", "--format", "tsv").out.splitlines()
-    assert len(tsv) == 3 and tsv[1].startswith("my.run\tmy\tExpRatio\t\t1.58496")
-    assert tsv[2].startswith("my.run\tmy\tPreferenceOdds(of=ranking)")  # what is concluded from
-    assert "| my | 1.585 [" in llmfair(*SCORE, "--measures", "ExpRatio", "--format", "md").out
+    assert len(tsv) == 3 and tsv[1].startswith("my.run\tmy.run\tExpRatio\t\t1.58496")
+    assert tsv[2].startswith("my.run\tmy.run\tPreferenceOdds(of=ranking)")  # what is concluded from
+    assert "| my.run | 1.585 [" in llmfair(*SCORE, "--measures", "ExpRatio", "--format", "md").out
 
 
 def test_runs_of_equal_name_are_told_apart() -> None:
@@ -113,7 +115,9 @@ def test_a_dataset_or_a_run_folder_in_place_of_files() -> None:
         {
             (row["query_id"], row["measure"]): float(row["value"])
             for row in csv.DictReader(found.out.splitlines(), delimiter="\t")
-            if row["query_id"] != "all" and row["value"] and row["condition"] == "neutral"
+            if row["query_id"] != "all"
+            and row["value"]
+            and row["condition"] in ("neutral", str(folder / "rankings" / "neutral.run"))
         }
         for found in (of_dataset, of_folder, of_files)
     )
@@ -132,11 +136,11 @@ def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gate_of_a_run_file() -> None:
-    ran(*SCORE, "--require", "P@1=0.4..0.6", "--require", "P@1:my<=0.5")
+    ran(*SCORE, "--require", "P@1=0.4..0.6", "--require", "P@1:my.run<=0.5")
     found = llmfair(*SCORE, "--require", "P@1=0.6..0.8", "--require", "P@1>=0.4", "--require", "ExpRatio>=1")
     assert found.code == 4
     assert found.err.splitlines() == [
-        "Error: P@1 (my) 0.500 is outside 0.6..0.8; ExpRatio (my) cannot be assessed: no list has items of both groups with the same grade of relevance",
+        "Error: P@1 (my.run) 0.500 is outside 0.6..0.8; ExpRatio (my.run) cannot be assessed: no list has items of both groups with the same grade of relevance",
         "  --json lists verdicts and requirements, -o DIR keeps them",
     ]
     assert " my " in found.out, "the result is shown all the same"
@@ -147,7 +151,7 @@ def test_a_gate_of_a_run_file() -> None:
     (entry,) = document["requirements"]
     assert (entry["run"], entry["condition"], entry["measure"], entry["value"]) == (
         "my.run",
-        "my",
+        "my.run",
         "P@1",
         0.5,
     )
@@ -157,14 +161,14 @@ def test_a_gate_of_a_run_file() -> None:
 def test_the_whole_interval_of_a_run_file() -> None:
     ran(*SCORE, "--require", "P@1>=0.4")
     found = llmfair(*SCORE, "--require", "P@1>=0.4", "--require-interval")
-    assert found.code == 4 and "P@1 (my) [0.000, 1.000] reaches below 0.4" in found.err
+    assert found.code == 4 and "P@1 (my.run) [0.000, 1.000] reaches below 0.4" in found.err
 
 
 def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
     Path("b.run").write_text(RUN.replace(" 2 mine", " 0 mine"))
     both = ("score", "my.run", "b.run", *SCORE[2:])
-    found = llmfair(*both, "--require", "P@1:b>=0.6", "--require", "P@1>=0.1", "--json")
-    assert found.code == 4 and found.json["error"]["message"] == "b.run: P@1 (b) 0.500 is below 0.6"
+    found = llmfair(*both, "--require", "P@1:b.run>=0.6", "--require", "P@1>=0.1", "--json")
+    assert found.code == 4 and found.json["error"]["message"] == "P@1 (b.run) 0.500 is below 0.6"
     assert [entry["run"] for entry in found.json["requirements"]] == ["my.run", "b.run", "b.run"]
     refused((*both, "--require", "P@1:c>=0.6"), "no condition 'c'.")
     refused((*both, "--require", "P@1"), "--require 'P@1' has no bound.")
@@ -245,9 +249,7 @@ def refused(arguments: tuple[str, ...], message: str) -> None:
 
 def test_a_run_whose_scores_are_its_ranks_is_measured_and_warned_of() -> None:
     """trec_eval reads scores; a tool that writes the rank as the score has its lists read from the end."""
-    said = (
-        "my: in every query the score rises with the rank; the highest score counts as best, as in trec_eval"
-    )
+    said = "my.run: in every query the score rises with the rank; the highest score counts as best, as in trec_eval"
     ranks = RUN.replace(" 1 2 mine", " 1 1 mine").replace(" 2 1 mine", " 2 2 mine")
     rows = []
     for text, warned in ((RUN, False), (ranks, True), (RUN + ranks.replace("q", "x"), False)):
@@ -269,7 +271,7 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
     assert " · 5 queries · 4 rankings\n" in table and ".o0" not in table
     assert len(found["runs"][0]["conditions"]) == 4 * 3 == len({row["condition"] for row in found["rows"]})
     one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
-    assert " female " in one and " female.o1.r0 " in one
+    assert " run/rankings/female.run " in one and " run/rankings/female.o1.r0.run " in one
 
 
 # Run folders
@@ -328,7 +330,8 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
     one = ("run/rankings/female.run", "-d", "lists")
     first = llmfair("score", *one).out
     assert (
-        "relevance alone gives an ExpRatio of 1." in first and " (female), which is in the table's" in first
+        "relevance alone gives an ExpRatio of 1." in first
+        and " (run/rankings/female.run), which is in the table's" in first
     )
     shown = llmfair("listwise", "-d", "lists", "-o", "run", "-m", "fake:biased", "-q").out
     assert line in shown.splitlines()  # among the few notes that are always there

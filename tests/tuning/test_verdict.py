@@ -73,3 +73,10 @@ def test_it_comes_first_wherever_an_adapter_is_told_of() -> None:
     name, said = headed_table(made).lead[0]
     assert (name, said) == ("VERDICT", f"{made.verdict.status}: {made.verdict.sentence}")
     assert f"**VERDICT** {made.verdict.status}: " in model_card(made)
+
+
+def test_how_far_the_odds_are_from_parity_is_told_in_words() -> None:
+    (said, *_) = (
+        note for note in headed_table(results(True)).notes if "parity (distance in log odds " in note
+    )
+    assert "nearer to parity (distance in log odds " in said and "|" not in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +26,6 @@ from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings
 from llmfair.trec import Problems, RunFile, read_run, read_scores
 
-ENDINGS = re.compile(r"(\.(run|trec|txt))?(\.gz)?$")
 HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
 
 
@@ -108,7 +106,7 @@ def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
 
 
 def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
-    """A run file; its tag is the model, its name without endings the condition. Raises UsageError if none is judged."""
+    """A run file; its tag is the model, its path both run and condition. Raises UsageError if none is judged."""
     file = _read(path, announce)
     judged = against.judgements.qrels
     if judged and not judged.keys() & file.rankings.keys():
@@ -123,7 +121,7 @@ def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
         "attribute": against.attribute.name,
         "model": file.tag,
     }
-    return Rankings(columns, {ENDINGS.sub("", path.name) or path.name: [file]}, against)
+    return Rankings(columns, {str(path): [file]}, against)
 
 
 def _read(path: Path, announce: Announce) -> RunFile:
