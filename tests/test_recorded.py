@@ -85,6 +85,15 @@ def test_it_is_listed_shown_and_reported(name: str) -> None:
     assert ran("runs", "show", name, "--furthest").out
 
 
+def test_it_is_compared_with_a_new_run_of_the_same_lists(name: str) -> None:
+    """Which are named by the groups of the audited attribute alone, where earlier ones were named by all groups."""
+    ran(*COMMANDS[name], "-m", "fake:oracle,malformed=0", "-o", "new")
+    of_all, of_one = (kept("manifest", run)["settings"]["lists_sha256"] for run in (name, "new"))
+    assert of_all != of_one
+    for runs in ((name, "new"), ("new", name)):
+        assert ran("compare", *runs).out
+
+
 def test_flags_of_its_time_are_taken_and_told() -> None:
     found = ran("listwise", "-q", "--variants", "neutral", "--no-control", "--dry-run")
     assert (

@@ -143,7 +143,7 @@ def test_a_gate_of_a_run_file() -> None:
         "Error: P@1 (my.run) 0.500 is outside 0.6..0.8; ExpRatio (my.run) cannot be assessed: no list has items of both groups with the same grade of relevance",
         "  --json lists verdicts and requirements, -o DIR keeps them",
     ]
-    assert " my " in found.out, "the result is shown all the same"
+    assert " my.run " in found.out, "the result is shown all the same"
     written = llmfair(*SCORE, "--require", "P@1>=0.6", "-o", "out", "--json")
     assert written.code == 4 == written.json["exit_code"] and written.json["status"] == "failed"
     document = kept("results", "out")
