@@ -98,13 +98,12 @@ def verdict_of(
 def gravest(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The gravest verdict of all RUNs, the first of several.
 
-    Where there are several it has its RUN's name, and so has a next step that is not that of all of them.
+    Where there are several it has its RUN's name, and so has a next step that neither is that of all nor names it.
     """
     first = min(runs, key=lambda facts: kind_of(facts["task"]).statuses.index(facts["verdict"]["status"]))
     verdict: dict[str, Any] = first["verdict"]
-    named = ["sentence"] * (len(runs) > 1) + ["next"] * (
-        len({facts["verdict"]["next"] for facts in runs}) > 1
-    )
+    others = {facts["verdict"]["next"] for facts in runs} - {verdict["next"]}
+    named = ["sentence"] * (len(runs) > 1) + ["next"] * (bool(others) and first["run"] not in verdict["next"])
     return verdict | {key: f"{first['run']}: {verdict[key]}" for key in named}
 
 

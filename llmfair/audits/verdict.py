@@ -151,6 +151,20 @@ class Case:
         return "no query" if n is None else count(n, "query", "queries")
 
     @property
+    def settled_by(self) -> int | None:
+        """How many queries would settle it, if the estimate stays; None where none would."""
+        figure = self.figure
+        if (
+            figure is None
+            or figure.value is None
+            or figure.low is None
+            or figure.high is None
+            or not figure.n
+        ):
+            return None
+        return queries_to_settle(figure.value, figure.low, figure.high, figure.n, self.found.band)
+
+    @property
     def queries(self) -> str:
         """The level of the interval, and how many queries it goes over."""
         return f"{self.found.level * 100:g} % CI, {self.counted}"
@@ -310,11 +324,8 @@ class VerdictWords:
 
     def settle(self, case: Case) -> str:
         """How many queries would settle it, and the command that plans them."""
-        figure, found = case.figure, case.found
-        needed = None
-        if figure is not None and None not in (figure.value, figure.low, figure.high) and figure.n:
-            needed = queries_to_settle(figure.value, figure.low, figure.high, figure.n, found.band)  # type: ignore[arg-type]
-        planned = f": {found.planned}" if found.planned else ""
+        needed = case.settled_by
+        planned = f": {case.found.planned}" if case.found.planned else ""
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         return f"about {needed:,} queries would settle it, if the estimate stays{planned}"

@@ -262,6 +262,23 @@ def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> Non
     assert SPOKEN["lists"].verdict(unjudged).next.startswith("give judgements of relevance")
 
 
+def test_windows_that_leave_all_open_are_better_drawn_at_random_than_asked_of_more_queries() -> None:
+    ranked = Usefulness("nDCG@20", 0.0, 0.2, 0.1, 0.3, 6)
+    asked = Usefulness("RelevanceOdds", 1.0, 9.0, 2.0, 40.0, 6, "chance")
+    vague, near = (1.5, 0.05, 42.0), (1.2, 1.1, 1.3)
+    for interval, useful, prompted, at_random in (
+        (vague, ranked, True, True),
+        (vague, asked, True, False),
+        (vague, ranked, False, False),
+        (near, ranked, True, False),
+    ):
+        known = {"a": finding(ACROSS, useful=useful)}
+        of = conclusions({"a": interval}, n=6, findings=known, prompted=prompted)
+        said = SPOKEN["lists"].verdict(of).next
+        assert said.startswith("the same command with --design partition") is at_random
+        assert ("queries would settle it" in said or "too near an edge" in said) is not at_random
+
+
 def test_an_order_of_a_preset_is_named_by_its_part() -> None:
     of = conclusions({"a": None}, reason="order_not_random", preset="paper")
     assert SPOKEN["lists"].verdict(of).next.startswith("leave --initial, or +deltr of --preset paper, out: ")

@@ -12,6 +12,13 @@ from llmfair.report.figures import ratio_of
 from llmfair.report.tables import count
 from llmfair.results import Figure
 
+FAR_MORE = 10
+"""So many times the queries of a run are no next step."""
+RANDOM_WINDOWS = (
+    "the same command with --design partition: random windows tell a preference from the slots by fewer calls, where "
+    "these windows would take far more queries"
+)
+
 
 class ListwiseWords(VerdictWords):
     """In exposure beyond what relevance explains, and in odds of which the band speaks."""
@@ -40,15 +47,19 @@ class ListwiseWords(VerdictWords):
         return said.replace("--initial", f"--initial{parts}", 1)
 
     def settle(self, case: Case) -> str:
-        """How many queries would settle it; what parity lacks where the estimate lies in the band without it."""
+        """What parity lacks where the estimate lies in the band without it; else what would settle it.
+
+        That is more queries, or windows that tell more where queries could not make up for what these leave open.
+        """
         finding, value = case.finding, None if case.figure is None else case.figure.value
         low, high = case.found.band
-        if not isinstance(finding, ListwiseFinding) or value is None or not low <= value <= high:
+        if not isinstance(finding, ListwiseFinding) or value is None:
             return super().settle(case)
-        if finding.useful is None:
+        inside = low <= value <= high
+        if inside and finding.useful is None:
             return ADVICE["not_judged"]
-        if finding.useful.shown:
-            return super().settle(case)
+        if finding.useful is None or finding.useful.shown or not inside:
+            return RANDOM_WINDOWS if _is_vague(case) else super().settle(case)
         told = _useful(case)
         return (
             "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
@@ -62,6 +73,18 @@ class ListwiseWords(VerdictWords):
         ):  # nothing to tell queries apart by
             return f"single answers: llmfair runs show {case.run} --answers{case.mitigation}"
         return f"llmfair runs show {case.run} --furthest{case.mitigation}"
+
+
+def _is_vague(case: Case) -> bool:
+    """Whether slots or few comparisons leave the odds of a model's rankings open, so that no more queries would do."""
+    figure, finding = case.figure, case.finding
+    useful = finding.useful if isinstance(finding, ListwiseFinding) else None
+    if figure is None or not figure.low or not figure.high or not figure.n:
+        return False
+    low, high = case.found.band
+    partition = useful is not None and useful.chance  # which has no better windows
+    many = case.settled_by is None or case.settled_by > FAR_MORE * figure.n
+    return many and figure.high / figure.low > high / low and case.found.prompted and not partition
 
 
 def _exposure(case: Case) -> str | None:
