@@ -15,7 +15,7 @@ import pytest
 
 import llmfair as package
 from llmfair import registry
-from llmfair.backends.fake import MODELS, answerers, defaults
+from llmfair.backends.fake import answerers, defaults, models_of
 from llmfair.backends.simulated.lists import BIASED
 from llmfair.cli.app import command
 from llmfair.prompts import load_prompt
@@ -301,7 +301,7 @@ def test_it_says_how_to_plant_a_bias() -> None:
     always, further = defaults("biased", answerers())
     for name, default in {**always, **further}.items():
         assert re.search(rf"`{name}` [^`]*\b{abs(default):g}\b", page), name
-    for model in MODELS:
+    for model in models_of(answerers().values()):
         assert f"fake:{model}" in page and f"fake:{model}" in llmfair("doctor").out
     (example,) = re.findall(r"`llmfair (pairwise -m fake:\S+)`", page)
     ran(*example.split(), "--dry-run")

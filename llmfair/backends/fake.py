@@ -3,7 +3,8 @@
 `fake:oracle` answers by relevance, then input order; `fake:random` by chance; `fake:biased` with injected preferences.
 Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. How a form of question is answered, and by
 which parameters, is registered beside the others (`simulated/`). Every answer is drawn from its request's key, so
-answers depend neither on order nor on how many are in flight.
+answers depend neither on order nor on how many are in flight. `fake:reader` answers by what the items say that it is
+shown: a generator, of `llmfair rag`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -22,9 +23,8 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Completion, Finish, Request
 from llmfair.registry import register
 
-MODELS = ("biased", "random", "oracle")
 PARAMETERS = {
-    "malformed": 0.01,  # share of damaged answers
+    "malformed": 0.01,  # share of damaged answers, unless a form says otherwise
     "latency": 0.0,  # seconds before each answer
     "rate_429": 0.0,  # share of attempts refused as rate limited
 }
@@ -36,12 +36,14 @@ SHARES, SCALES, TIMING = {"malformed", "rate_429"}, {"latency"}, {"latency", "ra
 def fake(name: str, options: BackendOptions) -> Fake:
     """A simulated model by name and parameters. Raises UsageError for an unknown one."""
     model, *assignments = name.split(",")
-    if model not in MODELS:
+    everybody = answerers()
+    forms = {form: answerer for form, answerer in everybody.items() if model in answerer.plays}
+    if not forms:
+        models = models_of(everybody.values())
         raise UsageError(
-            f"no simulated model 'fake:{model}'.{did_you_mean(model, MODELS)}",
-            f"known: {', '.join('fake:' + known for known in MODELS)}",
+            f"no simulated model 'fake:{model}'.{did_you_mean(model, models)}",
+            f"known: {', '.join('fake:' + known for known in models)}",
         )
-    forms = answerers()
     always, further = defaults(model, forms)
     parameters = {**always, **further}
     shares = SHARES.union(*(form.shares for form in forms.values()))
@@ -71,13 +73,18 @@ def answerers() -> dict[str, Answerer]:
     return {name: registry.lookup("simulated", name)() for name in registry.names("simulated")}
 
 
+def models_of(answerers: Iterable[Answerer]) -> list[str]:
+    """The models that these play, each once."""
+    return [*dict.fromkeys(model for answerer in answerers for model in answerer.plays)]
+
+
 def defaults(model: str, forms: Mapping[str, Answerer]) -> tuple[dict[str, float], dict[str, float]]:
     """A model's parameters: those that its identity always names, and those that it names where they differ."""
     always: dict[str, float] = {}
     further: dict[str, float] = {}
     for form in forms.values():
         (always if form.always_named else further).update(form.parameters.get(model, {}))
-    always |= PARAMETERS
+    always = {**PARAMETERS, **always}
     return always, {key: value for key, value in further.items() if key not in always}
 
 
@@ -119,7 +126,10 @@ class Fake:
             self._refuse(request.key)
         form = self.forms.get(chat.about.get("task", ""))
         if form is None:
-            raise UsageError(f"{self.model} answers ranking questions only.", "choose another model")
+            raise UsageError(
+                f"{self.model} does not answer such questions.",
+                f"it answers those of {' and '.join(self.forms)}; choose another model",
+            )
         text, finish = form.answer(chat, injected, rng), Finish.STOP
         if not request.sampling.constrain and rng.random() < injected.parameters["malformed"]:
             damaged = form.damaged(chat, text)

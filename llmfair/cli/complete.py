@@ -32,7 +32,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")
-FAKE = ("fake:biased", "fake:oracle", "fake:random")
+FAKE = ("fake:biased", "fake:oracle", "fake:random", "fake:reader")
 
 
 def leave_values_unread() -> None:

@@ -260,7 +260,7 @@ def test_parameters_that_cannot_be(name: str, message: str) -> None:
 
 def test_text_is_not_its_trade() -> None:
     chat = Chat((Message("user", "Write."),), Text())
-    with pytest.raises(UsageError, match="answers ranking questions only"):
+    with pytest.raises(UsageError, match="does not answer such questions"):
         asyncio.run(answers(model("biased"), [chat]))
 
 

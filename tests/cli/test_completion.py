@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmfair import registry
-from llmfair.backends.fake import MODELS
+from llmfair.backends.fake import answerers, models_of
 from llmfair.cli import complete
 from tests.fresh import loaded_by, printed_by
 from tests.pace import within
@@ -73,7 +73,7 @@ def test_names_are_those_that_are_registered() -> None:
     asked = f"import json; from llmfair.registry import names; print(json.dumps([names(k) for k in {[*KINDS.values()]}]))"
     for group, known in zip(KINDS, json.loads(printed_by(asked)), strict=True):
         assert [*complete.KNOWN[group]] == known
-    assert [*complete.FAKE] == sorted(f"fake:{name}" for name in MODELS)
+    assert [*complete.FAKE] == sorted(f"fake:{name}" for name in models_of(answerers().values()))
 
 
 def test_what_is_offered() -> None:
@@ -91,7 +91,7 @@ def test_what_is_offered() -> None:
         (("prompts", "show", "list"), ["listwise", "listwise-general"]),
         (("listwise", "--prompt", "ge"), ["general"]),
         (("datasets", "show", "sa"), ["sample"]),
-        (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random"]),
+        (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random", "fake:reader"]),
     ]  # fmt: skip
     found = offered_each(*[words for words, _ in expected])
     for (words, says), told in zip(expected, found, strict=True):

@@ -223,7 +223,7 @@ def test_run_again_look_score_compare_and_report() -> None:
 @pytest.mark.whole
 def test_simulated_models_answer_with_the_effects_that_are_injected(tmp_path: Path) -> None:
     refused = json.loads(llmfair("numbers", "-m", "fake:biased", "--json", code=2))
-    assert refused["error"]["message"] == "fake:biased answers ranking questions only."
+    assert refused["error"]["message"] == "fake:biased does not answer such questions."
     points = tmp_path / "site" / "numbers-1.0.dist-info" / "entry_points.txt"
     points.write_text(f"{POINTS}[llmfair.simulated]\nnumbers = tests.outside.rated:Rated\n")
     ratios, identities = [], []

@@ -27,11 +27,12 @@ class Injected:
 class Answerer(ABC):
     """Answers questions of one form: those whose `about["task"]` is the name that it is registered by.
 
-    `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default. Of these `shares` lie between 0 and
-    1, `scales` are not negative. An identity names those that differ from their default, or are `always_named`.
-    `with_margins`: the models that can tell margins.
+    `plays`: the models that answer so. `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default;
+    of these `shares` lie between 0 and 1, `scales` are not negative. An identity names those that differ from their
+    default, or are `always_named`. `with_margins`: the models that can tell margins.
     """
 
+    plays: ClassVar[Collection[str]] = ("biased", "random", "oracle")
     parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     shares: ClassVar[Collection[str]] = ()
     scales: ClassVar[Collection[str]] = ()
