@@ -173,7 +173,7 @@ class Result:
         from llmfair.report.tables import Table
 
         if study := study_of(self.kind):
-            table = study.table(found_of(self.results))
+            table = study.headed_table(found_of(self.results))
             return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
         command, _, name = self.kind.partition(" ")
         if command == "plan":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.settings import AuditSettings, StudySettings
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llmfair.report.exhibits import Declared
     from llmfair.report.plots.base import Plot
     from llmfair.report.tables import Table
+    from llmfair.results import RunVerdict
 
 S = TypeVar("S", bound=AuditSettings)
 
@@ -105,9 +106,37 @@ class Study(ABC):
         notes = (*tables.drawn_note(found.drawn), *tables.few_queries(found.queries))
         return tables.filled(tables.Table(" · ".join(title), ("setting", "condition", *named), rows, notes))
 
+    def headed_table(self, found: Any) -> Table:
+        """The same below the verdict."""
+        from llmfair.report.lead import headed
+
+        return headed(self.table(found), found.verdict)
+
     def plots(self, found: Any, declared: Declared) -> Iterator[Plot]:
         """Its figures."""
         return iter(())
+
+
+def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) -> RunVerdict | None:
+    """The gravest of the settings' verdicts, the first of several, below which settings have which status."""
+    from llmfair.audits.verdict import listed
+
+    by_status = {
+        status: names
+        for status in statuses
+        if (names := [name for name, one in verdicts.items() if one.status == status])
+    }
+    if not by_status:
+        return None
+    gravest, *milder = by_status
+    name = by_status[gravest][0]
+    found = verdicts[name]
+    if len(verdicts) == 1:
+        return found
+    others = ", ".join(f"{status} with {listed(by_status[status])}" for status in milder)
+    told = f"with {listed(by_status[gravest])}" + f" ({others})" * bool(others)
+    first = f"; {name}" * (len(by_status[gravest]) > 1)
+    return replace(found, sentence=f"{told}{first}: {found.sentence}")
 
 
 def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmfair.results import Band, Count, HowDrawn, Row, Share, Version, Words
+from llmfair.results import Band, Count, HowDrawn, Row, RunVerdict, Share, Version, Words
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class StudyResults:
 
     schema: Version
     status: Literal["complete", "incomplete", "failed"]
+    verdict: RunVerdict | None = None
     task: str
     dataset: str = ""
     attribute: str = ""

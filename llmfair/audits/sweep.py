@@ -19,11 +19,11 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
 from llmfair.audits.run import Watch, Written, perform
 from llmfair.audits.spending import Spending
-from llmfair.audits.study import Study
+from llmfair.audits.study import Study, verdict_of_all
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.jsonfiles import SCHEMA, json_text
-from llmfair.results import in_order
+from llmfair.jsonfiles import SCHEMA, json_text, typed
+from llmfair.results import RunVerdict, in_order, plain
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, StudySettings
 from llmfair.trec import write_whole
@@ -78,7 +78,7 @@ def told(
 
     Every error is told with its setting, which is a test suite of `--junit`.
     """
-    found, output = _gathered(study, tried), settings.output
+    found, output = _gathered(kind, study, tried), settings.output
     if settings.junit is not None:
         suites = [suite_of(one.setting, one.results or {"task": kind.name}, one.error) for one in tried]
         write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.failures))
@@ -138,15 +138,17 @@ def _try(
     return SettingRun(name, folder, written, error, spending.calls - before)
 
 
-def _gathered(study: Study, tried: Sequence[SettingRun]) -> dict[str, Any]:
+def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> dict[str, Any]:
     """The rows of all settings, with what their results or designs share as far as the study's results name it."""
     found = [(one.setting, one.results) for one in tried if one.results is not None]
     shared: Mapping[str, Any] = {**found[0][1]["design"], **found[0][1]} if found else {}
     complete = len(found) == len(tried) and all(results["status"] == "complete" for _, results in found)
+    verdicts = {setting: typed(results["verdict"], RunVerdict) for setting, results in found}
     known = {
         **shared,
         "schema": SCHEMA,
         "status": "complete" if complete else "incomplete",
+        "verdict": plain(verdict_of_all(verdicts, kind.statuses)),
         "task": study.task,
         "rows": [row for setting, results in found for row in study.rows(setting, results)],
         "runs": [str(one.folder) for one in tried if one.folder is not None],

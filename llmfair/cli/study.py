@@ -128,9 +128,9 @@ def _show(
     elif not any(ranked(one.results) for one in tried if one.results):
         print(f"No result: no setting has a {kind.unit.removesuffix('s')} with all its answers.")
     elif style == "md":
-        print(markdown(named.table(found_of(found))), end="")
+        print(markdown(named.headed_table(found_of(found))), end="")
     else:
-        terminal.print_table(named.table(found_of(found)))
+        terminal.print_table(named.headed_table(found_of(found)))
         print("", *found["runs"], *([report] if report else []), sep="\n")
 
 

@@ -98,6 +98,8 @@ def _outcome(sources: Sequence[Source], general: Mapping[str, General]) -> Itera
     for source in sources:
         if source.is_audit and source.audit.verdict is not None:
             yield source.name, source.audit.verdict
+        elif source.study is not None and source.found.verdict is not None:
+            yield source.name, source.found.verdict
         elif _task(source) in general:
             for name, verdict in general[_task(source)].outcome(source):
                 yield f"{source.name} {name}".strip(), verdict

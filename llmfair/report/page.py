@@ -109,11 +109,14 @@ def study_page(study: Study, document: Mapping[str, Any], exhibits: Exhibits) ->
     found = found_of(document)
     plots = list(study.plots(found, exhibits.measures)) if found.rows else []
     title = f"{found.model} on {found.dataset}, {found.attribute}" if found.rows else "no results yet"
-    return plain_page(
+    page = plain_page(
         document, exhibits, Section(study.table(found), plots, words=study.words), study.title, title,
         {} if found.words is None or not found.rows else asdict(found.words), found.missing,
         warnings_of([found.model] * bool(found.rows)),
     )  # fmt: skip
+    if found.verdict is None:
+        return page
+    return replace(page, outcome=[("", found.verdict)], following=found.verdict.next)
 
 
 def plain_page(

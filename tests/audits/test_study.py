@@ -16,6 +16,7 @@ from llmfair.audits.run import no_watch
 from llmfair.audits.subject import Subject
 from llmfair.audits.sweep import SettingRun, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
+from llmfair.jsonfiles import typed
 from llmfair.rundir import RunDir
 
 LISTWISE, WINDOWS = studies()["windows"]
@@ -70,6 +71,23 @@ def test_a_wrong_setting_is_named(settings: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         listwise_settings(WindowsSettings.make(settings=settings))
     assert "5/1,10/5" in caught.value.hint
+
+
+def test_random_windows_have_no_steps() -> None:
+    with pytest.raises(UsageError, match="no steps to study"):
+        tried(design="partition")
+
+
+def test_its_verdict_says_which_settings_agree() -> None:
+    few, more = study_of(tried()), study_of(tried(limit=8, orders=3, settings="5/1,20/10"))
+    assert (few["verdict"]["status"], more["verdict"]["status"]) == ("not assessable", "disparity")
+    assert few["verdict"]["sentence"].startswith("with 10/5 and 20/10; 10/5: under the neutral prompt ")
+    assert "ask at least 5 queries" in few["verdict"]["next"]
+    assert more["verdict"]["sentence"].startswith("with 20/10 (inconclusive with 5/1): under the neutral ")
+    table = WINDOWS.headed_table(typed(more, WINDOWS.results()))
+    assert table.lead[0] == ("VERDICT", f"disparity: {more['verdict']['sentence']}")
+    alone = study_of(tried(limit=8, orders=3, settings="20/10"))["verdict"]
+    assert alone["sentence"].startswith("under the neutral prompt ")
 
 
 def test_each_setting_is_the_run_that_listwise_makes() -> None:

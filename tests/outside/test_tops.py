@@ -94,8 +94,12 @@ def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
 
     flags = ("study", "tops", "-m", "counter:x", "-n", "2", "--tops", "5,9")
     table, markdown = llmfair(*flags), llmfair(*flags, "--format", "md")
-    assert table.startswith("Highest numbers · sample · gender (protected: female) · counter:x · 2 queries")
-    assert [line.split()[:2] for line in table.splitlines()[3:7]] == [
+    verdict, _, below = table.partition("\n\n")
+    assert verdict.startswith(
+        "VERDICT  not assessable: with 5 and 9; 5: nothing is concluded of MeanRatio\nNEXT "
+    )
+    assert below.startswith("Highest numbers · sample · gender (protected: female) · counter:x · 2 queries")
+    assert [line.split()[:2] for line in below.splitlines()[3:7]] == [
         ["5", "plain"], ["5", "warned"], ["9", "plain"], ["9", "warned"],
     ]  # fmt: skip
     assert table.splitlines()[-2:] == found["runs"] and "| 9 | warned |" in markdown

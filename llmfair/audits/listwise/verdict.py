@@ -15,8 +15,8 @@ from llmfair.results import Figure
 FAR_MORE = 10
 """So many times the queries of a run are no next step."""
 RANDOM_WINDOWS = (
-    "the same command with --design partition: random windows tell a preference from the slots by fewer calls, where "
-    "these windows would take far more queries"
+    "run llmfair listwise with --design partition: random windows tell a preference from the slots by fewer calls, "
+    "where these windows would take far more queries"
 )
 
 

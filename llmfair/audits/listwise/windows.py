@@ -78,6 +78,11 @@ class WindowsStudy(Study):
         if strategy_of(settings.strategy, vars(settings)).facts()["window"] is None:
             instead = f"llmfair listwise --strategy {settings.strategy}"
             raise UsageError(f"{settings.strategy} has no windows to study.", instead)
+        if settings.design == "partition":
+            raise UsageError(
+                "--design partition shows each item once, so it has no steps to study.",
+                "llmfair listwise --design partition --window 5    and again with another window",
+            )
         found = {}
         for part in map(str.strip, settings.settings.split(",")):
             match = SETTING.fullmatch(part)

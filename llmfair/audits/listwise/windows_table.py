@@ -115,7 +115,9 @@ def _words(row: WindowsRow, study: WindowsResults) -> str:
 
 
 def _notes(study: WindowsResults, asked: list[WindowsRow]) -> list[str]:
-    notes = []
+    notes = [*few_queries(study.queries)]
+    if unparseable := _unparseable(asked):
+        notes.append(f"unparseable answers: {', '.join(unparseable)}")
     by_group = [m for m in study.shown if not any(m in row.figures for row in study.rows)]
     if by_group:
         notes.append(
@@ -136,10 +138,7 @@ def _notes(study: WindowsResults, asked: list[WindowsRow]) -> list[str]:
         for row in asked
         if row.condition == study.conditions[0] and row.never_ranked
     ]
-    if unparseable := _unparseable(asked):
-        notes.append(f"unparseable answers: {', '.join(unparseable)}")
-    notes += drawn_note(study.drawn)
-    return [*notes, *few_queries(study.queries)]
+    return [*notes, *drawn_note(study.drawn)]
 
 
 def _unparseable(asked: list[WindowsRow]) -> list[str]:
