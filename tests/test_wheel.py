@@ -26,6 +26,7 @@ def test_it_holds_prompts_data_and_types_and_nothing_else(wheel: Path) -> None:
     for wanted in (
         "llmfair/prompts/listwise.toml",
         "llmfair/data/attributes.toml",
+        "llmfair/data/rag-sample/questions.jsonl",
         "llmfair/data/sample/docs.jsonl",
         "llmfair/report/page.html.j2",
         "llmfair/py.typed",

@@ -21,7 +21,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "rankers": ("bm25", "monobert", "monot5"),
     "strategies": ("windows",),
     "datasets": (
-        "sample", "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
+        "rag-sample", "sample", "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
     ),
     "measures": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,11 +44,12 @@ def list_all(as_json: Json = False) -> None:
 def _listing(name: str) -> dict[str, Any]:
     """One dataset of the list: attributes, queries, size, and whether it is fetched (None: nothing to fetch)."""
     from llmfair import registry
+    from llmfair.datasets.base import compared
 
     dataset = registry.lookup("dataset", name)()
     if hasattr(dataset, "listing"):
         return dict(dataset.listing())
-    attributes = [attribute.name for attribute in dataset.attributes]
+    attributes = [attribute.name for attribute in compared(dataset.attributes)]
     return {"attributes": attributes, "queries": len(dataset.queries), "size": "bundled", "fetched": None}
 
 
@@ -171,16 +173,20 @@ def _print_record(name: str, folder: str, record: dict[str, Any], already: bool)
 @datasets.command("show", epilog="llmfair datasets show sample\n\nllmfair datasets show my-folder --json")
 def show(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="Dataset id or folder.", autocompletion=complete.datasets)
+        str,
+        typer.Argument(
+            metavar="ID", help="Dataset id, folder or .jsonl file.", autocompletion=complete.datasets
+        ),
     ],
     as_json: Json = False,
 ) -> None:
     """Queries, candidates per cell, and documents of neither group."""
     from llmfair.audits.lists import load_lists
+    from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset
     from llmfair.settings import ListSettings
 
-    source = load_dataset(name)
+    source: Any = load_answers(name) if has_answers(Path(name)) else load_dataset(name)
     if source.has_lists:
         found = facts(source)
     elif source.describe().get("titles") == "missing":
@@ -253,6 +259,9 @@ def _print_facts(found: dict[str, Any]) -> None:
         paper = f" (the paper has {found['paper_queries']})" if found["paper_queries"] else ""
         notes.append(f"kept {len(found['queries'])} of {found['topics']} topics{paper}")
     notes += [empty_groups_text(name, empty) for name, empty in found["empty_groups"].items() if empty]
+    if "answered" in found:
+        answered = f"{found['answered']} of {len(found['queries'])} queries have an answer"
+        notes.append(f"{answered} · utility {found['utility']} · prompt {found['prompt']}")
     notes += [f"left out: {why}" for why in found.get("left_out", {}).values()]
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
     title = f"{found['dataset']} · {found['documents']} documents · {len(found['queries'])} queries"

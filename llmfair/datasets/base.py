@@ -159,7 +159,7 @@ def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy
 
 def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
-    known = {attribute.name: attribute for attribute in dataset.attributes}
+    known = {attribute.name: attribute for attribute in compared(dataset.attributes)}
     if not known:
         raise UsageError(
             f"dataset '{dataset.name}' has no attribute: no document has a group.",
@@ -170,7 +170,12 @@ def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPol
             f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, known)}",
             f"known: {', '.join(known)}",
         )
-    return replace(known[name] if name else dataset.attributes[0], mixed=mixed)
+    return replace(known[name] if name else next(iter(known.values())), mixed=mixed)
+
+
+def compared(attributes: Iterable[Attribute]) -> list[Attribute]:
+    """Those whose groups can be compared; questions with answers have none."""
+    return [attribute for attribute in attributes if attribute.protected and attribute.unprotected]
 
 
 def fingerprint(
@@ -229,7 +234,7 @@ def facts(dataset: Dataset) -> dict[str, Any]:
                 "candidates": len(dataset.candidates(query).documents),
                 "cells": {
                     attribute.name: cells(dataset.candidates(query), attribute)
-                    for attribute in dataset.attributes
+                    for attribute in compared(dataset.attributes)
                 },
             }
             for query in dataset.queries
@@ -242,11 +247,11 @@ def facts(dataset: Dataset) -> dict[str, Any]:
                 },
                 **_without_side(attribute, documents),
             }
-            for attribute in dataset.attributes
+            for attribute in compared(dataset.attributes)
         },
         "empty_groups": {
             attribute.name: empty
-            for attribute in dataset.attributes
+            for attribute in compared(dataset.attributes)
             if (empty := empty_groups(attribute, documents)) is not None
         },
         "fingerprint": fingerprint(dataset),

@@ -147,8 +147,8 @@ def _read(path: Path, allow_missing: bool) -> _Content:
     own = path / ATTRIBUTES
     known = read_attributes(own if own.is_file() else shipped_attributes())
     groups = _read_groups(path / "groups.tsv", known, problems)
-    content.documents = _read_documents(path / "docs.jsonl", groups, problems)
-    content.queries = _read_queries(path / "queries.tsv", problems)
+    content.documents = read_documents(path / "docs.jsonl", groups, problems)
+    content.queries = read_queries(path / "queries.tsv", problems)
     judged = read_qrels(path / "qrels.txt", problems)
     run = path / "candidates.run"
     ranked = read_ranks(run, problems) if run.is_file() else {}
@@ -194,9 +194,13 @@ def _candidates(
     return list(judged)
 
 
-def _read_documents(
-    path: Path, groups: Mapping[str, Mapping[str, Mapping[str, int]]], problems: Problems
+def read_documents(
+    path: Path,
+    groups: Mapping[str, Mapping[str, Mapping[str, int]]],
+    problems: Problems,
+    needed: str = "title",
 ) -> dict[str, Document]:
+    """The documents of docs.jsonl by id, in file order; of title and text, `needed` must be there and not blank."""
     documents: dict[str, Document] = {}
     lines: dict[str, int] = {}
     for number, line in text_lines(path, problems):
@@ -212,18 +216,18 @@ def _read_documents(
         if not isinstance(row, dict):
             problems.add(path, number, "", f"not a JSON object but {type(row).__name__}")
             continue
-        doc_id = _identifier(row.get("doc_id"))
-        title, text = row.get("title"), row.get("text", "")
-        if gone := next((field for field in ("doc_id", "title") if field not in row), None):
+        doc_id = identifier(row.get("doc_id"))
+        title, text = row.get("title", ""), row.get("text", "")
+        if gone := next((field for field in ("doc_id", needed) if field not in row), None):
             problems.add(path, number, gone, "is missing")
         elif doc_id is None:
             problems.add(path, number, "doc_id", "is not a string without white space, or an integer")
         elif doc_id in documents:
             problems.add(path, number, "doc_id", f"'{doc_id}' was already given on line {lines[doc_id]}")
-        elif not isinstance(title, str) or not title.strip():
-            problems.add(path, number, "title", "is empty" if title in (None, "") else "is not a text")
-        elif not isinstance(text, str):
-            problems.add(path, number, "text", "is not a text")
+        elif not isinstance(row[needed], str) or not row[needed].strip():
+            problems.add(path, number, needed, "is empty" if row[needed] in (None, "") else "is not a text")
+        elif not isinstance(title, str) or not isinstance(text, str):
+            problems.add(path, number, "text" if isinstance(title, str) else "title", "is not a text")
         else:
             lines[doc_id] = number
             documents[doc_id] = Document(
@@ -232,18 +236,19 @@ def _read_documents(
     return documents
 
 
-def _identifier(value: object) -> str | None:
+def identifier(value: object) -> str | None:
     """A document or query id as `str`; white space would break every TREC file it appears in."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) and value.split() == [value] else None
 
 
-def _read_queries(path: Path, problems: Problems) -> dict[str, Query]:
+def read_queries(path: Path, problems: Problems) -> dict[str, Query]:
+    """The queries of queries.tsv by id, in file order."""
     queries: dict[str, Query] = {}
     lines: dict[str, int] = {}
     for number, (query_id, text) in columns(path, problems, ("query_id", "text"), "\t"):
-        if _identifier(query_id) is None:
+        if identifier(query_id) is None:
             problems.add(path, number, "query_id", "is empty or holds white space")
         elif query_id == RESERVED_QUERY:
             problems.add(path, number, "query_id", "'all' stands for all queries in results; choose another")

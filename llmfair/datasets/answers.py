@@ -1,0 +1,97 @@
+"""Datasets that have answers: a generator is asked a question beside some of its items, and its output is scored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from llmfair import registry
+from llmfair.datasets.answer_files import HINT, answer_folder, answer_lines
+from llmfair.datasets.base import Dataset, fingerprint
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.records import Query
+
+
+class AnswerDataset(Dataset, Protocol):
+    """Questions, right answers, and the items to answer from.
+
+    `queries`: their text is the input as the generator gets it. `candidates(query)`: all items of the query, in
+    profile order; their relevance where qrels were asked for, else {}. An item's title and text are what a retriever
+    reads; where it has a label, `groups["label"]` is its only one. Two queries may give one id to different items.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether all queries have the same items: a corpus, of which an audit takes what its retriever finds."""
+        ...
+
+    @property
+    def utility(self) -> str:
+        """How outputs are scored unless the user says otherwise: accuracy, mae, rouge-l, token-f1 …"""
+        ...
+
+    @property
+    def label_utility(self) -> str:
+        """How outputs are scored to tell useful items."""
+        ...
+
+    def golds(self, query_id: str) -> tuple[str, ...]:
+        """The right answers, any of which counts; none where they are not known."""
+        ...
+
+    def searched(self, query: Query) -> str:
+        """The text that a retriever searches with."""
+        ...
+
+    def parts(self, query: Query) -> tuple[str, str]:
+        """The input before and behind the place where items are put; ("", input) where the prompt alone says it."""
+        ...
+
+    def meaning(self, query: Query, output: str) -> str:
+        """What an output says, to be held against items: the title that `[1]` stands for, mostly the output itself."""
+        ...
+
+
+def load_answers(name: str, data: Path | None = None, judged: bool = False) -> AnswerDataset:
+    """A dataset with answers: by id, a folder, or a .jsonl file.
+
+    `data`: the folder of a dataset that users bring (`lamp/4`). `judged`: with qrels, which only folders have.
+    Raises UsageError.
+    """
+    known = registry.names("dataset")
+    if name in known:
+        dataset: AnswerDataset = registry.lookup("dataset", name)()
+        if not hasattr(dataset, "golds"):
+            raise UsageError(f"dataset '{name}' has no questions with answers.", HINT)
+        if data is not None:
+            if not hasattr(dataset, "at"):
+                raise UsageError(
+                    f"--data {data}: dataset '{name}' is not read from a folder.", "leave it out"
+                )
+            dataset = dataset.at(data)
+    elif Path(name).is_dir():
+        return answer_folder(Path(name), judged)
+    elif Path(name).is_file():
+        dataset = answer_lines(Path(name))
+    else:
+        raise UsageError(f"no dataset '{name}'.{did_you_mean(name, known)}", HINT)
+    if judged:
+        raise UsageError(
+            f"dataset '{name}' has no qrels.", "a folder with qrels.txt has; others know labels by gain"
+        )
+    return dataset
+
+
+def has_answers(path: Path) -> bool:
+    """Whether a file or folder of a user's own is one of questions with answers."""
+    return path.suffix == ".jsonl" or (path / "answers.jsonl").is_file()
+
+
+def questions_sha256(dataset: AnswerDataset, queries: Sequence[Query]) -> str:
+    """SHA-256 over inputs, right answers and items, labels of items among them: all that makes runs comparable."""
+    golds = [dataset.golds(query.query_id) for query in queries]
+    text = json.dumps([fingerprint(dataset, queries), golds], ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,197 @@
+"""Questions with answers in a user's own files: read as they stand, every mistake named by file, line and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.datasets.answers import load_answers, questions_sha256
+from llmfair.errors import UsageError
+from tests.cli.command import llmfair, refuses
+from tests.folders import write
+
+ITEMS: list[dict[str, Any]] = [
+    {"id": "01", "text": "a town on the Seine"},
+    {"id": 2, "title": "Rome", "text": "seven hills"},
+]
+GOOD: Mapping[str, Any] = {"id": "007", "input": "Which town?", "gold": "Paris", "items": ITEMS}
+
+
+def lines(path: Path, *rows: Mapping[str, Any]) -> str:
+    write(path / "own.jsonl", (json.dumps(row) for row in rows))
+    return str(path / "own.jsonl")
+
+
+def folder(path: Path, **files: str) -> str:
+    """A corpus of three documents and two queries; a file given as "" is left out."""
+    content = {
+        "docs.jsonl": '{"doc_id": "01", "text": "one"}\n{"doc_id": "2", "title": "Two", "text": "two"}\n{"doc_id": 3, "text": "3"}\n',
+        "queries.tsv": "q1\tWhich?\nq2\tWhat?\n",
+        "answers.jsonl": '{"query_id": "q2", "gold": ["a", "b"]}\n{"query_id": "q1", "gold": 5}\n',
+    } | {name.replace("_", "."): text for name, text in files.items()}
+    path.mkdir(exist_ok=True)
+    for name, text in content.items():
+        if text:
+            (path / name).write_text(text)
+    return str(path)
+
+
+def test_a_line_is_a_question_with_items_of_its_own(tmp_path: Path) -> None:
+    dataset = load_answers(lines(tmp_path, GOOD, {**GOOD, "id": 7, "gold": ["x", 3], "other": None}))
+    first, second = dataset.queries
+    assert (first.query_id, first.text, second.query_id) == ("007", "Which town?", "7")
+    assert dataset.golds("007") == ("Paris",) and dataset.golds("7") == ("x", "3")
+    items = dataset.candidates(first)
+    assert items.doc_ids == ("01", "2") and items.relevance == {} and dataset.qrels == {}
+    assert [(item.title, item.text, item.groups) for item in items.documents] == [
+        ("", "a town on the Seine", {}),
+        ("Rome", "seven hills", {}),
+    ]
+    assert dataset.searched(first) == first.text and dataset.parts(first) == ("", first.text)
+    assert dataset.meaning(first, "Paris") == "Paris"
+    assert (dataset.name, dataset.prompt, dataset.shared) == ("own", "rag/question", False)
+    assert dataset.utility == dataset.label_utility == "token-f1"
+
+
+def test_items_that_all_have_a_label_make_a_choice(tmp_path: Path) -> None:
+    labelled = [{**item, "label": 5} for item in ITEMS]
+    dataset = load_answers(lines(tmp_path, {**GOOD, "items": labelled}))
+    assert [item.groups for item in dataset.candidates(dataset.queries[0]).documents] == [
+        {"label": ("5",)}
+    ] * 2
+    assert (dataset.prompt, dataset.utility) == ("rag/label", "accuracy")
+    assert load_answers(lines(tmp_path, {**GOOD, "items": [labelled[0], ITEMS[1]]})).utility == "token-f1"
+
+
+def test_a_mark_at_the_head_carriage_returns_and_answers_of_another_name_are_fine(tmp_path: Path) -> None:
+    row = {**GOOD, "golden_answers": ["Paris", "Lutetia"]}
+    del row["gold"]
+    (tmp_path / "own.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + json.dumps(row).encode() + b"\r\n\r\n" + json.dumps({**GOOD, "id": "q"}).encode()
+    )
+    dataset = load_answers(str(tmp_path / "own.jsonl"))
+    assert dataset.golds("007") == ("Paris", "Lutetia") and len(dataset.queries) == 2
+
+
+def test_answers_may_be_unknown_and_ids_of_items_may_return(tmp_path: Path) -> None:
+    other = {"id": "q2", "input": "?", "items": [{"id": "01", "text": "another"}]}
+    dataset = load_answers(lines(tmp_path, GOOD, other))
+    assert dataset.golds("q2") == ()
+    assert [dataset.candidates(query).documents[0].text for query in dataset.queries] == [
+        "a town on the Seine",
+        "another",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": None}, "own.jsonl:2: id: expected `int | str`, got `null`"),
+        ({"id": "a b"}, "own.jsonl:2: id: is empty or holds white space"),
+        ({"id": "all"}, "own.jsonl:2: id: 'all' stands for all queries"),
+        ({"id": "007"}, "own.jsonl:2: id: '007' was already given on line 1"),
+        ({"input": " "}, "own.jsonl:2: input: is empty"),
+        ({"input": 3}, "own.jsonl:2: input: expected `str`, got `int`"),
+        ({"gold": [None]}, "own.jsonl:2: gold[0]: expected"),
+        ({"gold": " "}, "own.jsonl:2: gold: is empty"),
+        ({"items": []}, "own.jsonl:2: items: is empty"),
+        ({"items": [{"id": "a"}]}, "own.jsonl:2: items[0].text: is missing"),
+        ({"items": [{"id": "a", "text": " "}]}, "own.jsonl:2: items[0].text: is empty"),
+        ({"items": [{"id": "", "text": "x"}]}, "own.jsonl:2: items[0].id: is empty or holds white space"),
+        ({"items": [ITEMS[0], ITEMS[0]]}, "own.jsonl:2: items[1].id: '01' was already given to an item"),
+        ({"items": [{**ITEMS[0], "label": ""}]}, "own.jsonl:2: items[0].label: is empty"),
+    ],
+)  # fmt: skip
+def test_a_slip_in_a_line_is_named(tmp_path: Path, change: Mapping[str, Any], message: str) -> None:
+    refuses(message, "datasets", "show", lines(tmp_path, GOOD, {**GOOD, "id": "2", **change}))
+
+
+def test_a_missing_field_and_a_line_cut_off_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps(GOOD) + "\n" + '{"id": "2", "items": []}\n' + json.dumps(GOOD)[:-9])
+    with pytest.raises(UsageError) as raised:
+        load_answers(str(path)).queries  # noqa: B018
+    assert f"{path}:2: input: is missing" in raised.value.message
+    assert f"{path}:3: not a JSON object: Input data was truncated" in raised.value.message
+    assert '"items"' in raised.value.hint
+
+
+def test_the_identity_moves_with_inputs_answers_items_and_labels(tmp_path: Path) -> None:
+    labelled = {**GOOD, "items": [{**ITEMS[0], "label": "x"}, ITEMS[1]]}
+    changes = [GOOD, {**GOOD, "gold": "Rome"}, {**GOOD, "input": "?"}, {**GOOD, "items": ITEMS[:1]}, labelled]
+    found = []
+    for row in changes:
+        dataset = load_answers(lines(tmp_path, row))
+        found.append(questions_sha256(dataset, dataset.queries))
+    assert len(set(found)) == len(changes)
+
+
+def test_a_folder_is_a_corpus_that_all_queries_share(tmp_path: Path) -> None:
+    dataset = load_answers(folder(tmp_path / "corpus"))
+    assert dataset.shared and dataset.name == "corpus" and dataset.prompt == "rag/question"
+    for query in dataset.queries:
+        assert dataset.candidates(query).doc_ids == ("01", "2", "3")
+        assert dataset.candidates(query).relevance == {}
+    assert dataset.golds("q1") == ("5",) and dataset.golds("q2") == ("a", "b")
+
+
+def test_a_folder_may_have_lists_labels_and_qrels_that_are_read_where_asked_for(tmp_path: Path) -> None:
+    path = folder(
+        tmp_path / "own",
+        candidates_run="q1 Q0 2 1 9 x\nq1 Q0 01 2 8 x\nq2 Q0 3 1 9 x\n",
+        groups_tsv="01\tlabel\tred\n2\tlabel\tblue\n3\tlabel\tred\n01\tcolour\twarm\n",
+        qrels_txt="q1 0 2 1\nq2 0 3 0\n",
+    )
+    dataset = load_answers(path, judged=True)
+    first = dataset.candidates(dataset.queries[0])
+    assert not dataset.shared and dataset.utility == "accuracy"
+    assert first.doc_ids == ("2", "01") and first.relevance == {"2": 1}
+    assert first.documents[0].groups == {"label": ("blue",)}
+    assert load_answers(path).qrels == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"answers_jsonl": "", "qrels_txt": ""}, "needs docs.jsonl, queries.tsv, answers.jsonl, qrels.txt; answers.jsonl and qrels.txt missing"),
+        ({"qrels_txt": ""}, "; qrels.txt missing"),
+        ({"answers_jsonl": '{"query_id": "q1", "gold": "a"}\n'}, "answers.jsonl: query_id: query 'q2' has no line"),
+        ({"answers_jsonl": '{"query_id": "q9", "gold": "a"}\n'}, "answers.jsonl:1: query_id: 'q9' is not in queries.tsv"),
+        ({"answers_jsonl": '{"gold": "a"}\n'}, "answers.jsonl:1: query_id: is missing"),
+        ({"docs_jsonl": '{"doc_id": "01", "text": ""}\n'}, "docs.jsonl:1: text: is empty"),
+        ({"docs_jsonl": '{"doc_id": "01", "title": "x"}\n'}, "docs.jsonl:1: text: is missing"),
+        ({"qrels_txt": "q1 0 99 1\n"}, "qrels.txt:1: doc_id: '99' is not in docs.jsonl"),
+        ({"candidates_run": "q1 Q0 2 1 9 x\n"}, "candidates.run: query_id: query 'q2' has no item"),
+        ({"groups_tsv": "01\tlabel\ta\n01\tlabel\tb\n"}, "groups.tsv:2: label: '01' has a label already"),
+    ],
+)  # fmt: skip
+def test_a_slip_in_a_folder_is_named(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        load_answers(folder(tmp_path / "own", **({"qrels_txt": "q1 0 2 1\n"} | files)), judged=True).queries  # noqa: B018
+    assert message in raised.value.message and raised.value.hint
+
+
+def test_what_is_no_dataset_with_answers_is_refused(tmp_path: Path) -> None:
+    for name, data, message in [
+        ("rag-sampel", None, "no dataset 'rag-sampel'. Did you mean 'rag-sample'?"),
+        ("sample", None, "dataset 'sample' has no questions with answers."),
+        ("rag-sample", tmp_path, "dataset 'rag-sample' is not read from a folder."),
+    ]:
+        with pytest.raises(UsageError) as raised:
+            load_answers(name, data)
+        assert message in raised.value.message and raised.value.hint
+    with pytest.raises(UsageError, match="has no qrels"):
+        load_answers("rag-sample", judged=True)
+
+
+def test_an_audit_of_groups_says_that_there_are_none() -> None:
+    refuses("dataset 'rag-sample' has no attribute", "listwise", "-d", "rag-sample")
+
+
+def test_show_says_how_outputs_are_scored(tmp_path: Path) -> None:
+    found = llmfair("datasets", "show", lines(tmp_path, GOOD))
+    assert "1 of 1 queries have an answer · utility token-f1 · prompt rag/question" in found.out
