@@ -272,8 +272,9 @@ def test_frames_hold_the_rows_of_the_csv_files() -> None:
 
 def test_figures_of_scored_files_are_there_without_a_folder() -> None:
     run = llmfair.audit_listwise(**QUICK).folder
-    scored = llmfair.score(run / "rankings/neutral.run", qrels=run / "qrels.txt", groups=run / "groups.tsv")
-    assert scored["P@20", "neutral"].n == 5 and len({row.query_id for row in scored.per_query}) == 5
+    ranked = run / "rankings/neutral.run"
+    scored = llmfair.score(ranked, qrels=run / "qrels.txt", groups=run / "groups.tsv")
+    assert scored["P@20", str(ranked)].n == 5 and len({row.query_id for row in scored.per_query}) == 5
     with pytest.raises(llmfair.UsageError, match="score wrote no folder"):
         _ = scored.folder
 

@@ -75,7 +75,7 @@ def test_many_ties_are_said_first_of_all_runs_at_once() -> None:
     write_run("men last", lambda grade, group: int(rng.integers(0, 3)) + grade)
     write(Path("other.run"), Path("grades.run").read_text().splitlines()[:-40])
     (note,) = (line for line in scored("other.run", "-v").out.splitlines() if "tied in score" in line)
-    assert note.startswith("  grades: 1,7") and ", other: 1,7" in note
+    assert note.startswith("  grades.run: 1,7") and ", other.run: 1,7" in note
     assert "tied in score" in scored("other.run").out  # among the few that are shown
 
 
