@@ -28,7 +28,8 @@ WORDINGS: Mapping[str, str] = {"general": "{task}-general", "wikiproject": "{tas
 """What the wordings of a task are called, and which prompts they are: items of any sort, or the paper's articles."""
 FORMAT_HINT = "llmfair prompts show listwise-general    prints one to start from"
 _PATTERNS = {"passage", "answer"}
-_KEYS = {"id", "source", "placeholders", "variants", "turns"} | _PATTERNS
+_KEYS = {"id", "source", "placeholders", "variants", "turns", "join", "budget", "hypothesis"} | _PATTERNS
+_BUDGETS = ("prompt", "question")
 _TURN_KEYS = {"role", "text", "each"}
 _WANTED: Mapping[type, str] = {str: "a text", list: "an array of tables", dict: "a table"}
 _ALL_PASSAGES = "passages"
@@ -46,7 +47,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt file, checked: its conversation per variant ("" in a file without variants)."""
+    """A prompt file, checked: its conversation per variant ("" in a file without variants).
+
+    `join` stands between passages that are one text. `budget`: passages are cut to what is left of the model's
+    context beside the whole `prompt`, or beside the `question` alone. `hypothesis`: what an `{output}` claims.
+    """
 
     id: str
     source: str
@@ -55,6 +60,9 @@ class Prompt:
     text: str
     variants: Mapping[str, tuple[Block, ...]]
     passage: Template
+    join: str = "\n"
+    budget: str = "prompt"
+    hypothesis: Template = "{output}"
 
     def render(
         self,
@@ -68,7 +76,7 @@ class Prompt:
         unknown variant or a placeholder without a value.
         """
         messages: list[Message] = []
-        shared = _Values(values, self.passage, passages)
+        shared = _Values(values, self, passages)
         try:
             for block in self._conversation(variant):
                 for filled in [{**shared, **passage} for passage in passages] if block.each else [shared]:
@@ -84,7 +92,7 @@ class Prompt:
         """Raises UsageError unless the variant exists, uses only offered placeholders and all needed ones."""
         used = _names_in(self._conversation(variant))
         if _ALL_PASSAGES in used:
-            used = used - {_ALL_PASSAGES} | _names(self.passage)
+            used = used - {_ALL_PASSAGES} | self.of_passage
         where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
         for name in sorted(used - set(offered)):
             raise UsageError(
@@ -95,6 +103,11 @@ class Prompt:
             raise UsageError(
                 f"{where}: placeholder '{name}' is missing.", f"write {{{name}}} where it belongs"
             )
+
+    @property
+    def of_passage(self) -> frozenset[str]:
+        """The placeholders of a passage; `k` among them where passages are numbered."""
+        return _names(self.passage)
 
     def _conversation(self, variant: str) -> tuple[Block, ...]:
         if variant not in self.variants:
@@ -109,15 +122,16 @@ class _Values(dict[str, object]):
     """The values of a conversation; all passages as one text are made when a turn asks for them."""
 
     def __init__(
-        self, values: Mapping[str, object], passage: Template, passages: Sequence[Mapping[str, object]]
+        self, values: Mapping[str, object], prompt: Prompt, passages: Sequence[Mapping[str, object]]
     ) -> None:
         super().__init__(values)
-        self.passage, self.passages = passage, passages
+        self.prompt, self.passages = prompt, passages
 
     def __missing__(self, name: str) -> str:
         if name != _ALL_PASSAGES:
             raise KeyError(name)
-        return "\n".join(self.passage.format_map({**self, **passage}) for passage in self.passages)
+        lines = (self.prompt.passage.format_map({**self, **passage}) for passage in self.passages)
+        return self.prompt.join.join(lines)
 
 
 def prompt_names() -> list[str]:
@@ -190,6 +204,7 @@ def _read(path: Path, shown: str) -> Prompt:
         text=text,
         variants=variants,
         passage=texts.get("passage", ""),
+        **_items(table, shown),
     )
     used = _names(prompt.passage).union(*map(_names_in, variants.values())) - {_ALL_PASSAGES}
     for name in sorted(used - placeholders.keys()):
@@ -203,6 +218,22 @@ def _read(path: Path, shown: str) -> Prompt:
             f"write {{{name}}} where it belongs",
         )
     return prompt
+
+
+def _items(table: Mapping[str, Any], shown: str) -> dict[str, str]:
+    """The keys on items, those that the file has."""
+    found: dict[str, str] = {key: _take(table, key, str, shown) for key in ("join", "budget") if key in table}
+    if found.get("budget", "prompt") not in _BUDGETS:
+        raise UsageError(
+            f"prompt {shown}: 'budget' must be {' or '.join(_BUDGETS)}.", "leave it out otherwise"
+        )
+    if "hypothesis" in table:
+        found["hypothesis"] = _parse(table, "hypothesis", shown)
+        if _names(found["hypothesis"]) != {"output"}:
+            raise UsageError(
+                f"prompt {shown}: 'hypothesis' has one placeholder, {{output}}.", "leave it out otherwise"
+            )
+    return found
 
 
 def _blocks(table: Mapping[str, Any], texts: Mapping[str, Template], shown: str) -> tuple[Block, ...]:

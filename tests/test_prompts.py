@@ -202,3 +202,65 @@ def test_a_folder_beside_the_module_comes_first(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(llmfair.prompts, "__file__", str(tmp_path / "prompts.py"))
     assert prompt_names() == ["rag/one"]
     assert load_prompt("rag/one").file == "prompts/rag/one.toml"
+
+
+LINES = [{"title": "T1", "text": "x1", "label": "a"}, {"title": "T2", "text": "x2", "label": "b"}]
+LAMP = {
+    1: "T1, and T2, Q",
+    2: "the tag for the movie: x1 is a, and the tag for the movie: x2 is b. Q",
+    3: "a is the score for x1, and b is the score for x2. Q",
+    4: "T1 is the title for x1, and T2 is the title for x2. Q",
+    5: "T1 is the title for x1, and T2 is the title for x2. Following the given patterns Q",
+    6: "a is the title for x1, and b is the title for x2. Q",
+    7: "x1, and x2 are written by a person. Following the given patterns Q",
+}
+
+
+@pytest.mark.parametrize("number", LAMP)
+def test_lamp_prompts_join_items_as_published(number: int) -> None:
+    prompt = load_prompt(f"rag/lamp-{number}")
+    (message,) = prompt.render({"question": "Q"}, "items", LINES)
+    assert message.content == LAMP[number]
+    assert prompt.render({"question": "Q"}, "bare")[0].content == "Q"
+    assert prompt.budget == "question" and "LaMP" in prompt.source
+
+
+def test_lamp_1_puts_items_behind_the_authors_title() -> None:
+    values = {"before": 'the paper with the title "A", ', "behind": "which reference is related?"}
+    (message,) = load_prompt("rag/lamp-1").render(values, "split", LINES)
+    assert message.content == 'the paper with the title "A", T1, and T2, which reference is related?'
+
+
+@pytest.mark.parametrize("name", ["rag/question", "rag/cited", "rag/label"])
+def test_prompts_of_own_data_number_their_items(name: str) -> None:
+    prompt = load_prompt(name)
+    assert "k" in prompt.of_passage and prompt.budget == "prompt"
+    passages = [{"k": k, "item": f"item {k}", "label": "red"} for k in (1, 2)]
+    shown = prompt.render({"question": "Why?"}, "items", passages)[0].content
+    (first, second) = (line for line in shown.splitlines() if line.startswith("["))
+    assert first.startswith("[1] ") and first.endswith("item 1") and second.startswith("[2] ")
+    assert "Why?" in shown and "item" not in prompt.render({"question": "Why?"}, "bare")[0].content
+
+
+def test_a_judge_is_asked_about_one_item_and_one_output() -> None:
+    shown = load_prompt("rag/support").render({"item": "{output}", "output": "It is red."})
+    assert "Item: {output}\n\nStatement: It is red." in shown[0].content
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('budget = "all"', "'budget' must be prompt or question"),
+        ("join = 3", "'join' must be a text"),
+        ('hypothesis = "It is red."', "'hypothesis' has one placeholder, {output}"),
+        ('hypothesis = "{output} {query}"', "'hypothesis' has one placeholder, {output}"),
+    ],
+)
+def test_a_slip_in_a_key_on_items_is_named(tmp_path: Path, line: str, message: str) -> None:
+    assert message in refusal(tmp_path, f"{line}\n{SMALL}")
+
+
+def test_what_stands_between_passages_can_be_chosen(tmp_path: Path) -> None:
+    prompt = load_prompt(written(tmp_path, 'join = " | "\n' + SMALL))
+    shown = prompt.render({"query": "q"}, passages=[{"k": 1, "title": "Ada"}, {"k": 2, "title": "Bob"}])
+    assert shown[0].content.splitlines()[1] == "[1] Ada | [2] Bob"

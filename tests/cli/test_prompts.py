@@ -101,6 +101,8 @@ def test_a_copy_with_other_words_is_ones_own_prompt(mine: Path) -> None:
 
 def test_prompts_are_listed_by_what_prompt_takes() -> None:
     listed = {one["prompt"]: one["wording"] for one in ran("prompts", "list", "--json").json["prompts"]}
+    of_rag = {name for name in listed if name.startswith("rag/")}
+    assert {"rag/question", "rag/lamp-7"} <= of_rag and {listed.pop(name) for name in of_rag} == {None}
     assert listed == {
         "listwise": "wikiproject",
         "listwise-general": "general",
