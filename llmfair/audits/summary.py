@@ -12,7 +12,16 @@ import numpy as np
 from llmfair import registry
 from llmfair.audits.aggregates.control import controlled
 from llmfair.metrics.columns import Column
-from llmfair.metrics.values import Product, QueryComparisons, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import (
+    Convention,
+    Product,
+    QueryComparisons,
+    Quotient,
+    Ratio,
+    Tally,
+    Undefined,
+    Value,
+)
 from llmfair.records import Measurement
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate, Method
@@ -65,6 +74,8 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
         return None, None
     if isinstance(value, Product):
         return value.value, None
+    if isinstance(value, Convention):
+        return value.value if value.counts else None, value.reason
     return (value.value, value.reason) if isinstance(value, Ratio | Quotient | Tally) else (value, None)
 
 
@@ -80,6 +91,7 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
         for query_id, value in column.values.items():
             if not column.measure.of_all:
                 number, reason = value_of(value)
+                number = value.value if isinstance(value, Convention) else number
                 rows.append(Measurement(query_id, measure, number, condition, group, reason=reason))
         rows.append(_aggregate_row(column, inference))
     return rows

@@ -9,7 +9,17 @@ from statistics import fmean
 
 from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Measure, Observation
-from llmfair.metrics.values import Limit, Product, QueryComparisons, Quotient, Ratio, Tally, Undefined, Value
+from llmfair.metrics.values import (
+    Convention,
+    Limit,
+    Product,
+    QueryComparisons,
+    Quotient,
+    Ratio,
+    Tally,
+    Undefined,
+    Value,
+)
 
 SHOWN = 0.0005
 """Less than this does not show in three digits."""
@@ -99,4 +109,6 @@ def _parts(value: Value) -> tuple[float, ...]:
             return *_parts(value.ratio), *_parts(value.by)
         case Product():
             return value.left, value.right
+        case Convention():
+            return (value.value,)
     return (value,)

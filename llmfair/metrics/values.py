@@ -35,6 +35,18 @@ class Undefined:
 
 
 @dataclass(frozen=True, slots=True)
+class Convention:
+    """A number that a query has by convention alone, and why: it stands in the query's row.
+
+    `counts` says whether it goes into figures of all queries, too.
+    """
+
+    value: float
+    reason: str
+    counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Ratio:
     """A ratio with both its sides, since ratios of means are built from them.
 
@@ -180,4 +192,4 @@ class QueryComparisons:
     tied: float = 0.0
 
 
-Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Undefined
+Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Convention | Undefined

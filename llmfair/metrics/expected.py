@@ -1,0 +1,302 @@
+"""Expected exposure of Fair-RAG: how unequally items are shown (EE-D), how much of it falls on useful ones (EE-R), and
+how far from the target it is (EE-L).
+
+Notation: n items, m of them useful, k shown at a time, k' = min(k, n); ε_d the expected exposure of item d, Σ ε = k';
+ε* the target, at which all useful items have the same exposure, and no useless one gets what a useful one could have.
+Source: Diaz et al. 2020, "Evaluating Stochastic Rankings with Expected Exposure"; Kim & Diaz, "Towards Fair RAG",
+ICTIR 2025, Eq. 4-6 and 3.3.5. Norms: `exact`, the paper's text, between the true bounds; `fair-rag`, what the released
+code computes and the paper's tables hold. How readers who browse are exposed: diazf/expeval at 69ab070.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llmfair.metrics.base import measure
+from llmfair.metrics.retrieved import Retrieved
+from llmfair.metrics.values import Convention, Undefined, Value
+
+Floats = NDArray[np.float64]
+
+ALIKE = 1e-12
+"""Bounds this close are one number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A figure with its bounds, and what it is called between bounds that coincide."""
+
+    value: float
+    low: float
+    high: float
+    otherwise: float
+
+    @property
+    def degenerate(self) -> bool:
+        return self.high - self.low <= ALIKE
+
+    @property
+    def normalised(self) -> float:
+        """Where the value lies between its bounds: 0 at the lower, 1 at the upper one."""
+        return self.otherwise if self.degenerate else (self.value - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedExposure:
+    """EE-D, EE-R and EE-L of one query; the last two are None where no item is useful."""
+
+    disparity: Bounded
+    relevance: Bounded | None
+    loss: Bounded | None
+
+
+def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
+    """ε̂: the share of lists that show each item, or the sum of their weights; lists of places; shape (n,) [Eq. 5]."""
+    found = np.zeros(n)
+    for places, weight in zip(lists, _weights(len(lists), weights), strict=True):
+        found[list(set(places))] += weight
+    return found
+
+
+def unbiased_squares(exposure: ArrayLike, samples: int) -> float:
+    """Σ ε² of the policy that `samples` lists were drawn from, estimated without bias from the shares ε̂ of them.
+
+    Shares vary, so Σ ε̂² is Σ ε(1 − ε)/N too large on average. Raises ValueError for fewer than two samples.
+    """
+    if samples < 2:
+        raise ValueError(f"{samples} samples; their variation shows from two on")
+    found = np.asarray(exposure, dtype=np.float64)
+    return float((samples * found @ found - found.sum()) / (samples - 1))
+
+
+def target(useful: ArrayLike, k: int) -> Floats:
+    """ε*: exposure shared by useful items first, what is left of k' by the others; shape (n,) [Eq. 6]."""
+    flags = np.asarray(useful, dtype=bool)
+    n, m = len(flags), int(flags.sum())
+    shown = min(k, n)
+    first = 1.0 if m <= shown else shown / m
+    rest = (shown - m) / (n - m) if m <= shown and n > m else 0.0
+    return np.where(flags, first, rest)
+
+
+def exact(exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None = None) -> ExpectedExposure:
+    """The three figures between the bounds that exposures of k' items of n can reach; arrays of shape (n,).
+
+    EE-D = Σ ε² in [k'²/n, k'], EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². `squares` stands for Σ ε² where it is estimated.
+    """
+    found, flags = _checked(exposure, useful, k)
+    n, m = len(found), int(flags.sum())
+    shown = min(k, n)
+    squares = float(found @ found) if squares is None else squares
+    disparity = Bounded(squares, shown**2 / n, shown, 0.0)
+    if not m:
+        return ExpectedExposure(disparity, None, None)
+    aim = target(flags, k)
+    ascending = np.sort(aim)
+    # the worst and the best that k' items can be
+    relevance = Bounded(float(found @ aim), ascending[:shown].sum(), ascending[n - shown :].sum(), 1.0)
+    norm = float(aim @ aim)
+    worst = shown - 2 * relevance.low + norm
+    loss = Bounded(squares - 2 * relevance.value + norm, 0.0, worst, 0.0)
+    return ExpectedExposure(disparity, relevance, loss)
+
+
+def fair_rag(
+    exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None = None
+) -> ExpectedExposure:
+    """The three figures as the released code of Fair-RAG has them, for comparison with published ones.
+
+    The useful items alone count above the line, the whole target below it, and k is not cut to n: so a perfect list
+    with m < k gets less than 1, and EE-D of small collections cannot be near 0. Where it divides by 0, m = n, the
+    useless items' share of the target is left out.
+    """
+    found, flags = _checked(exposure, useful, k)
+    n, m = len(found), int(flags.sum())
+    squares = float(found @ found) if squares is None else squares
+    disparity = Bounded(squares, 0.0, k, 0.0)
+    if not m:
+        return ExpectedExposure(disparity, None, None)
+    each = 1.0 if m <= k else k / m
+    reached = float(found[flags].sum()) * each
+    rest = (k - m) ** 2 / (n - m) if m <= k and n > m else 0.0
+    highest = m * each**2 + rest
+    loss = squares - 2 * reached + m * each**2
+    return ExpectedExposure(
+        disparity, Bounded(reached, 0.0, highest, 1.0), Bounded(loss, 0.0, highest + k, 0.0)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Browsing:
+    """A reader who goes on to the next item with probability `patience`; gerr: after a relevant one stops with `stop`.
+
+    `complete`: every item is judged; else those of grade 0 were not, and stand for infinitely many.
+    """
+
+    model: Literal["rbp", "gerr"]
+    patience: float
+    stop: float = 0.5
+    complete: bool = True
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.patience < 1 and 0 <= self.stop <= 1):
+            raise ValueError("patience is from 0 and below 1, the probability to stop from 0 to 1")
+
+    @property
+    def stays(self) -> float:
+        """What a relevant item leaves of the reader's attention."""
+        return 1 - self.stop if self.model == "gerr" else 1.0
+
+    def exposure(
+        self, lists: Sequence[Sequence[int]], grades: ArrayLike, weights: ArrayLike | None = None
+    ) -> Floats:
+        """ε: p^i (1 − u)^(relevant items above) at the 0-based rank i, averaged over lists; shape (n,)."""
+        relevant = np.asarray(grades) > 0
+        found = np.zeros(len(relevant))
+        for places, weight in zip(lists, _weights(len(lists), weights), strict=True):
+            order = np.asarray(places, dtype=np.intp)
+            above = relevant[order].cumsum() - relevant[order]
+            found[order] += weight * self.patience ** np.arange(len(order)) * self.stays**above
+        return found
+
+    def target(self, grades: ArrayLike) -> Floats:
+        """ε*: items of a grade share what lists with every higher grade above them would give; shape (n,)."""
+        graded = np.asarray(grades)
+        found = np.zeros(len(graded))
+        for grade in np.unique(graded[self._counted(graded)]):
+            of_it, higher = graded == grade, int(np.count_nonzero(graded > grade))
+            count, step = int(np.count_nonzero(of_it)), self.patience * (self.stays if grade > 0 else 1.0)
+            found[of_it] = (self.stays * self.patience) ** higher * _series(step, count) / count
+        return found
+
+    def expected(self, exposure: ArrayLike, grades: ArrayLike) -> ExpectedExposure:
+        """The three figures of exposures of shape (n,), normalised by the bounds of expeval."""
+        found, graded = np.asarray(exposure, dtype=np.float64), np.asarray(grades)
+        aim, counted = self.target(graded), self._counted(graded)
+        steepest = self.patience * (self.stop if self.model == "gerr" else 1.0)
+        worst_first, falling = np.sort(aim[counted]), steepest ** np.arange(np.count_nonzero(counted))
+        squares, product, norm = float(found @ found), float(found @ aim), float(aim @ aim)
+        if self.complete:
+            least, lowest = falling.sum() ** 2 / len(falling), float(falling @ worst_first)
+            highest, farthest = (
+                _series(self.patience**2, len(falling)),
+                float(((falling - worst_first) ** 2).sum()),
+            )
+        else:  # of infinitely many items, those that have no grade could take all
+            least, lowest = 0.0, 0.0
+            highest, farthest = _series(self.patience**2, math.inf), norm + _series(steepest, math.inf)
+        one_grade = len(np.unique(graded[counted])) <= 1
+        return ExpectedExposure(
+            Bounded(squares, least, highest, 0.0),
+            Bounded(product, lowest, lowest if one_grade else norm, 1.0),
+            Bounded(squares - 2 * product + norm, 0.0, farthest, 0.0),
+        )
+
+    def _counted(self, grades: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.full(len(grades), self.complete) | (grades > 0)
+
+
+def _series(ratio: float, terms: float) -> float:
+    """1 + r + r² + … of so many terms, r below 1."""
+    return float((1 - ratio**terms) / (1 - ratio))
+
+
+def _weights(lists: int, weights: ArrayLike | None) -> Floats:
+    """What each list counts: the weights that are given, or one part of so many."""
+    if weights is None:
+        return np.full(lists, 1 / max(lists, 1))
+    return np.asarray(weights, dtype=np.float64)
+
+
+def _checked(exposure: ArrayLike, useful: ArrayLike, k: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Both as arrays of one number per item. Raises ValueError for other shapes, no item, and k below 1."""
+    found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
+    if found.shape != flags.shape or found.ndim != 1 or not found.size:
+        raise ValueError(f"exposures of shape {found.shape} and usefulness of {flags.shape}")
+    if k < 1:
+        raise ValueError(f"k is {k}; it is a whole number from 1")
+    return found, flags
+
+
+NORMS: Mapping[str, Callable[..., ExpectedExposure]] = {"exact": exact, "fair-rag": fair_rag, "raw": exact}
+
+
+def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Undefined:
+    """The three figures of a query.
+
+    Of the policy: exact where its exposure is known, else estimated without bias from the lists it drew. Of the
+    samples: of the shares of lists as they are, which are more unequal than the policy, the more so the fewer they are.
+    """
+    find, useful, k = NORMS[norm], retrieved.flags, retrieved.k
+    if of == "policy" and retrieved.exposure is not None:
+        return find([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k)
+    if not retrieved.samples:
+        return Undefined("no_samples")
+    found = sampled(retrieved)
+    if of == "samples":
+        return find(found, useful, k)
+    if retrieved.samples == 1:
+        return Undefined("one_sample")
+    return find(found, useful, k, unbiased_squares(found, retrieved.samples))
+
+
+def sampled(retrieved: Retrieved) -> Floats:
+    """ε̂: the share of a query's samples that show each item; shape (n,)."""
+    lists = [[retrieved.places[doc_id] for doc_id in retrieved.shown(one)] for one in retrieved.lists]
+    counts = [one.count / retrieved.samples for one in retrieved.lists]
+    return shares(lists, len(retrieved.doc_ids), counts)
+
+
+def _value(figure: Bounded | None, norm: str) -> Mapping[str, Value]:
+    if figure is None:
+        return {"": Undefined("no_useful")}
+    if norm == "raw":
+        return {"": figure.value}
+    return {"": Convention(figure.otherwise, "degenerate") if figure.degenerate else figure.normalised}
+
+
+_EXPOSED: dict[str, Any] = {
+    "reads": Retrieved,
+    "cutoff": "none",
+    "params": {"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples")},
+    "bounds": (0.0, math.inf),
+    "undefined": {
+        "no_useful": "no item is useful",
+        "no_samples": "no list was drawn",
+        "one_sample": "of one list nothing is known of the others",
+        "degenerate": "every policy shows the same",
+    },
+}
+
+
+@measure(
+    "EE-D",
+    label="exposure disparity",
+    better="lower",
+    cite="Σ ε², 0 when all items are shown alike",
+    **_EXPOSED,
+)
+def disparity(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
+    """How unequally items are shown: 0 when all alike, 1 when always the same list."""
+    found = expected(retrieved, norm, of)
+    return {"": found} if isinstance(found, Undefined) else _value(found.disparity, norm)
+
+
+@measure("EE-R", label="exposure of useful items", better="higher", cite="Σ ε ε*", **_EXPOSED)
+def relevance(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
+    """How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could."""
+    found = expected(retrieved, norm, of)
+    return {"": found} if isinstance(found, Undefined) else _value(found.relevance, norm)
+
+
+@measure("EE-L", label="expected exposure loss", better="lower", cite="Σ (ε − ε*)²", **_EXPOSED)
+def loss(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
+    """How far exposure is from equal exposure of equally useful items: 0 when it is that."""
+    found = expected(retrieved, norm, of)
+    return {"": found} if isinstance(found, Undefined) else _value(found.loss, norm)

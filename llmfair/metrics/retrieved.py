@@ -1,0 +1,69 @@
+"""What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShownList:
+    """A list that a generator was shown under one condition, and what became of it; each distinct list once.
+
+    `count`: how many of the samples drew it. `output`: the generator's answer, None where it was not asked or did not
+    answer; `utility` of that answer against the gold, higher is better. `attributed`: the shown items that the answer
+    is credited to; None where nobody asked.
+    """
+
+    doc_ids: tuple[str, ...]
+    count: int
+    output: str | None
+    utility: float | None
+    attributed: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """A query under one condition: all its n items, the useful ones, and what the generator was shown.
+
+    `k` items are shown at a time, fewer where there are fewer. `exposure` is the exact expected exposure of the
+    policy, by item; None where the policy is unknown, as in a log. `baseline`: mean utility of the same retriever's
+    deterministic list. `ceiling`: the best utility of any list of this query with this generator.
+    """
+
+    about: ClassVar[str] = "shown items"
+
+    query_id: str
+    doc_ids: tuple[str, ...]
+    useful: frozenset[str]
+    k: int
+    exposure: Mapping[str, float] | None
+    lists: tuple[ShownList, ...]
+    baseline: float | None = None
+    ceiling: float | None = None
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each item stands in arrays."""
+        return {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
+
+    @cached_property
+    def flags(self) -> NDArray[np.bool_]:
+        """Which items are useful; shape (n,)."""
+        return np.array([doc_id in self.useful for doc_id in self.doc_ids], dtype=bool)
+
+    @cached_property
+    def samples(self) -> int:
+        """How many lists were drawn."""
+        return sum(shown.count for shown in self.lists)
+
+    def shown(self, which: ShownList) -> tuple[str, ...]:
+        """What was shown of a list: its first k items."""
+        return which.doc_ids[: self.k]

@@ -1,0 +1,322 @@
+"""Expected exposure: reference figures, the published code's figures, brute force, and what samples estimate."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmfair.audits.summary import summarise, undefined_counts
+from llmfair.metrics.columns import measure_all
+from llmfair.metrics.expected import Bounded, Browsing, exact, fair_rag, shares, target, unbiased_squares
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.retrieved import Retrieved, ShownList
+from llmfair.metrics.values import Convention, Undefined, Value
+from tests.shared import realdata, vectors
+
+NEAR = 1e-9
+
+
+def retrieved(
+    lists: Mapping[tuple[str, ...], int],
+    useful: Sequence[str],
+    k: int,
+    doc_ids: Sequence[str],
+    exposure: Mapping[str, float] | None = None,
+) -> Retrieved:
+    """A query whose lists nobody was asked about."""
+    shown = tuple(ShownList(one, count, None, None) for one, count in lists.items())
+    return Retrieved("q", tuple(doc_ids), frozenset(useful), k, exposure, shown)
+
+
+def value(name: str, observed: Retrieved) -> Value:
+    """What a measure says of one query."""
+    (found,) = parse_measure(name, Retrieved).values(observed).values()
+    return found
+
+
+def number(found: Value) -> float | None:
+    """The number that stands in the row of a query."""
+    if isinstance(found, Undefined):
+        return None
+    assert isinstance(found, float | Convention)
+    return found.value if isinstance(found, Convention) else found
+
+
+def of_case(case: Mapping[str, Any]) -> Retrieved:
+    """A reference case as a measure reads it; weights as the policy's exposure."""
+    given = case["input"]
+    docs, k = given["docs"], given["k"]
+    useful = [doc for doc in docs if given["useful"][doc]]
+    lists: dict[tuple[str, ...], int] = {}
+    for ranking in given["rankings"]:
+        lists[tuple(ranking)] = lists.get(tuple(ranking), 0) + 1
+    places = [[docs.index(doc) for doc in ranking[:k]] for ranking in given["rankings"]]
+    weighted = shares(places, len(docs), given.get("weights"))
+    policy = dict(zip(docs, weighted.tolist(), strict=True))
+    return retrieved(lists, useful, k, docs, policy)
+
+
+def test_the_figures_of_lists_that_are_seen_to_k() -> None:
+    cases = [case for case in vectors("expected_exposure")["cases"] if "browsing" not in case["tags"]]
+    assert cases
+    for case in cases:
+        observed, paper = of_case(case), case["expected"]["paper"]
+        of = ("policy",) if "weights" in case["input"] else ("policy", "samples")
+        assert observed.exposure == pytest.approx(paper["exposure"], abs=NEAR)
+        aim = dict(zip(observed.doc_ids, target(observed.flags, observed.k).tolist(), strict=True))
+        assert aim == pytest.approx(paper["target"], abs=NEAR)
+        for whose in of:
+            for name in ("EE-D", "EE-R", "EE-L"):
+                raw = number(value(f"{name}(norm=raw,of={whose})", observed))
+                assert raw == pytest.approx(paper[name.replace("-", "_")], abs=NEAR), case["id"]
+            for name in ("EE-D", "EE-R"):
+                found = number(value(f"{name}(of={whose})", observed))
+                assert found == pytest.approx(paper[f"{name.replace('-', '_')}_norm_exact"], abs=NEAR), case[
+                    "id"
+                ]
+            code = case["expected"].get("fair_rag_code", {"error": ""})
+            for name in () if "error" in code else ("EE-D", "EE-R", "EE-L"):
+                found = number(value(f"{name}(norm=fair-rag,of={whose})", observed))
+                assert found == pytest.approx(code[f"{name.replace('-', '_')}_norm"], abs=NEAR), case["id"]
+
+
+def test_the_bounds_of_the_reference_figures() -> None:
+    for case in vectors("expected_exposure")["cases"]:
+        if "browsing" in case["tags"]:
+            continue
+        observed, expected = of_case(case), case["expected"]
+        exposure = [observed.exposure[doc] for doc in observed.doc_ids] if observed.exposure else []
+        found, known = exact(exposure, observed.flags, observed.k), expected["paper"]["bounds_exact"]
+        released = fair_rag(exposure, observed.flags, observed.k)
+        code = expected.get("fair_rag_code", {"error": ""})
+        for key in ("disparity", "relevance", "loss"):
+            name = {"disparity": "EE_D", "relevance": "EE_R", "loss": "EE_L"}[key]
+            bounded: Bounded | None = getattr(found, key)
+            if known.get(name) is not None:
+                assert bounded is not None
+                assert (bounded.low, bounded.high) == pytest.approx(tuple(known[name]), abs=NEAR)
+            if "error" not in code:
+                bounded = getattr(released, key)
+                assert bounded is not None
+                assert bounded.value == pytest.approx(code[name], abs=NEAR)
+                assert (bounded.low, bounded.high) == pytest.approx(tuple(code["bounds"][name]), abs=NEAR)
+
+
+def test_the_figures_of_readers_who_browse() -> None:
+    cases = [case for case in vectors("expected_exposure")["cases"] if "browsing" in case["tags"]]
+    assert cases
+    for case in cases:
+        given, expected = case["input"], case["expected"]["expeval"]
+        docs = given["docs"]
+        grades = [given["relevance"][doc] for doc in docs]
+        reader = Browsing(
+            given["browsing"], given["patience"], given["utility"], given["complete_judgements"]
+        )
+        exposure = reader.exposure(
+            [[docs.index(doc) for doc in ranking] for ranking in given["rankings"]], grades
+        )
+        seen = dict(zip(docs, exposure.tolist(), strict=True))
+        assert seen == pytest.approx(expected["exposure"], abs=NEAR)
+        aim = dict(zip(docs, reader.target(grades).tolist(), strict=True))
+        assert {doc: aim[doc] for doc in expected["target"]} == pytest.approx(expected["target"], abs=NEAR)
+        found = reader.expected(exposure, grades)
+        for key, name in (("disparity", "EE_D"), ("relevance", "EE_R"), ("loss", "EE_L")):
+            figure: Bounded = getattr(found, key)
+            assert figure.value == pytest.approx(expected[name], abs=NEAR), case["id"]
+            assert figure.normalised == pytest.approx(expected[f"{name}_norm"], abs=NEAR), case["id"]
+
+
+def test_a_reader_whom_a_relevant_item_satisfies() -> None:
+    # worked by hand from expeval's formulas: p ½, u ½, grades 1 0, the list as it is given
+    reader = Browsing("gerr", 0.5, 0.5)
+    exposure = reader.exposure([[0, 1]], [1, 0])
+    assert exposure.tolist() == [1.0, 0.25]
+    assert reader.target([1, 0]).tolist() == [1.0, 0.25]
+    found = reader.expected(exposure, [1, 0])
+    assert found.disparity == Bounded(1.0625, 1.25**2 / 2, 1.25, 0.0)
+    assert found.relevance is not None
+    assert found.loss is not None
+    assert (found.relevance.low, found.relevance.high) == (0.25 + 0.25, 1.0625)
+    assert (found.loss.value, found.loss.high) == (0.0, 0.75**2 + 0.75**2)
+    assert Browsing("gerr", 0.5, 0.25).exposure([[0, 1]], [1, 0]).tolist() == [1.0, 0.375]
+
+
+@pytest.mark.parametrize(("patience", "stop"), [(1.0, 0.5), (-0.1, 0.5), (0.5, 1.5)])
+def test_readers_whose_attention_never_ends_are_refused(patience: float, stop: float) -> None:
+    with pytest.raises(ValueError, match="patience is"):
+        Browsing("gerr", patience, stop)
+
+
+def test_the_bounds_are_what_lists_can_reach() -> None:
+    for n in range(1, 7):
+        for k, m in product(range(1, n + 1), range(1, n + 1)):
+            useful = [place < m for place in range(n)]
+            corners = [exact(shares([first], n), useful, k) for first in combinations(range(n), k)]
+            for key in ("relevance", "loss"):
+                reached = [getattr(one, key) for one in corners]
+                assert min(one.value for one in reached) >= reached[0].low - NEAR
+                assert max(one.value for one in reached) == pytest.approx(reached[0].high, abs=NEAR)
+            relevance = [one.relevance for one in corners if one.relevance]
+            assert min(one.value for one in relevance) == pytest.approx(relevance[0].low, abs=NEAR)
+            alike = exact(np.full(n, k / n), useful, k)
+            assert alike.disparity.value == pytest.approx(alike.disparity.low, abs=NEAR)
+            assert corners[0].disparity.value == alike.disparity.high
+            aimed = exact(target(useful, k), useful, k)
+            assert aimed.loss is not None
+            assert aimed.loss.value == pytest.approx(0, abs=NEAR)
+
+
+@given(st.integers(2, 9), st.integers(1, 9), st.integers(1, 8), st.randoms(use_true_random=False))
+def test_useful_and_useless_swapped_give_the_complement(n: int, k: int, m: int, random: Any) -> None:
+    m, k = min(m, n - 1), min(k, n)
+    lists = [random.sample(range(n), k) for _ in range(4)]
+    flags = np.array([place < m for place in range(n)])
+    here, there = (exact(shares(lists, n), useful, k).relevance for useful in (flags, ~flags))
+    assert here is not None
+    assert there is not None
+    assert here.degenerate == there.degenerate == (k == n)
+    if not here.degenerate:
+        assert here.normalised == pytest.approx(1 - there.normalised, abs=NEAR)
+
+
+def test_samples_are_more_unequal_than_their_policy_by_what_they_vary() -> None:
+    policy = np.array([0.9, 0.6, 0.3, 0.2])  # each list shows two of four
+    pairs = {(0, 1): 0.55, (0, 2): 0.2, (0, 3): 0.15, (1, 2): 0.05, (2, 3): 0.05}
+    assert shares([list(pair) for pair in pairs], 4, list(pairs.values())) == pytest.approx(
+        [0.9, 0.6, 0.3, 0.2]
+    )
+    samples, plain, unbiased = 3, 0.0, 0.0
+    for drawn in product(pairs, repeat=samples):  # every outcome with its probability
+        chance = float(np.prod([pairs[pair] for pair in drawn]))
+        found = shares([list(pair) for pair in drawn], 4)
+        plain += chance * float(found @ found)
+        unbiased += chance * unbiased_squares(found, samples)
+    assert unbiased == pytest.approx(policy @ policy, abs=NEAR)
+    assert plain == pytest.approx(policy @ policy + (policy * (1 - policy)).sum() / samples, abs=NEAR)
+
+
+def test_the_policy_of_a_log_is_estimated_from_its_lists() -> None:
+    logged = retrieved({("a", "b"): 3, ("c", "b"): 1}, ["a"], 2, "abcd")
+    squares = unbiased_squares([0.75, 1, 0.25, 0], 4)
+    assert value("EE-D(norm=raw)", logged) == pytest.approx(squares)
+    assert value("EE-D(norm=raw,of=samples)", logged) == pytest.approx(1.625)
+    assert value("EE-R(norm=raw)", logged) == value("EE-R(norm=raw,of=samples)", logged)
+    assert value("EE-L(norm=raw,of=samples)", logged) == pytest.approx(
+        0.25**2 + (2 / 3) ** 2 + (1 / 12) ** 2 + 1 / 9
+    )
+    gain = value("EE-L(norm=raw,of=samples)", logged), value("EE-L(norm=raw)", logged)
+    assert gain[0] - gain[1] == pytest.approx(1.625 - squares)  # type: ignore[operator]
+    assert value("EE-D", retrieved({("a", "b"): 1}, ["a"], 2, "abcd")) == Undefined("one_sample")
+    assert value("EE-D", retrieved({}, ["a"], 2, "abcd")) == Undefined("no_samples")
+
+
+def test_what_is_shown_of_a_list_are_its_first_k_each_once() -> None:
+    logged = retrieved({("a", "b", "c"): 2}, ["a"], 2, "abcd")
+    assert value("EE-D(norm=raw,of=samples)", logged) == pytest.approx(2.0)
+
+
+def test_queries_without_a_choice_have_a_number_but_no_say() -> None:
+    whole = retrieved({("a", "b"): 2}, ["a"], 5, "ab", {"a": 1.0, "b": 1.0})
+    free = retrieved({("a", "b"): 2}, ["a"], 2, "abcd", {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0})
+    assert value("EE-D", whole) == Convention(0.0, "degenerate")
+    assert value("EE-R", whole) == Convention(1.0, "degenerate")
+    assert value("EE-L", whole) == Convention(0.0, "degenerate")
+    observed = {"bm25-1": [whole, Retrieved("r", *list(vars(free).values())[1:6])]}
+    columns = measure_all([parse_measure("EE-D")], observed)
+    by_query, _, mean = summarise(columns)
+    assert (by_query.value, by_query.reason) == (0.0, "degenerate")
+    assert (mean.value, mean.n) == (1.0, 1)
+    assert undefined_counts(columns) == {"EE-D": {"bm25-1": {"degenerate": 1}}}
+
+
+def test_without_useful_items_only_disparity_is_defined() -> None:
+    useless = retrieved({("a", "b"): 2}, [], 2, "abcd", {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.5})
+    assert value("EE-D", useless) == pytest.approx(0.0)
+    for name in ("EE-R", "EE-L", "EE-R(norm=fair-rag)", "EE-L(norm=raw)"):
+        assert value(name, useless) == Undefined("no_useful")
+
+
+def test_uniform_exposure_is_relevant_as_the_collection_is() -> None:
+    for norm in ("exact", "fair-rag"):
+        uniform = retrieved(
+            {}, "abcdefg", 5, "abcdefghijklmnopqrst", dict.fromkeys("abcdefghijklmnopqrst", 0.25)
+        )
+        assert value(f"EE-R(norm={norm})", uniform) == pytest.approx(7 / 20)
+
+
+def test_the_figures_of_released_samples() -> None:
+    folder = realdata("fairrag/fork_run_lamp3")
+    published = {row["qid"]: row for row in map(json.loads, _lines(folder / "ee_metrics.jsonl"))}
+    found = {}
+    for row in map(json.loads, _lines(folder / "sampled_rankings_first8.jsonl")):
+        lists: dict[tuple[str, ...], int] = {}
+        for ranking in row["rankings_det_indices"]:
+            shown = tuple(map(str, ranking))
+            lists[shown] = lists.get(shown, 0) + 1
+        logged = retrieved(lists, ["0"], row["k"], [str(place) for place in range(400)])
+        found[row["qid"]] = value("EE-D(norm=fair-rag,of=samples)", logged)
+    assert len(found) == 8
+    assert found == pytest.approx({qid: published[qid]["ee_disparity"] for qid in found}, abs=NEAR)
+
+
+def test_released_figures_hang_together_for_a_whole_number_of_useful_items() -> None:
+    one, other = (
+        realdata(f"fairrag/{name}") for name in ("fork_run_lamp3/ee_metrics.jsonl", "fork_run_lamp1")
+    )
+    rows = [json.loads(line) for line in _lines(one)]
+    rows += csv.DictReader(_lines(other / "query_summary_first35.csv"))
+    assert len(rows) == 135
+    for row in rows:
+        d, r, difference = (float(row[f"ee_{name}"]) for name in ("disparity", "relevance", "difference"))
+        assert any(abs(_loss(d, r, m, n) - difference) < 3e-6 for m, n in _collections()), row
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _collections() -> list[tuple[int, int]]:
+    many = [(m, 10**6) for m in range(6, 2000)]  # beyond k the loss does not depend on n
+    return many + [(m, n) for m in range(1, 6) for n in range(m + 1, 2000)]
+
+
+def _loss(d: float, r: float, m: int, n: int, k: int = 5) -> float:
+    """EE-L of EE-D and EE-R, all in the norm of the released code: its bounds are had from an exposure of any kind."""
+    highest = _highest(m, n, k)
+    each = 1.0 if m <= k else k / m
+    return (k * d - 2 * r * highest + m * each**2) / (highest + k)
+
+
+def _highest(m: int, n: int, k: int) -> float:
+    """The upper bound of EE-R as `fair_rag` has it."""
+    return m + (k - m) ** 2 / (n - m) if m <= k else k**2 / m
+
+
+def test_the_released_bounds_are_those_the_figures_hang_together_by() -> None:
+    for m, n in ((1, 20), (5, 12), (9, 30)):
+        useful = [place < m for place in range(n)]
+        found = fair_rag(np.full(n, 5 / n), useful, 5)
+        assert found.relevance is not None
+        assert found.loss is not None
+        assert found.relevance.high == pytest.approx(_highest(m, n, 5))
+        share = _loss(found.disparity.normalised, found.relevance.normalised, m, n)
+        assert found.loss.normalised == pytest.approx(share, abs=NEAR)
+
+
+@pytest.mark.parametrize(
+    ("exposure", "useful", "k"), [([], [], 1), ([1.0], [True, False], 1), ([1.0], [True], 0)]
+)
+def test_arrays_that_do_not_fit_are_refused(exposure: list[float], useful: list[bool], k: int) -> None:
+    with pytest.raises(ValueError, match=r"exposures of shape|k is"):
+        exact(exposure, useful, k)
+    with pytest.raises(ValueError, match="1 samples"):
+        unbiased_squares([1.0], 1)
