@@ -43,6 +43,8 @@ class Document:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+LABEL = "label"
+"""Among a document's groups: the answer that goes with it, a film's genre or a review's stars."""
 MixedPolicy = Literal["drop", "protected", "unprotected"]
 ANY_GROUP = "*"
 

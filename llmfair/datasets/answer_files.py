@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llmfair.datasets.files import identifier, read_documents, read_queries
-from llmfair.datasets.questions import LABEL, Question, QuestionSet, Task
+from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError
-from llmfair.records import Document, Query
+from llmfair.records import LABEL, Document, Query
 from llmfair.trec import RESERVED_QUERY, Problems, read_groups, read_qrels, read_ranks, text_lines
 
 T = TypeVar("T")

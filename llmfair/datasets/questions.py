@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from llmfair.records import Attribute, Candidates, Document, Qrels, Query
+from llmfair.records import LABEL, Attribute, Candidates, Document, Qrels, Query
 
 ITEM = Attribute("item", protected=(), unprotected=(), words={}, worded=False)
 """What rows are about where no groups are compared: all items alike."""
-LABEL = "label"
-"""Among an item's groups: the answer that goes with it, a film's genre or a review's stars."""
 
 
 @dataclass(frozen=True, slots=True)
