@@ -25,10 +25,11 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
     ),
     "measures": (
-        "AWRF", "AdjustedOdds", "BalancedRatio", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate", "FlipRate",
-        "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds", "PreferenceOdds",
-        "RBO", "RawRatio", "RelevanceOdds", "RelevanceRatio", "Share", "SlotOdds", "Tau", "TieRate", "WinRatio",
-        "WinShare", "nDCG", "nDCGxAWRF", "overlap",
+        "AWRF", "AdjustedOdds", "AttributionAt", "BalancedRatio", "EAE-D", "EAR", "EE-D", "EE-L", "EE-R",
+        "EU", "EU-change", "EffectiveSources", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate",
+        "FlipRate", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds",
+        "PreferenceOdds", "RBO", "RawRatio", "RelevanceOdds", "RelevanceRatio", "Share", "SlotOdds", "Tau",
+        "TieRate", "WinRatio", "WinShare", "nDCG", "nDCGxAWRF", "overlap",
     ),
 }  # fmt: skip
 WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.base import measure
-from llmfair.metrics.retrieved import Retrieved
+from llmfair.metrics.retrieved import Retrieved, weights_of
 from llmfair.metrics.values import Convention, Undefined, Value
 
 Floats = NDArray[np.float64]
@@ -54,14 +54,6 @@ class ExpectedExposure:
     disparity: Bounded
     relevance: Bounded | None
     loss: Bounded | None
-
-
-def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
-    """ε̂: the share of lists that show each item, or the sum of their weights; lists of places; shape (n,) [Eq. 5]."""
-    found = np.zeros(n)
-    for places, weight in zip(lists, _weights(len(lists), weights), strict=True):
-        found[list(set(places))] += weight
-    return found
 
 
 def unbiased_squares(exposure: ArrayLike, samples: int) -> float:
@@ -159,7 +151,7 @@ class Browsing:
         """ε: p^i (1 − u)^(relevant items above) at the 0-based rank i, averaged over lists; shape (n,)."""
         relevant = np.asarray(grades) > 0
         found = np.zeros(len(relevant))
-        for places, weight in zip(lists, _weights(len(lists), weights), strict=True):
+        for places, weight in zip(lists, weights_of(len(lists), weights), strict=True):
             order = np.asarray(places, dtype=np.intp)
             above = relevant[order].cumsum() - relevant[order]
             found[order] += weight * self.patience ** np.arange(len(order)) * self.stays**above
@@ -207,13 +199,6 @@ def _series(ratio: float, terms: float) -> float:
     return float((1 - ratio**terms) / (1 - ratio))
 
 
-def _weights(lists: int, weights: ArrayLike | None) -> Floats:
-    """What each list counts: the weights that are given, or one part of so many."""
-    if weights is None:
-        return np.full(lists, 1 / max(lists, 1))
-    return np.asarray(weights, dtype=np.float64)
-
-
 def _checked(exposure: ArrayLike, useful: ArrayLike, k: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Both as arrays of one number per item. Raises ValueError for other shapes, no item, and k below 1."""
     found, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
@@ -236,21 +221,21 @@ def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Und
     find, useful, k = NORMS[norm], retrieved.flags, retrieved.k
     if of == "policy" and retrieved.exposure is not None:
         return find([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k)
-    if not retrieved.samples:
+    found = retrieved.shares((one.count, retrieved.shown(one)) for one in retrieved.lists)
+    squares = squares_of(retrieved, found, retrieved.samples, of)
+    return squares if isinstance(squares, Undefined) else find(found, useful, k, squares)
+
+
+def squares_of(retrieved: Retrieved, shares: Floats, samples: int, of: str) -> float | Undefined:
+    """Σ ε² of the shares of so many samples themselves, or an unbiased estimate of their policy's.
+
+    A policy that always shows the same has nothing to estimate.
+    """
+    if not samples:
         return Undefined("no_samples")
-    found = sampled(retrieved)
-    if of == "samples":
-        return find(found, useful, k)
-    if retrieved.samples == 1:
-        return Undefined("one_sample")
-    return find(found, useful, k, unbiased_squares(found, retrieved.samples))
-
-
-def sampled(retrieved: Retrieved) -> Floats:
-    """ε̂: the share of a query's samples that show each item; shape (n,)."""
-    lists = [[retrieved.places[doc_id] for doc_id in retrieved.shown(one)] for one in retrieved.lists]
-    counts = [one.count / retrieved.samples for one in retrieved.lists]
-    return shares(lists, len(retrieved.doc_ids), counts)
+    if of == "samples" or retrieved.always_alike:
+        return float(shares @ shares)
+    return Undefined("one_sample") if samples == 1 else unbiased_squares(shares, samples)
 
 
 def _value(figure: Bounded | None, norm: str) -> Mapping[str, Value]:

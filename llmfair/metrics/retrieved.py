@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+
+CERTAIN = 1e-12
+"""Exposures this close to 0 or 1 are never, or always."""
+
+
+def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
+    """ε̂: the share of lists that show each item, or the sum of their weights; lists of places; shape (n,) [Eq. 5]."""
+    found = np.zeros(n)
+    for places, weight in zip(lists, weights_of(len(lists), weights), strict=True):
+        found[list(set(places))] += weight
+    return found
+
+
+def weights_of(lists: int, weights: ArrayLike | None) -> Floats:
+    """What each list counts: the weights that are given, or one part of so many."""
+    if weights is None:
+        return np.full(lists, 1 / max(lists, 1))
+    return np.asarray(weights, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -64,6 +82,19 @@ class Retrieved:
         """How many lists were drawn."""
         return sum(shown.count for shown in self.lists)
 
+    @property
+    def always_alike(self) -> bool:
+        """Whether the policy shows the same items every time."""
+        return self.exposure is not None and all(min(e, 1 - e) < CERTAIN for e in self.exposure.values())
+
     def shown(self, which: ShownList) -> tuple[str, ...]:
-        """What was shown of a list: its first k items."""
-        return which.doc_ids[: self.k]
+        """What was shown of a list: its first k items, each once."""
+        return tuple(dict.fromkeys(which.doc_ids))[: self.k]
+
+    def shares(self, counted: Iterable[tuple[int, Iterable[str]]]) -> Floats:
+        """The share of samples that each item is in, of the items and counts of lists; shape (n,)."""
+        counts, lists = [], []
+        for count, doc_ids in counted:
+            counts.append(count)
+            lists.append([self.places[doc_id] for doc_id in doc_ids])
+        return shares(lists, len(self.doc_ids), np.array(counts) / max(sum(counts), 1))

@@ -1,0 +1,227 @@
+"""What a generator makes of what it is shown: the utility of its answers (EU), on how many of the shown items they rest
+(EAR), and how unequally (EAE-D).
+
+ε^a_d is the share of samples in which item d is shown and the answer is credited to it; Σ ε^a = k EAR. That an item has
+to be shown is our reading of Eq. 10, since Eq. 8 sums over the items of a list.
+Source: Kim & Diaz, "Towards Fair RAG", ICTIR 2025, 3.1 and Eq. 7-11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llmfair.metrics.base import Free, measure
+from llmfair.metrics.expected import squares_of
+from llmfair.metrics.retrieved import Retrieved, ShownList
+from llmfair.metrics.values import Convention, Undefined, Value
+
+Floats = NDArray[np.float64]
+
+LEAST_GAIN = 1e-12
+"""A gain this small is rounding."""
+FEWEST_USEFUL = 2
+"""With fewer useful items a query has nothing to treat alike, and is left out [Fair-RAG, 3.1]."""
+
+
+def gains(without: float, utilities: ArrayLike) -> Floats:
+    """δ_j = u_j − u: what each item alone adds to the utility of an answer `without` any; shape (n,)."""
+    return np.asarray(utilities, dtype=np.float64) - without
+
+
+def useful(gains: ArrayLike) -> NDArray[np.bool_]:
+    """Which items help: those of a positive gain; shape (n,)."""
+    return np.asarray(gains, dtype=np.float64) > LEAST_GAIN
+
+
+def kept(useful: ArrayLike) -> bool:
+    """Whether a query has useful items enough to be asked about."""
+    return int(np.count_nonzero(useful)) >= FEWEST_USEFUL
+
+
+def over_ceiling(utility: float, ceiling: float, zero: str = "one") -> float | Convention | Undefined:
+    """Utility as a share of the best that was seen; where that is 0, all is called perfect, or `drop`ped."""
+    if ceiling:
+        return utility / ceiling
+    return Convention(1.0, "zero_ceiling", counts=True) if zero == "one" else Undefined("zero_ceiling")
+
+
+def expected_utility(retrieved: Retrieved) -> float | Undefined:
+    """The mean over the samples whose answer is known [Eq. 7]."""
+    known = [(one.count, one.utility) for one in retrieved.lists if one.utility is not None]
+    samples = sum(count for count, _ in known)
+    if not samples:
+        return Undefined("no_output")
+    return math.fsum(count * utility for count, utility in known) / samples
+
+
+_OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none"}
+_REASONS = {
+    "no_output": "no answer is there",
+    "no_ceiling": "no best utility is known",
+    "zero_ceiling": "no list of the query has any utility",
+    "no_baseline": "the deterministic list has no answer",
+    "no_attribution": "no answer was attributed",
+    "nothing_attributed": "no answer rests on a shown item",
+    "no_samples": "no list was drawn",
+    "one_sample": "of one list nothing is known of the others",
+}
+
+
+@measure(
+    "EU",
+    label="expected utility",
+    params={"norm": ("raw", "ceiling"), "zero": ("one", "drop")},
+    better="higher",
+    undefined=_REASONS,
+    cite="Kim & Diaz 2025, Eq. 7",
+    **_OF_ANSWERS,
+)
+def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str, Value]:
+    """Mean utility of the answers over the lists that a policy draws."""
+    found = expected_utility(retrieved)
+    if norm == "raw" or isinstance(found, Undefined):
+        return {"": found}
+    if retrieved.ceiling is None:
+        return {"": Undefined("no_ceiling")}
+    return {"": over_ceiling(found, retrieved.ceiling, zero)}
+
+
+@measure(
+    "EU-change",
+    label="change of utility",
+    parity=0.0,
+    better="higher",
+    headline=True,
+    undefined=_REASONS,
+    cite="EU − EU of the deterministic list",
+    **_OF_ANSWERS,
+)
+def eu_change(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
+    """Mean utility less that of the same retriever's deterministic list."""
+    found = expected_utility(retrieved)
+    if isinstance(found, Undefined):
+        return {"": found}
+    return {"": Undefined("no_baseline") if retrieved.baseline is None else found - retrieved.baseline}
+
+
+def _a_word(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text.strip()
+
+
+BY = Free(None, _a_word, "a word for how answers are attributed, such as overlap, cited or nli")
+"""Tells apart what several attributions found."""
+_CREDITED: dict[str, Any] = {**_OF_ANSWERS, "undefined": _REASONS}
+
+
+def credited(retrieved: Retrieved) -> list[tuple[ShownList, tuple[str, ...]]]:
+    """The lists whose answers were attributed, each with the shown items that its answer is credited to."""
+    return [
+        (one, tuple(doc_id for doc_id in retrieved.shown(one) if doc_id in one.attributed))
+        for one in retrieved.lists
+        if one.attributed is not None
+    ]
+
+
+def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
+    """ε^a of every item, shape (n,), and of how many samples [Eq. 10]."""
+    found = credited(retrieved)
+    samples = sum(one.count for one, _ in found)
+    if not samples:
+        return Undefined("no_attribution")
+    return retrieved.shares((one.count, doc_ids) for one, doc_ids in found), samples
+
+
+@measure(
+    "EAR",
+    label="attributed share",
+    params={"over": ("k", "shown"), "by": BY},
+    bounds=(0.0, 1.0),
+    better="higher",
+    cite="Kim & Diaz 2025, Eq. 8-9",
+    **_CREDITED,
+)
+def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mapping[str, Value]:
+    """Share of k, or of what was shown where that is less, that answers rest on; mean over samples."""
+    found = credited(retrieved)
+    samples = sum(one.count for one, _ in found)
+    if not samples:
+        return {"": Undefined("no_attribution")}
+
+    def items(one: ShownList) -> int:
+        return retrieved.k if over == "k" else max(len(retrieved.shown(one)), 1)
+
+    return {"": math.fsum(one.count * len(doc_ids) / items(one) for one, doc_ids in found) / samples}
+
+
+@measure(
+    "EAE-D",
+    label="attributed exposure disparity",
+    params={"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples"), "by": BY},
+    bounds=(0.0, math.inf),
+    cite="Kim & Diaz 2025, Eq. 10-11",
+    **_CREDITED,
+)
+def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None) -> Mapping[str, Value]:
+    """How unequally items are credited, between 0 and k' items always credited alike; it grows with EAR, too."""
+    found = attributed_exposure(retrieved)
+    if isinstance(found, Undefined):
+        return {"": found}
+    squares = squares_of(retrieved, *found, of)
+    if isinstance(squares, Undefined) or norm == "raw":
+        return {"": squares}
+    return {"": squares / (retrieved.k if norm == "fair-rag" else min(retrieved.k, len(retrieved.doc_ids)))}
+
+
+@measure(
+    "EffectiveSources",
+    label="effective number of credited items",
+    params={"by": BY},
+    bounds=(0.0, math.inf),
+    cite="(Σ ε^a)²/Σ (ε^a)²",
+    **_CREDITED,
+)
+def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
+    """How many items, credited alike, would be as unequal: 1 where one takes all the credit."""
+    found = attributed_exposure(retrieved)
+    if isinstance(found, Undefined):
+        return {"": found}
+    number = effective_number(found[0])
+    return {"": Undefined("nothing_attributed") if number is None else number}
+
+
+def effective_number(exposure: ArrayLike) -> float | None:
+    """(Σ ε)²/Σ ε² of exposures of shape (n,); None where all are 0."""
+    found = np.asarray(exposure, dtype=np.float64)
+    return float(found.sum() ** 2 / (found @ found)) if found.any() else None
+
+
+@measure(
+    "AttributionAt",
+    label="attributed share by slot",
+    params={"by": BY},
+    bounds=(0.0, 1.0),
+    cite="tests the equal attention that Eq. 4 assumes",
+    **_CREDITED,
+)
+def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
+    """Share of the items shown in each slot that answers rest on: alike where the generator attends to all alike."""
+    found = credited(retrieved)
+    slots = range(min(retrieved.k, len(retrieved.doc_ids)))
+    return {str(slot + 1): _at(retrieved, found, slot) for slot in slots}
+
+
+def _at(retrieved: Retrieved, found: Iterable[tuple[ShownList, tuple[str, ...]]], slot: int) -> Value:
+    there = [
+        (one.count, retrieved.shown(one)[slot] in doc_ids)
+        for one, doc_ids in found
+        if slot < len(retrieved.shown(one))
+    ]
+    samples = sum(count for count, _ in there)
+    return sum(count for count, hit in there if hit) / samples if samples else Undefined("no_attribution")

@@ -1,0 +1,219 @@
+"""Measures of what a generator makes of shown items: reference figures, edges, and what samples estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.audits.summary import summarise, undefined_counts
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Judged
+from llmfair.metrics.columns import measure_all
+from llmfair.metrics.generation import effective_number, gains, kept, over_ceiling, useful
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.retrieved import Retrieved, ShownList, shares
+from llmfair.metrics.values import Undefined, Value
+from tests.shared import vectors
+
+NEAR = 1e-9
+
+
+def cases(*tags: str) -> list[dict[str, Any]]:
+    """The reference cases with one of these tags."""
+    found = [case for case in vectors("attributed_exposure")["cases"] if set(tags) & set(case["tags"])]
+    assert found
+    return found
+
+
+def retrieved(*lists: ShownList, k: int = 2, doc_ids: str = "abcd", **more: Any) -> Retrieved:
+    """A query with these lists, of an unknown policy unless one is given."""
+    return Retrieved("q", tuple(doc_ids), frozenset("a"), k, **{"exposure": None, **more}, lists=lists)
+
+
+def shown(
+    doc_ids: str, count: int = 1, utility: float | None = None, attributed: str | None = None
+) -> ShownList:
+    """A list with its answer."""
+    return ShownList(
+        tuple(doc_ids), count, "an answer", utility, None if attributed is None else frozenset(attributed)
+    )
+
+
+def values(name: str, observed: Retrieved) -> Mapping[str, Value]:
+    return parse_measure(name, Retrieved).values(observed)
+
+
+def value(name: str, observed: Retrieved) -> Value:
+    """What a measure of one group says of a query."""
+    (found,) = values(name, observed).values()
+    return found
+
+
+def test_the_attributed_exposure_of_the_reference_figures() -> None:
+    for case in cases("random", "structured", "edge"):
+        given, expected = case["input"], case["expected"]
+        lists = [
+            ShownList(tuple(one["ranking"]), 1, "", None, frozenset(one["attributed"]))
+            for one in given["samples"]
+        ]
+        observed = Retrieved("q", tuple(given["docs"]), frozenset(), given["k"], None, tuple(lists))
+        of = {
+            "EAR": "EAR",
+            "EAR_divided_by_actual_length": "EAR(over=shown)",
+            "EAE_D": "EAE-D(norm=raw,of=samples)",
+            "EAE_D_norm_0_k": "EAE-D(of=samples)",
+            "EE_D": "EE-D(norm=raw,of=samples)",
+            "effective_number_of_attributed_items": "EffectiveSources",
+        }
+        for key, name in of.items():
+            found = value(name, observed)
+            number = None if isinstance(found, Undefined) else found
+            assert number == pytest.approx(expected[key], abs=NEAR), (case["id"], name)
+        ear = value("EAR", observed)
+        assert ear == pytest.approx(expected["l1_of_attributed_exposure"] / given["k"], abs=NEAR)
+
+
+def test_weighted_lists_of_the_reference_figures() -> None:
+    for case in cases("weighted"):
+        given, expected = case["input"], case["expected"]
+        docs, k = given["docs"], given["k"]
+        places = [[docs.index(doc) for doc in one["ranking"][:k]] for one in given["samples"]]
+        of_answers = [
+            [place for place in one if docs[place] in sample["attributed"]]
+            for one, sample in zip(places, given["samples"], strict=True)
+        ]
+        found = shares(of_answers, len(docs), given["weights"])
+        assert dict(zip(docs, found, strict=True)) == pytest.approx(expected["attributed_exposure"], abs=NEAR)
+        assert found.sum() / k == pytest.approx(expected["EAR"], abs=NEAR)
+        assert found @ found == pytest.approx(expected["EAE_D"], abs=NEAR)
+        number = expected["effective_number_of_attributed_items"]
+        assert effective_number(found) == pytest.approx(number, abs=NEAR)
+        # a quarter and three quarters are one list of four, and three
+        lists = [
+            ShownList(tuple(one["ranking"]), round(4 * weight), "", None, frozenset(one["attributed"]))
+            for one, weight in zip(given["samples"], given["weights"], strict=True)
+        ]
+        observed = Retrieved("q", tuple(docs), frozenset(), k, None, tuple(lists))
+        assert value("EAR", observed) == pytest.approx(expected["EAR"], abs=NEAR)
+        assert value("EAE-D(of=samples)", observed) == pytest.approx(expected["EAE_D_norm_0_k"], abs=NEAR)
+
+
+def test_useful_items_and_the_queries_that_are_kept() -> None:
+    for case in cases("utility_label"):
+        given, expected = case["input"], case["expected"]
+        sign = 1 if given["higher_is_better"] else -1
+        found = gains(sign * given["baseline_utility"], sign * np.array(given["item_utilities"]))
+        assert found == pytest.approx(expected["gain"], abs=NEAR)
+        assert useful(found).astype(int).tolist() == expected["useful"]
+        assert kept(useful(found)) == expected["query_kept_more_than_one_useful"]
+
+
+def test_a_gain_of_rounding_is_none() -> None:
+    assert useful(gains(0.3, [0.1 + 0.2, 0.3, 0.31])).tolist() == [False, False, True]
+
+
+def test_utility_and_its_ceiling() -> None:
+    for case in cases("expected_utility"):
+        given, expected = case["input"], case["expected"]
+        best = max(
+            *given["sample_utilities"],
+            given["oracle_run_max_utility"],
+            *given["max_utility_of_the_other_alpha_runs"],
+        )
+        assert best == expected["denominator"]
+        lists = [ShownList((str(place),), 1, "", one) for place, one in enumerate(given["sample_utilities"])]
+        observed = Retrieved(
+            "q", tuple("abc"), frozenset(), 1, None, tuple(lists), baseline=0.25, ceiling=best
+        )
+        assert value("EU", observed) == pytest.approx(expected["EU"], abs=NEAR)
+        assert value("EU(norm=ceiling)", observed) == pytest.approx(expected["EU_norm"], abs=NEAR)
+        assert value("EU-change", observed) == pytest.approx(expected["EU"] - 0.25, abs=NEAR)
+
+
+def test_lists_count_as_often_as_they_were_drawn_and_those_without_an_answer_not() -> None:
+    observed = retrieved(shown("ab", 3, 1.0), shown("ba", 1, 0.0), shown("cd", 6), baseline=0.5)
+    assert value("EU", observed) == 0.75
+    assert value("EU-change", observed) == 0.25
+    assert value("EU", retrieved(shown("ab", 3), baseline=0.5)) == Undefined("no_output")
+    assert value("EU-change", retrieved()) == Undefined("no_output")
+    assert value("EU-change", retrieved(shown("ab", 3, 1.0))) == Undefined("no_baseline")
+    assert value("EU(norm=ceiling)", retrieved(shown("ab", 3, 1.0))) == Undefined("no_ceiling")
+
+
+def test_a_ceiling_of_0_is_perfect_or_dropped_and_counted() -> None:
+    assert over_ceiling(0.5, 2.0) == 0.25
+    observed = {"bm25-1": [retrieved(shown("ab", 2, 0.0), ceiling=0.0)]}
+    names = ("EU(norm=ceiling)", "EU(norm=ceiling,zero=drop)")
+    columns = measure_all([parse_measure(name) for name in names], observed)
+    one, mean, dropped, none = summarise(columns)
+    assert (one.value, one.reason, mean.value, mean.n) == (1.0, "zero_ceiling", 1.0, 1)
+    assert (dropped.value, dropped.reason, none.value, none.n) == (None, "zero_ceiling", None, 0)
+    assert undefined_counts(columns) == {names[1]: {"bm25-1": {"zero_ceiling": 1}}}
+
+
+def test_where_nobody_asked_or_nothing_is_credited() -> None:
+    unasked, empty = retrieved(shown("ab", 2)), retrieved(shown("ab", 2, attributed=""))
+    for name in ("EAR", "EAE-D", "EffectiveSources"):
+        assert value(name, unasked) == Undefined("no_attribution")
+    assert value("EAR", empty) == value("EAE-D", empty) == 0.0
+    assert value("EffectiveSources", empty) == Undefined("nothing_attributed")
+    assert value("EAR", retrieved(shown("ab", 2), shown("cd", 2, attributed="c"))) == 0.5
+
+
+def test_only_shown_items_are_credited() -> None:
+    assert value("EAR", retrieved(shown("abc", 2, attributed="acd"))) == 0.5
+
+
+def test_the_policys_attributed_disparity_is_estimated_without_bias() -> None:
+    outcomes = {("ab", "a"): 0.5, ("cd", "cd"): 0.3, ("ad", ""): 0.2}
+    policy = np.array([0.5, 0.0, 0.3, 0.3])
+    found = 0.0
+    for drawn in product(outcomes, repeat=2):
+        lists = [shown(doc_ids, attributed=of) for doc_ids, of in drawn]
+        estimate = value("EAE-D(norm=raw)", retrieved(*lists))
+        assert isinstance(estimate, float)
+        found += outcomes[drawn[0]] * outcomes[drawn[1]] * estimate
+    assert found == pytest.approx(policy @ policy, abs=NEAR)
+
+
+def test_one_sample_tells_nothing_of_a_policy_but_of_one_that_never_varies() -> None:
+    one = shown("ab", attributed="a")
+    assert value("EAE-D", retrieved(one)) == Undefined("one_sample")
+    assert value("EAE-D(of=samples)", retrieved(one)) == 0.5
+    always = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}
+    assert value("EAE-D", retrieved(one, exposure=always)) == 0.5
+    assert value("EAE-D", retrieved(one, k=4, doc_ids="ab", exposure={"a": 1.0, "b": 1.0})) == 0.5
+    assert value("EAE-D(norm=fair-rag)", retrieved(one, k=4, doc_ids="ab", exposure={"a": 1.0})) == 0.25
+
+
+def test_each_slot_has_its_share() -> None:
+    observed = retrieved(
+        shown("abc", 3, attributed="ac"), shown("bac", 1, attributed="c"), shown("d", 1, attributed=""), k=4
+    )
+    found = values("AttributionAt(by=nli)", observed)
+    assert list(found) == ["1", "2", "3", "4"]
+    assert found == {"1": 3 / 5, "2": 0.0, "3": 1.0, "4": Undefined("no_attribution")}
+
+
+@pytest.mark.parametrize(
+    "name", ["EAR(by=nli)", "EAE-D(by=cited,of=samples)", "EU(norm=ceiling)", "EU-change"]
+)
+def test_names_say_how_answers_were_attributed(name: str) -> None:
+    assert str(parse_measure(name, Retrieved)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("EAR@5", "takes no cutoff"), ("EU(norm=best)", "norm cannot be 'best'")]
+)
+def test_what_these_measures_do_not_take(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_measure(name, Retrieved)
+
+
+def test_they_are_measures_of_shown_items() -> None:
+    with pytest.raises(UsageError, match="EU is a measure of shown items, but this audit asks about lists"):
+        parse_measure("EU", Judged)
