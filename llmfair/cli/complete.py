@@ -18,7 +18,7 @@ import llmfair
 
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "backends": ("fake", "hf", "openai", "vllm"),
-    "rankers": ("bm25", "monobert", "monot5"),
+    "rankers": ("bm25", "bm25-okapi", "monobert", "monot5"),
     "strategies": ("windows",),
     "datasets": (
         "rag-sample", "sample", "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",

@@ -157,7 +157,8 @@ class RankerOptions:
     """What a ranker of its own may need: the dataset's documents, and a folder that outlives the run.
 
     `checkpoint` is what the model spec names after a colon, `attribute` whose sides a query may name. `passages` says
-    what counts of a long page, `backend_args` how a model in this process is run.
+    what counts of a long page, `backend_args` how a model in this process is run. `each_list`: every list is a
+    collection of its own, so that what a ranker counts in documents, it counts in those of the list.
     """
 
     documents: Sequence[Document]
@@ -166,6 +167,7 @@ class RankerOptions:
     checkpoint: str = ""
     passages: Literal["first", "max"] = "first"
     backend_args: Mapping[str, str] = field(default_factory=dict)
+    each_list: bool = False
 
 
 class ScoringRanker(ABC):

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker
-from llmfair.records import Candidates
+from llmfair.records import Candidates, Document
 from llmfair.registry import register
-from llmfair.retrieval.tantivy import Bm25Index
+from llmfair.retrieval.tantivy import Bm25Index, described
 
 
 @register("ranker", "bm25")
 def bm25(options: RankerOptions) -> Bm25:
-    """BM25 over the titles and texts of all the dataset's documents. Raises UsageError for a checkpoint."""
+    """Over titles and texts of all the dataset's documents, or of each list's. Raises UsageError for a checkpoint."""
     if options.checkpoint:
         raise UsageError(f"bm25 has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m bm25")
+    if options.each_list:
+        return Bm25()
     return Bm25(Bm25Index(options.cache / "indexes", options.documents))
 
 
 class Bm25(ScoringRanker):
-    """Candidates by falling BM25 score; those without a word of the query come last, in their input order."""
+    """Candidates by falling BM25 score; those without a word of the query come last, in their input order.
 
-    def __init__(self, index: Bm25Index) -> None:
-        self.index = index
-        self.identity = index.identity
+    Without an index, words are counted among the candidates alone: one index in memory for each list.
+    """
+
+    def __init__(self, index: Bm25Index | None = None) -> None:
+        self.identity = index.identity if index else f"{described()} index=each list"
+        self._index = index
+        self._last: tuple[tuple[Document, ...], Bm25Index] | None = None
 
     def scores(self, candidates: Candidates) -> list[float]:
         """The BM25 score of each candidate, 0 without a common word. Raises UsageError (`Bm25Index`)."""
-        found = self.index.scores(candidates.query.text, candidates.doc_ids)
+        index = self._index or self._in_memory(candidates.documents)
+        found = index.scores(candidates.query.text, candidates.doc_ids)
         return [found[doc_id] for doc_id in candidates.doc_ids]
+
+    def _in_memory(self, documents: tuple[Document, ...]) -> Bm25Index:
+        """The index of a list; queries of one corpus that follow each other share it."""
+        if self._last is None or self._last[0] is not documents:
+            self._last = documents, Bm25Index(None, documents)
+        return self._last[1]

@@ -1,4 +1,4 @@
-"""BM25 with tantivy: an index of titles and texts on disk, made once for what the documents say.
+"""BM25 with tantivy: an index of titles and texts, on disk made once for what the documents say, or in memory.
 
 score(q, d) = Σ over the terms t of q (repeats count) of idf(t) · f (k1 + 1) / (f + k1 (1 − b + b · L / avgL)),
 idf(t) = ln(1 + (N − n + ½) / (n + ½)) [Robertson and Zaragoza 2009, eq. 3.15, with Lucene's idf], f how often t
@@ -32,26 +32,30 @@ TOKENIZER = "en_stem"
 """Letters and digits in lower case, English endings cut (Snowball), words over 40 bytes left out."""
 SCHEMA = 1
 WRITER_BYTES = 64_000_000
+SMALL_WRITER_BYTES = 15_000_000  # tantivy's least: enough for what is indexed in memory
 
 
 class Bm25Index:
-    """The documents' BM25 index in `folder`, made when it is first searched.
+    """The documents' BM25 index in `folder`, or in memory without one (None); made when it is first searched.
 
     `key` is the SHA-256 of the documents and of all that shapes an index; an index of the same key is used
     again, one that is damaged is made anew. Several processes may share a folder. Scoring raises UsageError
     when the index cannot be made.
     """
 
-    def __init__(self, folder: Path, documents: Iterable[Document]) -> None:
+    def __init__(self, folder: Path | None, documents: Iterable[Document]) -> None:
         self._documents = sorted(documents, key=lambda document: document.doc_id)
         self._numbers = {document.doc_id: number for number, document in enumerate(self._documents)}
-        self.key = _key(self._documents)
-        self.path = folder / self.key
+        self._folder = folder
+
+    @cached_property
+    def key(self) -> str:
+        return _key(self._documents)
 
     @property
     def identity(self) -> str:
         """All that can change a score, in words."""
-        return f"bm25 k1={K1} b={B} tokenizer={TOKENIZER} tantivy={version('tantivy')} index={self.key[:12]}"
+        return f"{described()} index={self.key[:12]}"
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
         """The score of each of these documents, with the statistics of all; 0 where no word of `text` stands.
@@ -78,33 +82,40 @@ class Bm25Index:
 
     @cached_property
     def _searcher(self) -> tantivy.Searcher:
-        import tantivy
-
+        if self._folder is None:
+            return _searcher_of(self._filled(None, SMALL_WRITER_BYTES))
+        path = self._folder / self.key
         try:
-            with _locked(self.path):
-                if not _is_whole(self.path):
-                    self._build()
-                index = tantivy.Index.open(str(self.path))
-                index.config_reader("manual")  # no thread that watches the folder: it does not change
-                index.reload()
-                return index.searcher()
+            with _locked(path):
+                if not _is_whole(path):
+                    self._build(path)
+                return _searcher_of(_opened(path))
         except (OSError, ValueError) as error:  # tantivy tells a full disk by a ValueError
             raise UsageError(
-                f"the index {self.path} cannot be made: {error}.",
+                f"the index {path} cannot be made: {error}.",
                 "free its place, or name another cache folder with LLMFAIR_CACHE_DIR",
             ) from None
 
-    def _build(self) -> None:
+    def _build(self, path: Path) -> None:
         """Makes the index beside its place and moves it there whole, so that a part of one is never read."""
-        import tantivy
-
-        beside = self.path.with_name(self.path.name + ".tmp")
-        for leftover in (beside, self.path):
+        beside, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
+        for leftover in (beside, damaged):
             shutil.rmtree(leftover, ignore_errors=True)
         beside.mkdir()
-        index = tantivy.Index(_schema(), path=str(beside))
+        self._filled(str(beside), WRITER_BYTES)
+        (beside / _WHOLE).write_text(json.dumps(_digests(beside)), "utf-8")
+        if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
+            path.rename(damaged)
+        beside.rename(path)
+        shutil.rmtree(damaged, ignore_errors=True)
+
+    def _filled(self, path: str | None, writer_bytes: int) -> tantivy.Index:
+        """An index of the documents at this path, or in memory."""
+        import tantivy
+
+        index = tantivy.Index(_schema(), path=path)
         index.register_tokenizer(TOKENIZER, _analyzer())
-        writer = index.writer(heap_size=WRITER_BYTES, num_threads=1)
+        writer = index.writer(heap_size=writer_bytes, num_threads=1)
         for number, document in enumerate(self._documents):
             entry = tantivy.Document()
             entry.add_integer("number", number)
@@ -112,8 +123,24 @@ class Bm25Index:
             writer.add_document(entry)
         writer.commit()
         writer.wait_merging_threads()
-        (beside / _WHOLE).write_text(json.dumps(_digests(beside)), "utf-8")
-        beside.rename(self.path)
+        return index
+
+
+def described() -> str:
+    """Formula, tokenizer and engine, in words."""
+    return f"bm25 k1={K1} b={B} tokenizer={TOKENIZER} tantivy={version('tantivy')}"
+
+
+def _opened(path: Path) -> tantivy.Index:
+    import tantivy
+
+    return tantivy.Index.open(str(path))
+
+
+def _searcher_of(index: tantivy.Index) -> tantivy.Searcher:
+    index.config_reader("manual")  # no thread that watches the folder: it does not change
+    index.reload()
+    return index.searcher()
 
 
 _WHOLE = "files.json"

@@ -9,6 +9,7 @@ import pytest
 from llmfair import registry
 from llmfair.rankers.base import Ranked, RankerOptions, ScoringRanker
 from llmfair.records import Candidates, Chat, Completion, Document, Probe, Query, Ranking
+from llmfair.retrieval.tantivy import Bm25Index
 from llmfair.steps import drive
 
 DOCUMENTS = (
@@ -69,3 +70,31 @@ def test_it_says_what_it_is_and_needs() -> None:
     assert bm25.identity.startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
     assert bm25.calls(40) == 0 and bm25.plan(40) == [(0, 40)]
     assert not Path("kept").exists()  # nothing is made before something is ranked
+
+
+def test_with_each_list_for_itself_words_are_counted_among_its_candidates_and_nothing_is_kept() -> None:
+    """As an index of the list alone has them, whatever other documents there are."""
+    alone = registry.lookup("ranker", "bm25")(RankerOptions((), Path("kept"), each_list=True))
+    for documents in (DOCUMENTS, DOCUMENTS[2:], DOCUMENTS[2:]):
+        stored = registry.lookup("ranker", "bm25")(RankerOptions(documents, Path("elsewhere")))
+        candidates = Candidates(Query("q", "a film"), documents, {})
+        assert alone.scores(candidates) == stored.scores(candidates)
+    assert not Path("kept").exists()
+    assert (
+        "each list" in alone.identity
+        and alone.identity.split(" index=")[0] == stored.identity.split(" index=")[0]
+    )
+
+
+def test_queries_of_one_corpus_share_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(folder: None, documents: tuple[Document, ...]) -> Bm25Index:
+        made.append(documents)
+        return Bm25Index(folder, documents)
+
+    monkeypatch.setattr("llmfair.rankers.bm25.Bm25Index", counted)
+    ranker = registry.lookup("ranker", "bm25")(RankerOptions((), Path("kept"), each_list=True))
+    for documents in (DOCUMENTS, DOCUMENTS, tuple(reversed(DOCUMENTS))):
+        ranker.scores(Candidates(Query("q", "film"), documents, {}))
+    assert len(made) == 2
