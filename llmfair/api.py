@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
-from llmfair.arguments import make_settings, plain, takes
+from llmfair.arguments import defaults_of, make_settings, plain, takes
 from llmfair.audits.kind import Kind, kind_of, studies
 from llmfair.audits.study import Study
 from llmfair.config import typed
@@ -51,10 +51,12 @@ STUDY = """
 
 
 def _audit_of(kind: Kind) -> Callable[..., Result]:
+    usual = defaults_of(kind.settings)
+
     def call(
-        dataset: Name = "sample",
+        dataset: Name = usual["dataset"],
         *,
-        model: Any = "fake:biased",
+        model: Any = usual["model"][0],
         progress: bool = False,
         preset: str | None = None,
         **settings: Any,
@@ -66,7 +68,9 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
 
 
 def _plan_of(kind: Kind) -> Callable[..., Result]:
-    def call(dataset: Name = "sample", *, preset: str | None = None, **settings: Any) -> Result:
+    usual = defaults_of(kind.plan_settings)
+
+    def call(dataset: Name = usual["dataset"], *, preset: str | None = None, **settings: Any) -> Result:
         from llmfair.audits.plan import plan
 
         planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))

@@ -46,6 +46,11 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
     return documented
 
 
+def defaults_of(settings: type[CommandSettings]) -> dict[str, Any]:
+    """The default of every setting."""
+    return {item.name: default_of(item) for item in fields(settings)}
+
+
 def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
     given, hints = former.settings(given), get_type_hints(settings)

@@ -279,7 +279,7 @@ class Design(ABC, Generic[T]):
             "dataset": self.dataset.name,
             "attribute": self.attribute.name,
             "model": self.subject.label,
-            "words": Words(*(self.attribute.words[side] for side in Side)),
+            "words": Words(*(self.attribute.words.get(side, "") for side in Side)),
             "level": settings.level,
             "band": band_of(settings.band),
             "max_invalid": settings.max_invalid,

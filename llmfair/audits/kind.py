@@ -91,7 +91,7 @@ class Kind(ABC):
     @cached_property
     def plan_settings(self) -> type[AuditSettings]:
         """The settings of `llmfair plan NAME`: those of the audit, and what is wanted of it."""
-        return dataclass(frozen=True, kw_only=True)(type("Planned", (PlanningSettings, self.settings), {}))
+        return dataclass(frozen=True, kw_only=True)(type("Planned", (self.settings, PlanningSettings), {}))
 
     def before(self, planned: Mapping[str, Any]) -> str:
         """Said before the first question."""

@@ -26,11 +26,14 @@ def _asked(design: Design[Any]) -> str:
     name = str(getattr(settings, "prompt", None) or prompt.id)
     if name.endswith(".toml"):  # which two prompts can be called
         name += f" {prompt.sha256[:8]}"
-    return f"prompt {name}, {_shown(design)}"
+    # a kind whose prompts say themselves what they show of an item has no use for --input
+    return f"prompt {name}" if "input" in settings.idle() else f"prompt {name}, {_shown(design)}"
 
 
 def _not_compared(design: Design[Any]) -> str:
-    """How many items are of neither group, and of which others; "" where there are none."""
+    """How many items are of neither group, and of which others; "" where there are none, and where no groups are."""
+    if not design.attribute.protected:
+        return ""
     lists = (design.dataset.candidates(query).documents for query in design.queries)
     items = {item.doc_id: item for documents in lists for item in documents}
     others = [item for item in items.values() if design.attribute.side(item) is None]

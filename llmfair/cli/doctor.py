@@ -143,8 +143,9 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     backend = backend_of(model, settings)
     seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
     if ask:
-        # the shortest question that any audit would begin with
-        first = (next(iter(kind.rendered(kind.settings.make(**asked)))) for kind in kinds())
+        # the shortest question that any audit would begin with; simulated models do not answer all forms
+        askers = [kind for kind in kinds() if kind.name in getattr(backend, "forms", (kind.name,))]
+        first = (next(iter(kind.rendered(kind.settings.make(**asked)))) for kind in askers)
         chat = min(first, key=lambda chat: len(chat.said))
         request = Request(chat, chat_sampling(chat, sampling_of(settings)), "doctor", "doctor")
         answer = asyncio.run(_answer(backend, request))

@@ -35,7 +35,8 @@ def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., Non
     """
     hints = get_type_hints(run, include_extras=True)
     own = [item for item in inspect.signature(run).parameters.values() if item.name not in GIVEN]
-    common = {name: flag for name, flag in COMMON.items() if name != "preset" or settings.presets()}
+    preset = {"preset": (_preset(settings.preset_meaning), None)} if settings.presets() else {}
+    common = preset | COMMON
 
     def command(**values: Any) -> None:
         ctx: typer.Context = values["ctx"]
@@ -175,20 +176,13 @@ Config = Annotated[
         callback=lambda ctx, value: _configure(ctx, value),
     ),
 ]
-Preset = Annotated[
-    str | None,
-    flag(
-        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels. What the "
-        "paper leaves open: paper+few-relevant (24 of 200), of lists also +deltr and +rankgpt.",
-        "--preset",
-        panel="Prompt",
-        autocompletion=OFFERED["preset"],
-    ),
-]
+
+
+def _preset(meaning: str) -> Any:
+    return Annotated[str | None, flag(meaning, "--preset", panel="Prompt", autocompletion=OFFERED["preset"])]
 
 
 COMMON: dict[str, tuple[Any, Any]] = {
-    "preset": (Preset, None),
     "as_json": (Json, False),
     "quiet": (Quiet, False),
     "verbose": (Verbose, False),

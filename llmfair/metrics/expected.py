@@ -242,8 +242,8 @@ def _value(figure: Bounded | None, norm: str) -> Mapping[str, Value]:
     if figure is None:
         return {"": Undefined("no_useful")}
     if norm == "raw":
-        return {"": figure.value}
-    return {"": Convention(figure.otherwise, "degenerate") if figure.degenerate else figure.normalised}
+        return {"": float(figure.value)}
+    return {"": Convention(figure.otherwise, "degenerate") if figure.degenerate else float(figure.normalised)}
 
 
 _EXPOSED: dict[str, Any] = {

@@ -176,8 +176,9 @@ def unparseable_text(condition: str, results: Results) -> str:
 def audited(results: Results) -> list[str]:
     """On which data, about whom, and which model: what follows the name of an audit in its title."""
     simulated = ", a simulated model" * results.model.startswith("fake:")
-    about = f"{results.attribute} (protected: {results.words.protected})"
-    return [results.dataset, about, f"{results.named_model}{simulated}"]
+    protected = results.words.protected
+    about = [f"{results.attribute} (protected: {protected})"] if protected else []
+    return [results.dataset, *about, f"{results.named_model}{simulated}"]
 
 
 def _concluded(finding: Finding | None) -> str:

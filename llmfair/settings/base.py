@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonfiles import typed
@@ -41,7 +41,12 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of one concern; a command's are composed of such."""
+    """Settings of one concern; a command's are composed of such. `preset_meaning` says what its presets are."""
+
+    preset_meaning: ClassVar[str] = (
+        "paper: lists by window 5, step 1, in one pass and order; no pair twice; adapters by random labels. What the "
+        "paper leaves open: paper+few-relevant (24 of 200), of lists also +deltr and +rankgpt."
+    )
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
