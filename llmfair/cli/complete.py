@@ -21,7 +21,8 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "rankers": ("bm25", "bm25-okapi", "monobert", "monot5"),
     "strategies": ("windows",),
     "datasets": (
-        "rag-sample", "sample", "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
+        "lamp/1", "lamp/2", "lamp/3", "lamp/4", "lamp/5", "lamp/6", "lamp/7", "rag-sample", "sample",
+        "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
     ),
     "measures": (

@@ -30,7 +30,7 @@ def list_all(as_json: Json = False) -> None:
         terminal.print_json({"schema": 1, "datasets": found})
         return
     rows = tuple(
-        (row["dataset"], ", ".join(row["attributes"]), str(row["queries"]), row["size"], state)
+        (row["dataset"], ", ".join(row["attributes"]), str(row["queries"] or ""), row["size"], state)
         for row in found
         for state in ["" if row["fetched"] is None else "fetched" if row["fetched"] else "not fetched"]
     )

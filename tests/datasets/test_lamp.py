@@ -1,0 +1,173 @@
+"""The seven tasks of LaMP: what is asked, searched, shown and scored, from files that users bring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.datasets.answers import load_answers
+from llmfair.datasets.lamp import FORMATS, LAYOUTS
+from llmfair.errors import UsageError
+from llmfair.prompts import load_prompt
+from llmfair.rankers.fitting import Fitting, by_words
+from tests import lamp
+from tests.cli.command import llmfair
+
+TASKS = sorted(FORMATS)
+UTILITIES = {1: "accuracy", 2: "accuracy", 3: "mae", 4: "rouge-l", 5: "rouge-l", 6: "rouge-l", 7: "rouge-l"}
+TEXT = lamp.sentence(1, 0)
+ITEM = lamp.sentence(1, 2)
+HEADLINE = " ".join(ITEM.split()[:4])
+
+
+@pytest.mark.parametrize("number", TASKS)
+def test_every_task_has_its_questions_profiles_and_answers(number: int, tmp_path: Path) -> None:
+    dataset = load_answers(f"lamp/{number}", lamp.write_lamp(tmp_path, number))
+    assert [query.query_id for query in dataset.queries] == ["001", "011", "021"]
+    query, entry = dataset.queries[1], lamp.inputs(number)[1]
+    assert query.text == entry["input"] and "".join(dataset.parts(query)) == query.text
+    assert dataset.golds("011") == (lamp.outputs(number)["golds"][1]["output"],)
+    items = dataset.candidates(query)
+    assert items.doc_ids == tuple(f"011{place}" for place in range(12)) and items.relevance == {}
+    assert dataset.prompt == f"rag/lamp-{number}" and not dataset.shared
+    assert dataset.utility == UTILITIES[number]
+    assert dataset.label_utility == ("accuracy" if number == 3 else UTILITIES[number])
+
+
+@pytest.mark.parametrize(
+    ("number", "title", "text", "label"),
+    [
+        (1, HEADLINE, ITEM, None),
+        (2, "", ITEM, lamp.TAGS[len(ITEM) % 3]),
+        (3, "", ITEM, str(1 + len(ITEM) % 5)),
+        (4, HEADLINE, ITEM, None),
+        (5, HEADLINE, ITEM, None),
+        (6, "", ITEM, HEADLINE),  # a retriever reads the text of an e-mail alone
+        (7, "", ITEM, None),
+    ],
+)
+def test_items_have_what_retrievers_and_prompts_read(
+    number: int, title: str, text: str, label: str | None, tmp_path: Path
+) -> None:
+    dataset = load_answers(f"lamp/{number}", lamp.write_lamp(tmp_path, number))
+    item = dataset.candidates(dataset.queries[1]).documents[2]
+    assert (item.title, item.text) == (title, text)
+    assert item.groups == ({} if label is None else {"label": (label,)})
+    assert dataset.searched(dataset.queries[1]) == (
+        f'{" ".join(TEXT.split()[:4])} Of "quoted" things' if number == 1 else TEXT
+    )
+    (message,) = Fitting(
+        load_prompt(dataset.prompt), by_words(512), dataset.parts(dataset.queries[1]), [item]
+    ).messages([item.doc_id])
+    assert (title if number == 1 else text) in message.content
+    assert label is None or label in message.content
+
+
+def test_task_1_puts_items_before_its_question_and_says_what_an_answer_means(tmp_path: Path) -> None:
+    dataset = load_answers("lamp/1", lamp.write_lamp(tmp_path, 1))
+    query = dataset.queries[0]
+    before, behind = dataset.parts(query)
+    assert before.endswith('", ') and behind.startswith("which reference is related?")
+    assert dataset.meaning(query, "[2]") == 'Of "quoted" things'
+    assert dataset.meaning(query, "neither") == "neither"
+
+
+@pytest.mark.parametrize(
+    ("text", "searched"),
+    [
+        ('with the title "T", which reference is related? [1]: "A" [2]: "B"', "A B"),
+        ('WITH THE TITLE "T", WHICH REFERENCE IS RELATED? [1]: "A "x" y" [2]: "B: "z""', 'A "x" y B: "z"'),
+        ('the title "T", which reference is related? "A" or "B"? [1] or [2]', "A B"),
+    ],
+)
+def test_references_are_read_with_quotation_marks_in_them(text: str, searched: str, tmp_path: Path) -> None:
+    dataset = changed(tmp_path, 1, lambda entries: entries[0].update(input=text))
+    assert dataset.searched(dataset.queries[0]) == searched
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_layouts_are_found(layout: tuple[str, str], tmp_path: Path) -> None:
+    names = layout[0].format(4), layout[1].format(4)
+    assert len(load_answers("lamp/4", lamp.write_lamp(tmp_path, 4, names)).queries) == 3
+
+
+def test_a_mark_at_the_head_numbers_for_scores_and_fields_of_no_use_are_fine(tmp_path: Path) -> None:
+    entries = lamp.inputs(3)
+    entries[0] |= {"user_id": 7}
+    entries[0]["profile"][0] |= {"score": 5, "date": "2020"}
+    entries[0]["profile"][1] |= {"score": 4.0, "text": ""}
+    lamp.write_lamp(tmp_path, 3)
+    (tmp_path / "3_user_dev_inputs.json").write_bytes(
+        b"\xef\xbb\xbf" + json.dumps(entries, indent=2).replace("\n", "\r\n").encode()
+    )
+    dataset = load_answers("lamp/3", tmp_path)
+    first, second = dataset.candidates(dataset.queries[0]).documents[:2]
+    assert first.groups == {"label": ("5",)} and second.groups == {"label": ("4",)} and second.text == ""
+
+
+def changed(folder: Path, number: int, change: Callable[[list[dict[str, Any]]], object]) -> Any:
+    """A task whose inputs were changed."""
+    lamp.write_lamp(folder, number)
+    entries = lamp.inputs(number)
+    change(entries)
+    (folder / f"{number}_user_dev_inputs.json").write_text(json.dumps(entries))
+    return load_answers(f"lamp/{number}", folder)
+
+
+def refusal(dataset: Any) -> UsageError:
+    with pytest.raises(UsageError) as raised:
+        dataset.queries  # noqa: B018
+    assert raised.value.hint and "Traceback" not in raised.value.message
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "message"),
+    [
+        (2, lambda e: e[1]["profile"][3].pop("tag"), "inputs.json: query '011', item '0113', tag: is missing"),
+        (4, lambda e: e[1]["profile"][3].update(text=None), "query '011', item '0113', text: is not a text"),
+        (4, lambda e: e[1]["profile"][3].pop("id"), "query '011', profile[3].id: is missing"),
+        (7, lambda e: e[0]["profile"][1].update(id="0010"), "query '001', item '0010', id: was already given"),
+        (5, lambda e: e[2]["profile"].clear(), "query '021', profile: is empty"),
+        (1, lambda e: e[2].update(input='the title "T"'), "query '021', input: has no two references"),
+        (4, lambda e: e[2].update(input="A headline"), "query '021', input: has no 'article:'"),
+        (4, lambda e: e.reverse(), "entry 1 is '021' in "),
+        (4, lambda e: e.pop(), "has 3 entries, and "),
+        (4, lambda e: e[0].update(id="1"), "entry 1 is '1' in "),
+        (4, lambda e: e[0].pop("profile"), "inputs.json: [0]: object missing required field `profile`"),
+    ],
+)  # fmt: skip
+def test_a_slip_in_the_inputs_is_named(
+    number: int, change: Callable[[list[dict[str, Any]]], object], message: str, tmp_path: Path
+) -> None:
+    assert message in refusal(changed(tmp_path, number, change)).message
+
+
+def test_outputs_of_another_task_ids_that_are_given_twice_and_files_cut_off_are_refused(
+    tmp_path: Path,
+) -> None:
+    lamp.write_lamp(tmp_path, 4)
+    answers, path = lamp.outputs(3), tmp_path / "4_user_dev_outputs.json"
+    path.write_text(json.dumps(answers))
+    assert "task: is 'LaMP_3', not LaMP_4" in refusal(load_answers("lamp/4", tmp_path)).message
+    path.write_text(json.dumps({**answers, "task": "LaMP_4"})[:-5])
+    assert "outputs.json: not JSON" in refusal(load_answers("lamp/4", tmp_path)).message
+    entries, golds = lamp.inputs(4), lamp.outputs(4)
+    entries[1]["id"] = golds["golds"][1]["id"] = "001"
+    path.write_text(json.dumps(golds))
+    (tmp_path / "4_user_dev_inputs.json").write_text(json.dumps(entries))
+    assert "id: '001' is given twice" in refusal(load_answers("lamp/4", tmp_path)).message
+
+
+def test_without_files_the_way_to_bring_them_is_said(tmp_path: Path) -> None:
+    for dataset in (lambda: load_answers("lamp/4").queries, lambda: load_answers("lamp/4", tmp_path)):
+        with pytest.raises(UsageError, match="no inputs and outputs of LaMP-4") as raised:
+            dataset()
+        assert "--data DIR" in raised.value.hint
+    listed = llmfair("datasets", "list")
+    assert "lamp/7" in listed.out and "bring it: --data DIR" in listed.out
+    assert llmfair("datasets", "show", "lamp/4").code == 2
