@@ -44,6 +44,17 @@ def mean(values: ArrayLike, level: float = 0.95) -> Estimate:
     return _of_mean(_finite(values), level, exponential=False)
 
 
+def clustered_mean(values: ArrayLike, queries: NDArray[np.intp], level: float = 0.95) -> Estimate:
+    """The mean of observations, several a query, with the t interval over queries, whose numbers `queries` gives.
+
+    A query adds Σ (x − x̄)/N over its observations to the error, so one observation a query gives the plain interval.
+    """
+    found = _finite(values)
+    centre = float(found.mean())
+    scores = np.bincount(queries, found - centre)[np.unique(queries)] / len(found)
+    return _interval(centre, standard_error(scores), len(scores), level, exponential=False)
+
+
 def geometric_mean(ratios: ArrayLike, level: float = 0.95) -> Estimate:
     """The geometric mean of positive ratios, with the t interval on their logarithms."""
     positive = _finite(ratios)

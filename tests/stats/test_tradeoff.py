@@ -1,0 +1,155 @@
+"""Slope, area and intervals of disparity: reference figures, scipy, and cells worked by hand."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from llmfair.stats.intervals import clustered_mean, mean
+from llmfair.stats.tradeoff import (
+    INTERVALS,
+    Area,
+    adjusted,
+    anchors,
+    area,
+    averaged,
+    cells,
+    interval_of,
+    keeping,
+    line,
+    paired_p,
+    student_p,
+    welch_p,
+)
+from tests.shared import realdata, vectors
+
+NEAR = 1e-9
+numbers = st.lists(st.integers(-20, 20).map(lambda number: number / 8), min_size=2, max_size=12)
+
+
+def test_slope_and_area_of_the_reference_curves() -> None:
+    for case in vectors("disparity_curve")["cases"]:
+        x, y, expected = case["input"]["disparity"], case["input"]["quality"], case["expected"]
+        fitted, below = line(x, y), area(x, y)
+        found = (None, None) if fitted is None else (fitted.slope, fitted.intercept)
+        assert found == pytest.approx((expected["slope"], expected["intercept"]), abs=NEAR), case["id"]
+        assert below is not None
+        assert below.whole == pytest.approx(expected["auc_0_1_constant_extrapolation"], abs=NEAR), case["id"]
+        assert below.observed == pytest.approx(expected["auc_observed_range"], abs=NEAR), case["id"]
+        assert (below.low, below.high) == (min(x), max(x))
+
+
+def test_one_disparity_has_no_slope_and_an_area_of_its_mean() -> None:
+    assert line([0.5, 0.5], [0.1, 0.3]) is None
+    assert area([0.5, 0.5], [0.25, 0.75]) == Area(0.5, 0.0, 0.5, 0.5)
+    assert line([], []) is None
+    assert area([], []) is None
+
+
+def test_observations_go_to_the_nearest_anchor_and_halfway_ones_upwards() -> None:
+    x = [0.0, 0.0999999, 0.1, 0.3 - 1e-12, 0.95, 1.0]
+    y = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
+    found = anchors(x, y, ["a", "b", "a", "b", "a", "b"])
+    assert [(one.disparity, one.quality.value, one.observations) for one in found] == [
+        (0.0, 2.0, 2), (0.2, 5.0, 1), (0.4, 7.0, 1), (1.0, 10.0, 2),
+    ]  # fmt: skip
+    both = averaged([found, found[:1], anchors([0.0], [5.0], ["a"])])
+    assert both[0].tolist() == [0.0, 0.2, 0.4, 1.0]
+    assert both[1].tolist() == [3.0, 5.0, 7.0, 10.0]
+
+
+def test_several_observations_of_a_query_are_one_unit() -> None:
+    values, queries = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 9.0]), np.arange(6)
+    assert clustered_mean(values, queries) == mean(values)
+    twice = clustered_mean(np.tile(values, 2), np.tile(queries, 2))
+    assert (twice.value, twice.low, twice.high, twice.n) == pytest.approx(
+        (mean(values).value, mean(values).low, mean(values).high, 6)
+    )
+
+
+def test_edges_of_intervals_belong_above_and_rounding_decides_nothing() -> None:
+    x = [0.0, 0.2 - 1e-12, 0.2, 0.1 + 0.5, 0.6 - 1e-8, 0.8, 1.0, 1.0 + 1e-12, -1e-12]
+    assert [INTERVALS[place] for place in interval_of(x)] == [
+        "[0,.2)", "[.2,.4)", "[.2,.4)", "[.6,.8)", "[.4,.6)", "[.8,1]", "[.8,1]", "[.8,1]", "[0,.2)",
+    ]  # fmt: skip
+
+
+def test_cells_worked_by_hand() -> None:
+    baseline = dict.fromkeys("abcdefg", 0.5) | {"h": 0.9}
+    queries = [*"abcdef", *"abcdef"]
+    disparity = [0.9] * 6 + [0.1] * 6
+    utility = [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.1, 0.2, 0.3, 0.2, 0.1, 0.3]
+    low, _, empty, _, high = cells(disparity, utility, queries, baseline)
+    assert (low.observations, low.queries, empty.observations, empty.queries) == (6, 6, 0, 0)
+    assert {empty.difference, empty.p_student, empty.paired, empty.p_adjusted} == {None}
+    assert low.difference == pytest.approx(0.2 - 0.55)
+    assert high.difference == pytest.approx(0.55 - 0.55)
+    assert low.paired is not None
+    assert high.paired is not None
+    assert low.paired.value == pytest.approx(-0.3)
+    assert high.paired.value == pytest.approx(0.05)  # each query against its own, h nowhere
+    before = list(baseline.values())
+    assert low.p_student == pytest.approx(stats.ttest_ind(utility[6:], before).pvalue)
+    assert low.p_welch == pytest.approx(stats.ttest_ind(utility[6:], before, equal_var=False).pvalue)
+    assert low.starred
+    assert not high.starred
+    assert low.p_paired == pytest.approx(stats.ttest_1samp(np.array(utility[6:]) - 0.5, 0).pvalue)
+    assert low.p_paired is not None
+    assert low.p_adjusted == pytest.approx(2 * low.p_paired)  # two cells were tested
+    assert high.p_adjusted == high.p_paired
+    first, second = adjusted([[low], [low, high]])
+    assert first[0].p_adjusted == pytest.approx(3 * low.p_paired)
+    assert second[1] == high
+
+
+def test_several_observations_of_a_query_in_an_interval_are_averaged_for_its_difference() -> None:
+    (cell, *_) = cells([0.1, 0.15, 0.0], [0.2, 0.6, 0.5], ["a", "a", "b"], {"a": 0.5, "b": 0.5})
+    assert cell.paired is not None
+    assert (cell.observations, cell.queries) == (3, 2)
+    assert cell.paired.value == pytest.approx(-0.05)
+    assert cell.difference == pytest.approx(1.3 / 3 - 0.5)
+    assert cell.p_paired is None
+
+
+def test_a_query_without_a_baseline_is_named() -> None:
+    with pytest.raises(ValueError, match="query b has no baseline"):
+        cells([0.1, 0.1], [0.5, 0.5], ["a", "b"], {"a": 0.5})
+    with pytest.raises(ValueError, match="one finite disparity"):
+        line([0.1, float("nan")], [0.5, 0.5])
+
+
+@given(numbers, numbers)
+def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float]) -> None:
+    if len(set(one)) > 1 or len(set(other)) > 1:
+        assert student_p(one, other) == pytest.approx(stats.ttest_ind(one, other).pvalue, abs=NEAR)
+        expected = stats.ttest_ind(one, other, equal_var=False).pvalue
+        assert welch_p(one, other) == pytest.approx(expected, abs=NEAR)
+    else:
+        alike = 1.0 if one[0] == other[0] else 0.0
+        assert student_p(one, other) == welch_p(one, other) == alike
+
+
+def test_tests_of_too_few_are_not_made() -> None:
+    assert student_p([1.0], [1.0, 2.0]) is welch_p([1.0, 2.0], [1.0]) is paired_p([1.0] * 5) is None
+    assert paired_p([0.0] * 6) == 1.0
+    assert paired_p([1.0] * 6) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(-0.02, 0.1, "kept"), (-0.05, -0.021, "lost"), (-0.05, 0.0, "inconclusive"), (None, None, None)],
+)
+def test_what_an_interval_says_of_a_loss(low: float | None, high: float | None, said: str | None) -> None:
+    assert keeping(low, high, 0.02) == said
+
+
+def test_intervals_are_those_of_the_papers_table() -> None:
+    path = realdata("fairrag/paper_tables/fairrag_table2_disparity_intervals.csv")
+    columns = next(csv.reader(path.read_text(encoding="utf-8").splitlines()))[4:]
+    edges = [tuple(float(edge) for edge in column.removeprefix("d_").split("_")) for column in columns]
+    assert [INTERVALS[interval_of([low])[0]] for low, _ in edges] == list(INTERVALS)
