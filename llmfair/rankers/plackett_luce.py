@@ -130,7 +130,7 @@ def inclusion(log_weights: ArrayLike, k: int) -> Floats:
     for first in range(0, len(nodes), size):
         chunk = slice(first, first + size)
         found[rivals] += _among_the_first(relative, k, nodes[chunk]) @ widths[chunk]
-    return found
+    return np.minimum(found, 1.0)  # but for rounding
 
 
 def _among_the_first(relative: Floats, k: int, nodes: Floats) -> Floats:
