@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 from llmfair import registry
 from llmfair.datasets.answer_files import HINT, answer_folder, answer_lines
-from llmfair.datasets.base import Dataset, fingerprint
+from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.records import Query
+from llmfair.records import Document, Query
 
 
 class AnswerDataset(Dataset, Protocol):
@@ -91,7 +91,14 @@ def has_answers(path: Path) -> bool:
 
 
 def questions_sha256(dataset: AnswerDataset, queries: Sequence[Query]) -> str:
-    """SHA-256 over inputs, right answers and items, labels of items among them: all that makes runs comparable."""
-    golds = [dataset.golds(query.query_id) for query in queries]
-    text = json.dumps([fingerprint(dataset, queries), golds], ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 over inputs, right answers and items, with their labels: what makes runs comparable; not judgements."""
+    digest = sha256()
+    last: tuple[Document, ...] | None = None
+    for query in queries:
+        items = dataset.candidates(query).documents
+        if items is not last:  # a corpus that queries share is read once
+            last, shown = items, [[item.doc_id, item.title, item.text, item.groups] for item in items]
+            of_items = sha256(json.dumps(shown).encode()).hexdigest()
+        told = [query.query_id, query.text, dataset.searched(query), dataset.golds(query.query_id), of_items]
+        digest.update(json.dumps(told).encode())
+    return digest.hexdigest()

@@ -23,6 +23,7 @@ UNSET = 1_000_000
 """A tokenizer without a context says that it is larger than this."""
 WHOLE = 1_000_000
 """More words than any item has."""
+_TOO_LONG = "sequence-length-is-longer-than-the-specified-maximum"
 BARE, ITEMS, SPLIT = "bare", "items", "split"
 _OF_ITEM = frozenset({"k", "item", "title", "text", LABEL})
 
@@ -62,6 +63,8 @@ def by_tokens(tokenizer: Any, context: int | None = None) -> Ruler:
             f"the tokenizer of {tokenizer.name_or_path} does not say how many tokens its model reads.",
             "give them: --context 4096",
         )
+    # Measured here are texts that are too long, which transformers would warn of.
+    getattr(tokenizer, "deprecation_warnings", {})[_TOO_LONG] = True
     longest = int(own) if context is None else context
     return Ruler("its own tokens", longest, tokenizer.tokenize, tokenizer.convert_tokens_to_string)
 
@@ -97,7 +100,7 @@ class Fitting:
         self._items = {item.doc_id: item for item in items}
         self._input = "".join(parts)
         self._variant, self._values = self._question(*parts)
-        self._tokens = sum(map(ruler.count, self._values.values()))
+        self._tokens = ruler.count("".join(self._values.values()))
         self._head, self._line = _number_and_line(prompt.passage)
         self._budgets: dict[int, int] = {}
         self._pieces: dict[tuple[str, int], tuple[str, Sequence[str]]] = {}

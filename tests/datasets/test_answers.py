@@ -130,6 +130,23 @@ def test_the_identity_moves_with_inputs_answers_items_and_labels(tmp_path: Path)
     assert len(set(found)) == len(changes)
 
 
+def test_the_identity_of_a_corpus_reads_it_once_and_leaves_judgements_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder(tmp_path / "own", qrels_txt="q1 0 2 1\n")
+    texts: list[str] = []
+    plain, judged = load_answers(path), load_answers(path, judged=True)
+    dumps = json.dumps
+
+    def counted(told: object) -> str:
+        texts.append(dumps(told))
+        return texts[-1]
+
+    monkeypatch.setattr("llmfair.datasets.answers.json.dumps", counted)
+    assert questions_sha256(plain, plain.queries) == questions_sha256(judged, judged.queries)
+    assert sum("Two" in text for text in texts) == 2  # once of each dataset
+
+
 def test_a_folder_is_a_corpus_that_all_queries_share(tmp_path: Path) -> None:
     dataset = load_answers(folder(tmp_path / "corpus"))
     assert dataset.shared and dataset.name == "corpus" and dataset.prompt == "rag/question"

@@ -115,6 +115,15 @@ def test_lamp_1_has_its_items_behind_the_authors_title_unless_the_place_was_cut_
     assert said(of("rag/lamp-1", 512, ("", behind), *papers), "a") == f"First, {behind}"
 
 
+def test_lamp_1_has_the_room_that_its_question_leaves_whole() -> None:
+    """Where its parts are split is no matter: a text may have fewer tokens than its parts together."""
+    parts = ("a b", "c d ")
+    fitting = Fitting(
+        load_prompt("rag/lamp-1"), by_tokens(Spaced(23)), parts, [item("a", 40, title=words(40))]
+    )
+    assert len(fitting.lines("a")[0].split()) == 23 - 3
+
+
 def test_a_question_larger_than_the_context_leaves_nothing_to_items() -> None:
     shown = said(of("rag/lamp-4", 100, words(300), item("a", title="T")), "a")
     assert shown == ". " + words(99)
@@ -190,7 +199,7 @@ def test_a_number_behind_the_text_is_part_of_the_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-def test_a_tokenizer_of_transformers_cuts_at_the_very_token() -> None:
+def test_a_tokenizer_of_transformers_cuts_at_the_very_token(capfd: pytest.CaptureFixture[str]) -> None:
     needs_local()
     tokenizer: Any = chat_tokenizer()
     tokenizer.model_max_length = 512
@@ -204,3 +213,4 @@ def test_a_tokenizer_of_transformers_cuts_at_the_very_token() -> None:
     fitting = Fitting(load_prompt("rag/lamp-7"), ruler, ("", text), [item("a", 900), item("b", 900)])
     assert ruler.count(said(fitting, "a", "b")) == 512
     assert ruler.count(fitting.lines("ab")[0]) == (512 - QUESTION_TOKENS) // 2
+    assert not capfd.readouterr().err, "that a text is too long is no news here"
