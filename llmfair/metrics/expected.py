@@ -67,7 +67,7 @@ def unbiased_squares(exposure: ArrayLike, samples: int) -> float:
     return float((samples * found @ found - found.sum()) / (samples - 1))
 
 
-def target(useful: ArrayLike, k: int) -> Floats:
+def target(useful: ArrayLike, k: float) -> Floats:
     """ε*: exposure shared by useful items first, what is left of k' by the others; shape (n,) [Eq. 6]."""
     flags = np.asarray(useful, dtype=bool)
     n, m = len(flags), int(flags.sum())
@@ -80,22 +80,22 @@ def target(useful: ArrayLike, k: int) -> Floats:
 def exact(exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None = None) -> ExpectedExposure:
     """The three figures between the bounds that exposures of k' items of n can reach; arrays of shape (n,).
 
-    EE-D = Σ ε² in [k'²/n, k'], EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². `squares` stands for Σ ε² where it is estimated.
+    EE-D = Σ ε² in [k'²/n, k'], EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². Where lists are shorter than k, k' is what they show
+    on average, Σ ε. `squares` stands for Σ ε² where it is estimated.
     """
     found, flags = _checked(exposure, useful, k)
     n, m = len(found), int(flags.sum())
-    shown = min(k, n)
+    shown = min(float(found.sum()), k)
     squares = float(found @ found) if squares is None else squares
     disparity = Bounded(squares, shown**2 / n, shown, 0.0)
     if not m:
         return ExpectedExposure(disparity, None, None)
-    aim = target(flags, k)
-    ascending = np.sort(aim)
-    # the worst and the best that k' items can be
-    relevance = Bounded(float(found @ aim), ascending[:shown].sum(), ascending[n - shown :].sum(), 1.0)
-    norm = float(aim @ aim)
-    worst = shown - 2 * relevance.low + norm
-    loss = Bounded(squares - 2 * relevance.value + norm, 0.0, worst, 0.0)
+    aim = target(flags, shown)
+    first, rest = float(aim[flags][0]), float(aim.min())
+    fewest, most = max(0.0, shown - (n - m)), min(shown, m)  # useful items shown
+    low, high = (number * first + (shown - number) * rest for number in (fewest, most))
+    relevance, norm = Bounded(float(found @ aim), low, high, 1.0), float(aim @ aim)
+    loss = Bounded(squares - 2 * relevance.value + norm, 0.0, shown - 2 * low + norm, 0.0)
     return ExpectedExposure(disparity, relevance, loss)
 
 
