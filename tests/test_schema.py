@@ -63,6 +63,9 @@ def test_the_schema_is_one_and_knows_what_the_code_knows() -> None:
 SAYS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("listwise",): ("listwise", LISTS[1:]),
     ("pairwise",): ("pairwise", PAIRS[1:]),
+    ("rag",): ("rag", ("--no-report", "--alpha", "1")),
+    ("plan", "rag"): ("plan_rag", ("--price-in", "1", "--price-out", "2")),
+    ("prompts", "render", "rag"): ("look", ()),
     ("plan", "listwise"): ("plan_listwise", ("--price-in", "1", "--price-out", "2")),
     ("plan", "pairwise"): ("plan_pairwise", ()),
     ("calibrate", "listwise"): ("calibrate_listwise", ("--runs", "3", "--orders", "1", "-n", "6")),

@@ -1,0 +1,129 @@
+"""Retrieval-augmented generation: lists drawn from a retriever's scores, and what a generator makes of them.
+
+After Kim and Diaz, "Towards Fair RAG", ICTIR 2025: do equally useful items get an equal chance to be read and credited,
+and what does a fairer retriever cost in answers?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llmfair.audits.kind import HELP, Help, Kind
+from llmfair.audits.rag.settings import RagSettings
+from llmfair.registry import register
+
+if TYPE_CHECKING:
+    from llmfair.audits.rag.making import RagAudit
+    from llmfair.audits.rag.results import RagResults
+    from llmfair.audits.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.subject import Subject
+    from llmfair.audits.verdict import Conclusions
+    from llmfair.metrics.base import Observation
+    from llmfair.metrics.retrieved import Retrieved
+    from llmfair.records import Chat
+    from llmfair.report.tables import Table
+    from llmfair.results import Band, Figure, RunVerdict, Words
+    from llmfair.rundir import RunDir
+    from llmfair.settings import ScoreSettings
+
+
+class Rag(Kind):
+    name = "rag"
+    title = "Retrieval-augmented generation"
+    helps: ClassVar = {
+        "": Help(
+            "Fair retrieval for a generator: whether useful items get an equal chance, and what that costs in answers.",
+            (
+                "llmfair rag -m openai:gpt-4o-mini --dry-run",
+                "llmfair rag -d questions.jsonl -m openai:any --base-url http://127.0.0.1:8000/v1",
+            ),
+        ),
+        "plan": Help(
+            HELP["plan"].format(name="rag"),
+            (
+                "llmfair plan rag -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
+                "llmfair plan rag --samples 100 --alpha 0,1,2,4,8",
+            ),
+        ),
+        "render": Help(
+            HELP["render"].format(name="rag", question="label or list"),
+            (
+                "llmfair prompts render rag",
+                "llmfair prompts render rag --useful qrels -d my-folder --number 2",
+            ),
+        ),
+    }
+    settings = RagSettings
+    unit = "queries"
+    question = "list"
+    condition = "setting"
+    statuses = ("lost", "not assessable", "inconclusive", "kept")
+    numbered = "Which question, of those for labels: the first shows no item, the others one each."
+    agree: ClassVar = {
+        "k": ("show different numbers of items", "run both with the same -k"),
+        "useful": ("tell useful items in different ways", "run both with the same --useful"),
+        "utility": ("score answers in different ways", "run both with the same --utility"),
+    }
+
+    def design(self, settings: RagSettings, subject: Subject | None = None) -> RagAudit:
+        from llmfair.audits.design import NOBODY
+        from llmfair.audits.rag.making import make_rag_design
+
+        return make_rag_design(settings, subject or NOBODY)
+
+    def rendered(self, settings: RagSettings) -> Iterator[Chat]:
+        """The questions for labels, which need no answer to be known."""
+        design = self.design(settings)
+        for query in design.queries:
+            asked = design.asked(query)
+            shown = asked.labelled() or design.lists(query, asked.useful or frozenset())
+            yield from map(asked.chat, shown)
+
+    def results(self) -> type[RagResults]:
+        from llmfair.audits.rag.results import RagResults
+
+        return RagResults
+
+    def verdict(self, found: Conclusions) -> RunVerdict:
+        from llmfair.audits.rag.verdict import rag_verdict
+
+        return rag_verdict(found)
+
+    def table(self, results: Any) -> Table:
+        from llmfair.audits.rag.table import rag_table
+
+        return rag_table(results, self.title, self.condition)
+
+    def words(self) -> Sequence[str]:
+        from llmfair.audits.rag.words import WORDS
+
+        return WORDS
+
+    def what_was_shown(self, about: Mapping[str, Any]) -> str:
+        """How many items."""
+        return f"{len(about['doc_ids'])} items"
+
+    def reads(self) -> type[Retrieved]:
+        from llmfair.metrics.retrieved import Retrieved
+
+        return Retrieved
+
+    def observations(self, run: RunDir) -> Mapping[str, Sequence[Observation]]:
+        from llmfair.audits.kind import results_of
+        from llmfair.audits.rag.files import read_observations
+
+        return read_observations(run, results_of(run))
+
+    def score(self, run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+        from llmfair.audits.rag.score import score_rag
+
+        return score_rag(run, settings, announce)
+
+    def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
+        from llmfair.audits.rag.table import SAID
+
+        return SAID.get(finding["conclusion"]) or super().concluded(finding, row, level, band, words)
+
+
+RAG = register("audit", "rag")(Rag())

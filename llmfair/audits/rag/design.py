@@ -1,0 +1,142 @@
+"""The design of an audit of retrieval-augmented generation: which lists of which queries a generator is shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
+from llmfair.audits.design import Design
+from llmfair.audits.rag.policies import GOLD, Floats, Policies, conditions_of
+from llmfair.audits.rag.results import RagFacts
+from llmfair.audits.rag.settings import RagSettings
+from llmfair.datasets.answers import AnswerDataset, questions_sha256
+from llmfair.metrics.texts import utility
+from llmfair.prompts import Prompt
+from llmfair.rankers.fitting import Fitting, Ruler
+from llmfair.rankers.reader import Asked, Read, Shown
+from llmfair.records import Document, Query
+
+
+@dataclass(frozen=True, kw_only=True)
+class RagDesign(Design[Read]):
+    """Everything an audit of a generator asks; what is useful is known only when labels are."""
+
+    task = "rag"
+    settings: RagSettings
+    dataset: AnswerDataset
+    prompt: Prompt
+    ruler: Ruler
+    utility: str
+    gain: str
+    retrievers: Mapping[str, str]
+    scores: Mapping[str, Mapping[str, Floats]]
+
+    why_not_assessable = "the others have fewer than two useful items"
+
+    @cached_property
+    def conditions(self) -> Sequence[Condition]:
+        return conditions_of(self.settings.retriever, self.settings.alphas())
+
+    def items(self, query: Query) -> tuple[Document, ...]:
+        """The items of a query, in the order that ties keep."""
+        return self.dataset.candidates(query).documents
+
+    def policies(self, query: Query) -> Policies:
+        """How the query's items are drawn."""
+        doc_ids = tuple(item.doc_id for item in self.items(query))
+        scores = {retriever: of[query.query_id] for retriever, of in self.scores.items()}
+        return Policies(
+            query.query_id, doc_ids, scores, self.settings.k, self.settings.samples, self.settings.seed
+        )
+
+    def judged(self, query: Query) -> frozenset[str] | None:
+        """The useful items where they are known beforehand."""
+        if self.settings.useful == "gain":
+            return None
+        relevance = self.dataset.candidates(query).relevance
+        return frozenset(doc_id for doc_id, grade in relevance.items() if grade >= 1)
+
+    def drawn(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
+        """The lists of every condition, with how many draws came to each."""
+        return self.policies(query).drawn(self.conditions, useful)
+
+    def lists(self, query: Query, useful: frozenset[str]) -> list[Shown]:
+        """The distinct lists of all conditions, in their order."""
+        return [*dict.fromkeys(one for lists in self.drawn(query, useful).values() for one in lists)]
+
+    def asked(self, query: Query) -> Asked:
+        """The query as the generator is asked about it."""
+        golds, items = self.dataset.golds(query.query_id), self.items(query)
+        fitting = Fitting(self.prompt, self.ruler, self.dataset.parts(query), items)
+        return Asked(
+            query=query,
+            items={item.doc_id: item for item in items},
+            render=fitting.messages,
+            lists=partial(self.lists, query),
+            utility=partial(utility, self.utility, golds=golds),
+            gain=partial(utility, self.gain, golds=golds),
+            useful=self.judged(query),
+        )
+
+    def programs(self) -> Iterator[Program]:
+        """A program a query: what it asks of one list, other conditions need too."""
+        for query in self.queries:
+            yield Program(query.query_id, self.asked(query).steps)
+
+    @cached_property
+    def calls(self) -> int:
+        """Labels of every query, and its distinct lists, those of `gold` as many as there can be.
+
+        Queries that labels drop ask fewer.
+        """
+        return sum(self._calls(query) for query in self.queries)
+
+    def _calls(self, query: Query) -> int:
+        judged = self.judged(query)
+        if judged is not None:
+            return len(self.lists(query, judged))
+        lists_of = self.drawn(query, frozenset())
+        drawn = {one for name, lists in lists_of.items() if name != GOLD for one in lists}
+        return 1 + len(self.items(query)) + len(drawn) + self.settings.samples
+
+    @property
+    def longest(self) -> int:
+        return 1 if self.settings.useful == "qrels" else 2
+
+    def name_parts(self) -> tuple[str, ...]:
+        return (self.dataset.name,)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            **super().identity(),
+            "lists_sha256": questions_sha256(self.dataset, self.queries),
+            "alpha": self.settings.alphas(),
+            "retrievers": self.retrievers,
+            "lines": [self.ruler.unit, self.ruler.context],
+            "utility": self.utility,  # which tells useful items, and they what is drawn
+        }
+
+    def facts(self) -> RagFacts:
+        settings = self.settings
+        return RagFacts(
+            preset=settings.preset_name(),
+            queries=len(self.queries),
+            conditions=[condition.name for condition in self.conditions],
+            factors={one.name: one.factors for one in self.conditions},
+            calls=self.calls,
+            seed=settings.seed,
+            k=settings.k,
+            samples=settings.samples,
+            useful=settings.useful,
+            utility=self.utility,
+            attribution=settings.attribution,
+            margin=settings.margin,
+        )
+
+    def unparseable(self, result: Read) -> int:
+        return sum(output.unparseable for output in (*result.alone.values(), *result.lists.values()))

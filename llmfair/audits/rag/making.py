@@ -1,0 +1,104 @@
+"""Makes an audit of a generator from what the user set.
+
+The data's way: questions and items -> a retriever's scores -> one program per query (labels, then every distinct list
+of all settings) -> dispatch -> outputs -> utility, credit, exposure -> measures -> intervals -> run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmfair.audits.design import NOBODY, Outcome
+from llmfair.audits.gates import read_gates
+from llmfair.audits.lists import selected_queries
+from llmfair.audits.rag.attribution import ATTRIBUTORS
+from llmfair.audits.rag.design import RagDesign
+from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
+from llmfair.audits.rag.policies import conditions_of
+from llmfair.audits.rag.retrieving import retriever_of, scores_of
+from llmfair.audits.rag.settings import RagSettings
+from llmfair.audits.subject import Subject
+from llmfair.datasets.answers import load_answers
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.retrieved import Retrieved
+from llmfair.metrics.texts import UTILITIES, rating
+from llmfair.prompts import load_prompt
+from llmfair.rankers.fitting import by_words, check_prompt
+from llmfair.rankers.reader import Read
+from llmfair.records import Failure
+
+SHOWN = "EE-D,EE-R,EU,EU-change"
+MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
+CONTEXT = 4096
+"""Tokens that are taken for a generator's context where nobody knows it."""
+CITED = "rag/cited"
+CREDIT = "EAR(by={by}),EAE-D(by={by})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RagAudit(RagDesign):
+    """An audit of a generator made but not begun: what it asks, and what the answers come to."""
+
+    def outcome(self, run: str, results: Mapping[str, Read], failures: Sequence[Failure]) -> Outcome:
+        return outcome_of(self, run, results, failures)
+
+
+def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudit:
+    """Loads what the settings name, and scores every item of every query. Raises UsageError."""
+    dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels")
+    queries = tuple(selected_queries(dataset, settings))
+    citing = CITED if settings.attribution == "cited" else dataset.prompt
+    settings = replace(settings, prompt=settings.prompt or citing)
+    utility = settings.utility or dataset.utility
+    if utility not in UTILITIES:
+        raise UsageError(
+            f"--utility {utility} is unknown.{did_you_mean(utility, UTILITIES)}",
+            f"known: {', '.join(UTILITIES)}",
+        )
+    if utility == "mae":
+        for query in queries:
+            if wrong := [gold for gold in dataset.golds(query.query_id) if rating(gold) is None]:
+                raise UsageError(
+                    f"query '{query.query_id}': the right answer '{wrong[0]}' is no number.",
+                    "--utility accuracy",
+                )
+    attributors = (*ATTRIBUTORS, "none")
+    if settings.attribution not in attributors:
+        raise UsageError(
+            f"--attribution {settings.attribution} is unknown.{did_you_mean(settings.attribution, attributors)}",
+            f"known: {', '.join(attributors)}",
+        )
+    if without := [query.query_id for query in queries if not dataset.golds(query.query_id)]:
+        raise UsageError(
+            f"query '{without[0]}' has no right answer, so that no utility can be told.",
+            "give every question a gold",
+        )
+    credit = [] if settings.attribution == "none" else [CREDIT.format(by=settings.attribution)]
+    shown, measured = (settings.measures or ",".join((names, *credit)) for names in (SHOWN, MEASURED))
+    gates = read_gates(
+        settings.require,
+        [one.name for one in conditions_of(settings.retriever, settings.alphas())],
+        Retrieved,
+    )
+    asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
+    retrievers = {name: retriever_of(name) for name in settings.retriever}
+    prompt = load_prompt(str(settings.prompt), "rag")
+    check_prompt(prompt)
+    return RagAudit(
+        settings=settings,
+        subject=subject,
+        dataset=dataset,
+        attribute=dataset.attributes[0],
+        queries=queries,
+        measures=parse_measures(asked_for, Retrieved),
+        shown=parse_measures(shown, Retrieved),
+        gates=gates,
+        prompt=prompt,
+        ruler=by_words(settings.context or CONTEXT),
+        utility=utility,
+        gain=settings.utility or dataset.label_utility,
+        retrievers={name: retriever.identity for name, retriever in retrievers.items()},
+        scores={name: scores_of(retriever, dataset, queries) for name, retriever in retrievers.items()},
+    )

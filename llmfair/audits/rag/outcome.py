@@ -1,0 +1,180 @@
+"""What an audit of a generator found, as the files of its run folder: made from what was read of each query alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import fsum
+
+import numpy as np
+
+from llmfair.audits.condition import Condition
+from llmfair.audits.design import Outcome
+from llmfair.audits.rag.attribution import ATTRIBUTORS
+from llmfair.audits.rag.design import RagDesign
+from llmfair.audits.rag.files import files_of
+from llmfair.audits.rag.observing import Credited, observed
+from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
+from llmfair.audits.rag.results import Collected, OutputCounts, RagFinding, RagResults
+from llmfair.audits.readable import as_readable
+from llmfair.audits.summary import ALL, Inference, summarise, value_of
+from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.retrieved import Retrieved
+from llmfair.rankers.reader import FEWEST_USEFUL, Read, Shown
+from llmfair.records import Conclusion, Failure, Finish, Measurement
+from llmfair.results import Family, ProbeCounts
+from llmfair.stats.paired import change_by_query
+from llmfair.stats.significance import holm
+
+CHANGE, DISPARITY = "EU-change", "EE-D"
+
+
+def outcome_of(
+    design: RagDesign, run: str, results: Mapping[str, Read], failures: Sequence[Failure]
+) -> Outcome:
+    """Measures the queries that have all their answers and enough useful items."""
+    settings, names = design.settings, [condition.name for condition in design.conditions]
+    outputs = credited_outputs(design, results)
+    observations: dict[str, list[Retrieved]] = {name: [] for name in names}
+    for query in design.queries:
+        if query.query_id in outputs:
+            useful = results[query.query_id].useful
+            of_query = observed(design.policies(query), design.conditions, useful, outputs[query.query_id])
+            for name, one in of_query.items():
+                observations[name].append(one)
+    columns = measure_all(design.measures, observations)
+    rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
+    findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
+    answers = {name: _counted(design, name, results) for name in names}
+    found = RagResults(
+        **design.told(
+            run, dict.fromkeys(names, ProbeCounts(len(design.queries), len(results))), failures, columns
+        ),
+        reach={},
+        collection=_collected(design, results),
+        calls_made=sum(len(read.alone) + len(read.lists) for read in results.values()),
+        answers=answers,
+        findings=as_readable(findings, answers, settings.max_invalid),
+        family=Family(sum(finding.p is not None for finding in findings.values()), None),
+    )
+    if (
+        found.status == "complete"
+    ):  # lists of `gold` were as many as there can be, and of dropped queries there are none
+        found = replace(found, design=replace(found.design, calls=found.calls_made))
+    return design.laid_out(found, rows, files_of(design, results, outputs, observations), failures)
+
+
+def credited_outputs(design: RagDesign, results: Mapping[str, Read]) -> dict[str, dict[Shown, Credited]]:
+    """The outputs for the lists of kept queries, with the items that they are credited to."""
+    attribute = ATTRIBUTORS.get(design.settings.attribution)
+    found: dict[str, dict[Shown, Credited]] = {}
+    for query in design.queries:
+        read = results.get(query.query_id)
+        if read is None or not read.kept:
+            continue
+        items = {item.doc_id: item for item in design.items(query)}
+        found[query.query_id] = {
+            shown: Credited(
+                output.text,
+                output.utility,
+                attribute(design.dataset.meaning(query, output.text), shown, items) if attribute else None,
+            )
+            for shown, output in read.lists.items()
+        }
+    return found
+
+
+def concluded(
+    conditions: Sequence[Condition],
+    columns: Sequence[Column],
+    rows: Sequence[Measurement],
+    level: float,
+    margin: float,
+) -> tuple[dict[str, RagFinding], list[Measurement]]:
+    """Whether utility is kept, of every condition that draws from a retriever; and the rows with p and conclusion.
+
+    Kept: the whole interval of the change is at or above −margin; lost: all of it is below. p by flipped signs,
+    adjusted by Holm over the alphas of a retriever.
+    """
+    changes = {column.condition: column for column in columns if str(column.measure) == CHANGE}
+    disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == DISPARITY}
+    drawn: dict[str, list[str]] = {}
+    for one in conditions:
+        if one.factors["alpha"] != DETERMINISTIC and one.name != GOLD and one.name in changes:
+            drawn.setdefault(one.factors["retriever"], []).append(one.name)
+    findings: dict[str, RagFinding] = {}
+    for names in drawn.values():
+        changed = [_changed(changes[name], level, margin) for name in names]
+        adjusted = holm([p for _, _, p in changed])
+        for name, (conclusion, reason, p), held in zip(names, changed, adjusted, strict=True):
+            findings[name] = RagFinding(
+                measure=CHANGE,
+                conclusion=conclusion,
+                reason=reason,
+                disparity=disparity.get(name),
+                margin=margin,
+                p=p,
+                p_adjusted=held,
+            )
+    return findings, [_with_conclusion(row, findings) for row in rows]
+
+
+def _with_conclusion(row: Measurement, findings: Mapping[str, RagFinding]) -> Measurement:
+    finding = findings.get(row.condition)
+    if finding is None or row.query_id != ALL or row.measure != CHANGE:
+        return row
+    return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
+
+
+def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, str | None, float | None]:
+    """What the queries' changes say, why they say nothing, and the p of no change."""
+    values = [value for value in (value_of(one)[0] for one in column.values.values()) if value is not None]
+    if not values:
+        return Conclusion.NOT_ASSESSABLE, "no_useful_items", None
+    change = change_by_query([0.0] * len(values), values, False, level, np.random.default_rng(0))
+    low, high = change.estimate.low, change.estimate.high
+    if low is None or high is None:
+        return Conclusion.NOT_ASSESSABLE, change.estimate.reason, None
+    if low >= -margin:
+        return Conclusion.WITHIN, None, change.p
+    return (Conclusion.OUTSIDE if high < -margin else Conclusion.INCONCLUSIVE), None, change.p
+
+
+def _counted(design: RagDesign, condition: str, results: Mapping[str, Read]) -> OutputCounts:
+    """How the distinct outputs of a condition ended."""
+    ended: Counter[Finish | str] = Counter()
+    for query in design.queries:
+        read = results.get(query.query_id)
+        if read is None or not read.kept:
+            continue
+        for shown in design.drawn(query, read.useful)[condition]:
+            output = read.lists[shown]
+            ended[
+                "ok"
+                if not output.unparseable
+                else output.finish
+                if output.finish is not Finish.STOP
+                else "empty"
+            ] += 1
+    fine = ended.pop("ok", 0)
+    return OutputCounts(
+        outputs=fine + ended.total(), unparseable=ended.total(), classes={str(k): v for k, v in ended.items()}
+    )
+
+
+def _collected(design: RagDesign, results: Mapping[str, Read]) -> Collected:
+    kept = [read for read in results.values() if read.kept]
+    sizes = {query.query_id: len(design.items(query)) for query in design.queries}
+    few = Counter(len(read.useful) for read in results.values() if len(read.useful) < FEWEST_USEFUL)
+
+    def average(values: Sequence[float]) -> float | None:
+        return fsum(values) / len(values) if values else None
+
+    return Collected(
+        kept=len(kept),
+        dropped={str(useful): queries for useful, queries in sorted(few.items())},
+        items=average([sizes[read.query_id] for read in kept]),
+        useful=average([len(read.useful) for read in kept]),
+        useful_share=average([len(read.useful) / sizes[read.query_id] for read in kept]),
+    )

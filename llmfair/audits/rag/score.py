@@ -1,0 +1,37 @@
+"""The figures of an audit of a generator again, from the files of its run folder alone. No model is asked."""
+
+from __future__ import annotations
+
+from llmfair.audits.condition import Condition
+from llmfair.audits.kind import results_of
+from llmfair.audits.rag.files import read_observations
+from llmfair.audits.rag.outcome import CHANGE, DISPARITY, concluded
+from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.summary import Inference, summarise
+from llmfair.metrics.columns import measure_all
+from llmfair.metrics.retrieved import Retrieved
+from llmfair.rundir import RunDir
+from llmfair.settings import ScoreSettings
+
+
+def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+    """A run folder: the figures of its audit, unless others are asked for. Raises UsageError."""
+    results = results_of(run)
+    design = results.design
+    announce(run.path / "outputs.csv")
+    observations = read_observations(run, results)
+    measures, shown = measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
+    columns = measure_all(measures, observations)
+    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=design.seed))
+    conditions = [Condition(name, design.factors[name]) for name in design.conditions]
+    findings, rows = concluded(conditions, columns, rows, settings.level, design.margin)
+    facts = facts_of(
+        run,
+        results,
+        shown,
+        {name: {"queries": len(of)} for name, of in observations.items()},
+        columns,
+        findings,
+        sum(finding.p is not None for finding in findings.values()),
+    )
+    return RemeasuredRun(facts, rows, list(observations))

@@ -1,0 +1,127 @@
+"""What can be set of an audit of retrieval-augmented generation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from llmfair.errors import UsageError
+from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
+
+LARGEST_ALPHA = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RagSettings(PromptSettings, AuditSettings):
+    """Fair retrieval for a generator: lists drawn from a retriever's scores, and what is made of them."""
+
+    preset_meaning: ClassVar[str] = (
+        "paper: bm25-okapi, 100 lists a query, beams of 4, at most 128 tokens, and the bounds of the paper's own code."
+    )
+
+    dataset: str = setting(
+        "rag-sample",
+        "Questions with answers: rag-sample, a .jsonl file, a folder, or lamp/1 to lamp/7 with --data.",
+        "Data",
+        flags=("-d",),
+        result=False,
+    )
+    data: Path | None = setting(
+        None, "Folder of the files of a dataset that users bring, such as lamp/4.", "Data", result=False
+    )
+    model: tuple[str, ...] = setting(
+        ("fake:reader",),
+        "The generator: openai:NAME, hf:NAME, vllm:NAME, fake:reader; repeatable, one run each.",
+        "Model",
+        flags=("-m",),
+        result=False,
+    )
+    prompt: str | None = setting(
+        None,
+        "Prompt template of your own, a TOML file (default: the dataset's).",
+        "Prompt",
+        result=False,
+    )
+    retriever: tuple[str, ...] = setting(
+        ("bm25",), "Who scores the items: bm25, bm25-okapi; repeatable.", "Data"
+    )
+    alpha: str = setting(
+        "1,2,4,8",
+        "How closely lists follow the scores, comma-separated: 0 is uniform, large ones the one best list.",
+        "Data",
+    )
+    k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",))
+    samples: int = setting(20, "Lists drawn per query, retriever and alpha.", "Data")
+    useful: Literal["gain", "qrels"] = setting(
+        "gain",
+        "Which items are useful: those that alone improve the answer (gain), or those judged relevant (qrels).",
+        "Data",
+    )
+    context: int | None = setting(
+        None,
+        "Tokens that the generator reads: items are cut to fit (default: its tokenizer's, else 4096).",
+        "Prompt",
+        advanced=True,
+    )
+    utility: str | None = setting(
+        None,
+        "What an answer is worth: accuracy, exact-match, contains, token-f1, rouge-l, mae (default: the dataset's).",
+        "Statistics",
+        result=False,
+    )
+    attribution: str = setting(
+        "overlap",
+        "Which items an answer is credited to: overlap (those that hold it), cited (those it names), none.",
+        "Statistics",
+        result=False,
+    )
+    margin: float = setting(0.02, "Loss of utility that still counts as kept.", "Statistics", result=False)
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        # Kim and Diaz 2025, section 4; 128 tokens and the norm are those of their code
+        measures = ("EE-D(norm=fair-rag,of=samples)", "EE-R(norm=fair-rag,of=samples)", "EU(norm=ceiling)")
+        return {
+            "paper": {
+                "retriever": ("bm25-okapi",),
+                "samples": 100,
+                "max_tokens": 128,
+                "backend_arg": ("num_beams=4",),
+                "measures": ",".join(measures),
+            }
+        }
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        groups = {"attribute", "mixed", "band"}
+        drawn = {"candidates", "buckets", "relevant", "min_relevant", "allow_missing"}
+        return super().idle() | groups | drawn | {"ci", "input", "words", "constrain"}
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"k": 1, "samples": 1, "margin": 0, "context": 64})
+        self.alphas()
+        for flag, values in (("retriever", self.retriever), ("alpha", tuple(self.alphas()))):
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise UsageError(f"--{flag} names {twice} twice.", "each once")
+        if self.k == 1 and self.samples == 1:
+            raise UsageError("--samples 1 with -k 1 shows one item in all.", "--samples 20")
+
+    def alphas(self) -> Sequence[float]:
+        """The alphas asked for, in the order given. Raises UsageError."""
+        found = []
+        for text in self.alpha.split(","):
+            try:
+                alpha = float(text)
+            except ValueError:
+                alpha = math.nan
+            if not 0 <= alpha <= LARGEST_ALPHA:
+                raise UsageError(
+                    f"--alpha {text.strip() or self.alpha!r} is not a number from 0 to {LARGEST_ALPHA:g}.",
+                    "for example 1,2,4,8",
+                )
+            found.append(alpha)
+        return found

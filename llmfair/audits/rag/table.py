@@ -1,0 +1,63 @@
+"""What an audit of a generator found as a table: a line a setting, from one list by score to lists by usefulness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from llmfair.audits.rag.results import RagResults
+from llmfair.records import Conclusion
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import Table, conditions_table, count, percent
+
+SAID = {
+    Conclusion.WITHIN: "utility kept",
+    Conclusion.OUTSIDE: "utility lost",
+    Conclusion.INCONCLUSIVE: "inconclusive",
+}
+
+
+def rag_table(results: RagResults, title: str, called: str) -> Table:
+    """One row a setting, one column a measure."""
+    table = conditions_table(title, results, called, {}, "queries")
+    said = {
+        condition: SAID.get(results.findings[condition].conclusion, text)
+        if condition in results.findings
+        else text
+        for condition, text in table.said.items()
+    }
+    rows = tuple((*map(_told, row[:-1]), said[row[0]]) if row[0] in said else row for row in table.rows)
+    return replace(table, rows=rows, said=said, notes=(*notes(results), *table.notes))
+
+
+def _told(cell: str) -> str:
+    """A cell; lists by usefulness have no retriever whose one list they could be held against."""
+    return "" if cell.startswith(f"undefined ({in_words('no_baseline', 'EU-change')}") else cell
+
+
+def notes(results: RagResults) -> Iterator[str]:
+    """How many queries the figures speak of, and what their items are like."""
+    of, design = results.collection, results.design
+    dropped = sum(of.dropped.values())
+    if of.kept and of.items is not None and of.useful is not None and of.useful_share is not None:
+        yield (
+            f"{count(of.kept, 'query', 'queries')} of {of.items:.0f} items, {of.useful:.1f} of them useful "
+            f"({100 * of.useful_share:.0f} %)"
+            + f"; {dropped} more dropped with fewer than 2 useful items"
+            * bool(dropped)
+        )
+    elif dropped:
+        yield f"no query has 2 useful items: all {dropped} are dropped"
+    yield (
+        f"the generator reads {count(design.k, 'item')} of {count(design.samples, 'list')} drawn a query; EE-D is 1 "
+        "where a query always shows the same items, and 0 where it shows all alike"
+    )
+    yield f"utility: {design.utility}; kept where the whole interval of its change is at least {-design.margin:g}"
+    for condition, counted in results.answers.items():
+        if counted.unparseable:
+            yield (
+                f"{condition}: {percent(counted.unparseable, counted.outputs)} of {counted.outputs:,} outputs are no "
+                "answer ("
+                + ", ".join(f"{name} {n}" for name, n in counted.classes.items())
+                + "); they are measured as they are"
+            )

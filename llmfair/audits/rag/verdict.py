@@ -1,0 +1,88 @@
+"""The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from llmfair.audits.verdict import ADVICE, Case, Conclusions
+from llmfair.records import Conclusion
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import FEW_QUERIES, count
+from llmfair.results import RunVerdict
+
+LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = "lost", "not assessable", "inconclusive", "kept"
+STATUSES = (LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT)
+ADDED = {
+    "too_few_queries": "more queries: fewer than 5 with two useful items say nothing",
+    "no_useful_items": "a generator that uses what it is shown, or --useful qrels: no query has two useful items",
+}
+
+
+def rag_verdict(found: Conclusions) -> RunVerdict:
+    """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
+    cases = [Case(found, name, found.findings[name]) for name in found.conditions if name in found.findings]
+
+    def those(conclusion: Conclusion) -> list[Case]:
+        return [case for case in cases if case.finding.conclusion == conclusion]
+
+    if kept := those(Conclusion.WITHIN):
+        return _told(KEPT, min(kept, key=_disparity), "is the fairest setting whose utility is kept", cases)
+    if open_ := those(Conclusion.INCONCLUSIVE):
+        case = max(
+            open_, key=lambda one: one.figure.low if one.figure and one.figure.low is not None else -1.0
+        )
+        return _told(
+            INCONCLUSIVE, case, "may keep its utility or not: the interval crosses the margin", cases
+        )
+    if lost := those(Conclusion.OUTSIDE):
+        case = max(lost, key=_disparity)
+        return _told(LOST, case, "is the least fair of the settings drawn, and loses utility even so", cases)
+    reason = cases[0].finding.reason if cases else None
+    why = in_words(reason, cases[0].finding.measure) if cases else "no setting draws lists"
+    return RunVerdict(
+        status=NOT_ASSESSABLE,
+        sentence=f"nothing can be said of what fairness costs: {why}",
+        next=ADDED.get(str(reason), ADVICE.get(str(reason), "llmfair rag --alpha 1,2,4,8")),
+    )
+
+
+def _disparity(case: Case) -> float:
+    return float(getattr(case.finding, "disparity", None) or 0.0)
+
+
+def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
+    found, figure = case.found, case.figure
+    value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
+    n = None if figure is None else figure.n
+    change = "" if value is None else f"utility changes by {value:+.3f}"
+    if low is not None and high is not None:
+        change += (
+            f" ({found.level * 100:g} % CI {low:+.3f} to {high:+.3f}, {count(n or 0, 'query', 'queries')})"
+        )
+    caution = "; few queries, so read the interval with care" if n is not None and n < FEW_QUERIES else ""
+    unfinished = "" if found.complete else "; not all questions are answered yet"
+    return RunVerdict(
+        status=status,
+        sentence=f"{case.condition} {what}: expected exposure disparity {_disparity(case):.3f}, where the one list by "
+        f"score has 1; {change}{caution}{unfinished}",
+        next=_next(status, case, cases),
+        condition=case.condition,
+        measure=case.finding.measure,
+        estimate=value,
+        low=low,
+        high=high,
+        n=n,
+    )
+
+
+def _next(status: str, case: Case, cases: list[Case]) -> str:
+    found = case.found
+    if not found.complete:
+        return "the command that began the run asks what is missing, and then says more"
+    if status == KEPT:
+        margin = getattr(case.finding, "margin", 0.0)
+        gate = quote(f"{case.finding.measure}:{case.condition}>={-margin:g}")
+        return f"hold a build to it: --require {gate} --require-interval"
+    if status == INCONCLUSIVE:
+        return "more queries narrow the interval; larger --alpha costs less"
+    return "larger --alpha, which follow the scores more closely, cost less utility"

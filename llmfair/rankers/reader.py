@@ -1,0 +1,108 @@
+"""A generator that answers a question from items: first without any and with each alone, then with whole lists.
+
+What one item alone adds to the answer's utility is its gain, and an item with a gain is useful (Kim and Diaz 2025,
+3.1). A program asks about one query in two steps: its labels, then, where at least two items are useful, every distinct
+list that any condition shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from llmfair.metrics.texts import EMPTY, cleaned
+from llmfair.records import LABEL, Chat, Completion, Document, Finish, Message, Query, Text
+from llmfair.steps import Steps
+
+FEWEST_USEFUL = 2
+"""With fewer useful items there is no exposure to share out, so nothing more is asked [Fair-RAG]."""
+LEAST_GAIN = 1e-12
+Shown = tuple[str, ...]
+"""The doc_ids that a generator is shown, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a generator said, whether it could be used, and what that is worth against the right answer."""
+
+    text: str
+    finish: Finish
+    utility: float
+
+    @property
+    def unparseable(self) -> bool:
+        """Whether it is no answer: cut off, refused or empty. It counts as it stands all the same."""
+        return self.finish is not Finish.STOP or self.text == EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a generator made of one query.
+
+    `alone` has its outputs for labels, without any item's among them, `lists` those for whole lists; `useful` are the
+    items whose gain is above 0, or those judged so.
+    """
+
+    query_id: str
+    useful: frozenset[str]
+    gains: Mapping[str, float] = field(default_factory=dict)
+    alone: Mapping[Shown, Output] = field(default_factory=dict)
+    lists: Mapping[Shown, Output] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> bool:
+        """Whether there are enough useful items for lists to be asked about."""
+        return len(self.useful) >= FEWEST_USEFUL
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query as a generator is asked about it.
+
+    `useful`: the items judged so; None: gains say it. `lists` names the distinct lists of all conditions, once it is
+    known which items are useful. `utility` is an output's worth against the right answers, `gain` the same as labels
+    are made with.
+    """
+
+    query: Query
+    items: Mapping[str, Document]
+    render: Callable[[Shown], tuple[Message, ...]]
+    lists: Callable[[frozenset[str]], Sequence[Shown]]
+    utility: Callable[[str], float]
+    gain: Callable[[str], float]
+    useful: frozenset[str] | None = None
+
+    def labelled(self) -> list[Shown]:
+        """What is asked about for labels: no item, then each alone."""
+        return [] if self.useful is not None else [(), *((doc_id,) for doc_id in self.items)]
+
+    def chat(self, shown: Shown) -> Chat:
+        """The question beside these items."""
+        labels = ["".join(self.items[doc_id].groups.get(LABEL, ())) for doc_id in shown]
+        about = {"task": "rag", "query_id": self.query.query_id, "doc_ids": list(shown), "labels": labels}
+        return Chat(self.render(shown), Text(), about=about)
+
+    def steps(self) -> Steps[Read]:
+        """Asks for labels unless they are known, then about lists if at least two items are useful."""
+        query_id, useful, gains, alone = self.query.query_id, self.useful, dict[str, float](), {}
+        if useful is None:
+            labelled = self.labelled()
+            completions = yield [self.chat(shown) for shown in labelled]
+            alone = {
+                shown: _output(completion, self.gain)
+                for shown, completion in zip(labelled, completions, strict=True)
+            }
+            without = alone[()].utility
+            gains = {doc_id: alone[doc_id,].utility - without for doc_id in self.items}
+            useful = frozenset(doc_id for doc_id, gain in gains.items() if gain > LEAST_GAIN)
+        if len(useful) < FEWEST_USEFUL:
+            return Read(query_id, useful, gains, alone)
+        lists = self.lists(useful)
+        completions = yield [self.chat(shown) for shown in lists]
+        outputs = (_output(completion, self.utility) for completion in completions)
+        return Read(query_id, useful, gains, alone, dict(zip(lists, outputs, strict=True)))
+
+
+def _output(completion: Completion, utility: Callable[[str], float]) -> Output:
+    text = cleaned(completion.text)
+    return Output(text, completion.finish, utility(text))

@@ -1,0 +1,168 @@
+"""`llmfair rag` from end to end, offline: labels, lists, outputs, figures; kept, resumed, checked, measured again."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Outcome, llmfair
+
+QUICK = ("rag", "-q", "--no-report", "--no-cache")
+
+
+def ran(*more: str | Path, code: int = 0) -> Outcome:
+    found = llmfair(*QUICK, *more)
+    assert found.code == code, found.err
+    return found
+
+
+def rows(folder: str | Path, name: str = "metrics.csv") -> dict[tuple[str, ...], dict[str, str]]:
+    with (Path(folder) / name).open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    return {(line["condition"], line["measure"], line["group"], line["query_id"]): line for line in lines}
+
+
+def value(folder: str | Path, condition: str, measure: str) -> float:
+    return float(rows(folder)[condition, measure, "", "all"]["value"])
+
+
+def questions(*lines: dict[str, Any]) -> Path:
+    path = Path("questions.jsonl")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def question(name: str, labels: str, gold: str = "a") -> dict[str, Any]:
+    """A question whose items have these labels, a letter each; its first words are those of the first item."""
+    words = ["river", "stone", "cloud", "lamp", "glass", "field"]
+    items = [
+        {"id": f"{name}{n}", "text": f"{words[n % 6]} {words[n % 5]} {n}", "label": label}
+        for n, label in enumerate(labels)
+    ]
+    return {"id": name, "input": "river or stone?", "gold": gold, "items": items}
+
+
+def test_what_is_known_beforehand_is_found() -> None:
+    """The one list by score always shows the same items, alpha 0 all alike; useful items alone give the right answer."""
+    ran("--alpha", "0,4", "-o", "run", "--measures", "EE-D,EE-D(norm=raw),EE-R,EU,EU-change")
+    assert value("run", "bm25-deterministic", "EE-D") == 1
+    assert value("run", "bm25-0", "EE-D") == pytest.approx(0, abs=1e-9)
+    assert value("run", "bm25-0", "EE-D(norm=raw)") == pytest.approx(25 / 20, abs=1e-9)
+    assert value("run", "gold", "EE-R") == pytest.approx(1) and value("run", "gold", "EU") == 1
+    assert value("run", "bm25-0", "EU") < value("run", "gold", "EU")
+    assert value("run", "bm25-deterministic", "EU-change") == 0
+    assert rows("run")["bm25-4", "EE-D", "", "all"]["alpha"] == "4.0"
+
+
+def test_it_concludes_of_every_setting_that_draws_and_says_what_next() -> None:
+    found = ran("--json").json
+    assert found["findings"].keys() == {"bm25-1", "bm25-2", "bm25-4", "bm25-8"}
+    assert found["verdict"]["status"] in ("lost", "inconclusive", "kept") and found["verdict"]["next"]
+    assert found["collection"]["kept"] == 8 and found["collection"]["items"] == 20
+    counted = found["answers"]["bm25-1"]
+    assert counted["unparseable"] == 0 and counted["outputs"] > 8
+
+
+def test_a_stopped_run_goes_on_and_ends_as_an_undisturbed_one() -> None:
+    ran("-o", "whole")
+    ran("-o", "parts", "--max-calls", "300", code=3)
+    ran("-o", "parts", "--max-calls", "300", code=3)
+    ran("-o", "parts")
+    for path in Path("whole").rglob("*"):
+        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", ".seal", ".lock"):
+            ours, theirs = (Path("parts") / path.relative_to("whole")).read_text(), path.read_text()
+            assert ours.replace("parts", "whole") == theirs, path
+    asked = [json.loads(line)["key"] for line in Path("parts/journal.jsonl").read_text().splitlines()[1:]]
+    assert len(asked) == len({*asked}), "nothing is asked twice"
+
+
+def test_the_journal_gives_the_files_and_the_files_the_figures() -> None:
+    ran("-o", "run", "--alpha", "1,8")
+    assert llmfair("runs", "check", "run").code == 0
+    Path("run/outputs.csv").write_text(Path("run/outputs.csv").read_text().replace("tender", "tense"))
+    assert llmfair("runs", "check", "run").code != 0
+
+
+def test_a_folder_is_measured_again_from_its_files() -> None:
+    ran("-o", "run", "--alpha", "1,8")
+    again = llmfair("score", "run", "-o", "again", "--no-report", "-q")
+    assert again.code == 0, again.err
+    ours, theirs = rows("again"), rows("run")
+    assert {key: line["value"] for key, line in ours.items()} == {
+        k: line["value"] for k, line in theirs.items()
+    }
+    verdict = llmfair("score", "run", "--json").json["runs"][0]["verdict"]
+    assert verdict["status"] == json.loads(Path("run/results.json").read_text())["verdict"]["status"]
+
+
+def test_another_alpha_retriever_or_query_moves_no_other_figure() -> None:
+    ran("-o", "few", "--alpha", "1", "-n", "6")
+    ran("-o", "more", "--alpha", "0,1,8")
+    few, more = rows("few", "per_query.csv"), rows("more", "per_query.csv")
+    shared = [key for key in few if key in more and not key[1].startswith("EU(norm=ceiling")]
+    assert len(shared) > 50
+    assert all(few[key]["value"] == more[key]["value"] for key in shared)
+
+
+def test_two_runs_are_compared_by_query() -> None:
+    ran("-o", "one", "--alpha", "2")
+    ran("-o", "two", "--alpha", "2", "-m", "fake:reader,follow=0.5")
+    found = llmfair("compare", "one", "two", "--json")
+    assert found.code == 0, found.err
+    changed = {(row["measure"], row["condition"]): row["change"] for row in found.json["rows"]}
+    assert changed["EU", "bm25-2"] < 0
+
+
+def test_a_gate_on_the_change_of_utility() -> None:
+    ran("-o", "run", "--require", "EU-change:bm25-8>=-1")
+    failed = ran("-o", "run", "--require", "EU-change:bm25-8>=-0.02", "--require-interval", code=4)
+    assert "EU-change (bm25-8 setting)" in failed.err
+
+
+def test_queries_without_two_useful_items_are_dropped_and_counted() -> None:
+    path = questions(
+        question("q1", "aabbcc"), question("q2", "abbbcc"), question("q3", "bbbccc"), question("q4", "aaab")
+    )
+    found = ran("-d", path, "--json").json
+    assert found["collection"] | {"items": 0, "useful": 0, "useful_share": 0} == {
+        "kept": 2, "dropped": {"0": 1, "1": 1}, "items": 0, "useful": 0, "useful_share": 0,
+    }  # fmt: skip
+    assert found["design"]["calls"] < 4 * (1 + 6) + 4 * 6 * 20
+    reasons = {row["reason"] for row in found["rows"] if row["measure"] == "EU-change"}
+    assert "too_few_queries" in reasons and found["verdict"]["status"] == "not assessable"
+
+
+def test_profiles_shorter_than_the_list_and_profiles_of_useful_items_alone() -> None:
+    found = ran("-d", questions(question("q1", "aab"), question("q2", "aaaaaa")), "-o", "run", "--json")
+    assert found.json["status"] == "complete"
+    exposure = rows("run", "per_query.csv")
+    assert exposure["bm25-1", "EE-D", "", "q1"]["reason"] == "degenerate"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("-k", "0"), "-k"),
+        (("--alpha", "-1"), "--alpha"),
+        (("--alpha", "nan"), "--alpha"),
+        (("--alpha", "1,1"), "--alpha"),
+        (("--samples", "0"), "--samples"),
+        (("--retriever", "bm26"), "bm25"),
+        (("--retriever", "bm25", "--retriever", "bm25"), "--retriever"),
+        (("--utility", "accurracy"), "--utility"),
+        (("--useful", "qrels"), "qrels"),
+        (("-d", "sample"), "no questions with answers"),
+        (("-m", "fake:biased"), "does not answer such questions"),
+        (("--require", "P@20>=0.5"), "measure of lists"),
+        (("--attribution", "guess"), "--attribution"),
+    ],
+)
+def test_bad_settings_are_one_sentence(given: tuple[str, ...], says: str) -> None:
+    found = llmfair("rag", *given)
+    assert found.code in (1, 2) and says in found.err and "Traceback" not in found.err
+    if "-m" not in given:
+        assert found.code == 2 and not Path("runs").exists()
