@@ -42,7 +42,7 @@ class DatasetListed(TypedDict):
 
     dataset: str
     attributes: list[str]
-    queries: Count
+    queries: Count | None
     size: str
     fetched: bool | None
 
