@@ -25,6 +25,7 @@ def test_it_holds_prompts_data_and_types_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
         "llmfair/prompts/listwise.toml",
+        "llmfair/prompts/rag/lamp-1.toml",
         "llmfair/data/attributes.toml",
         "llmfair/data/rag-sample/questions.jsonl",
         "llmfair/data/sample/docs.jsonl",
