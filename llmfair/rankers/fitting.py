@@ -8,7 +8,7 @@ off its own words as well, so that nothing behind the items is cut away.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,8 +74,8 @@ def by_words(context: int) -> Ruler:
     return Ruler(f"words at {WORDS_PER_TOKEN} a token", context, str.split, " ".join, WORDS_PER_TOKEN)
 
 
-def check_prompt(prompt: Prompt) -> None:
-    """Raises UsageError unless a prompt shows a question without items and with some."""
+def check_prompt(prompt: Prompt, items: Iterable[Document] = ()) -> None:
+    """Raises UsageError unless a prompt shows a question without items and with some, and they have what it shows."""
     if not prompt.of_passage & (_OF_ITEM - {"k"}):
         raise UsageError(
             f"prompt {prompt.file}: 'passage' shows nothing of an item.", 'passage = "[{k}] {item}"'
@@ -85,6 +85,13 @@ def check_prompt(prompt: Prompt) -> None:
     if SPLIT in prompt.variants:
         needed = {"before", "behind", *prompt.of_passage}
         prompt.expect({"before", "behind", *_OF_ITEM}, needed, SPLIT)
+    if LABEL in prompt.of_passage and (
+        bare := next((item for item in items if LABEL not in item.groups), None)
+    ):
+        raise UsageError(
+            f"prompt {prompt.file} shows labels, and item '{bare.doc_id}' has none.",
+            "--prompt rag/question    shows titles and texts",
+        )
 
 
 class Fitting:
@@ -107,7 +114,7 @@ class Fitting:
         self._cut: dict[tuple[str, int, int], str] = {}
 
     def messages(self, doc_ids: Sequence[str]) -> tuple[Message, ...]:
-        """The messages with these items, in this order, or with none. Raises UsageError for one without a label."""
+        """The messages with these items, in this order, or with none."""
         if doc_ids:
             passages = self._prompt.join.join(self.lines(doc_ids))
             return self._whole(self._variant, {**self._values, "passages": passages})
@@ -158,11 +165,6 @@ class Fitting:
 
     def _shown(self, item: Document) -> dict[str, str]:
         (label,) = item.groups.get(LABEL, ("",))
-        if not label and LABEL in self._prompt.of_passage:
-            raise UsageError(
-                f"prompt {self._prompt.file} shows labels, and item '{item.doc_id}' has none.",
-                "--prompt rag/question    shows titles and texts",
-            )
         texts = {"title": item.title, "text": item.text, LABEL: label}
         values = {name: clean(text, WHOLE) if text.strip() else "" for name, text in texts.items()}
         return {**values, "item": passage(item, "text", WHOLE)}

@@ -151,10 +151,11 @@ def test_hostile_items_are_one_line_and_no_placeholder() -> None:
 
 
 def test_a_prompt_that_shows_labels_needs_them() -> None:
-    bare = Document("a", "", "text")
+    labelled, bare = item("b"), Document("a", "", "text")
     with pytest.raises(UsageError, match=r"rag/label\.toml shows labels, and item 'a' has none"):
-        said(of("rag/label", 512, "why?", bare), "a")
-    assert said(of("rag/question", 512, "why?", bare), "a")
+        check_prompt(load_prompt("rag/label"), [labelled, bare])
+    check_prompt(load_prompt("rag/label"), [labelled])
+    check_prompt(load_prompt("rag/question"), [bare])
 
 
 def written(path: Path, passage: str, items: str, bare: str = "{question}") -> Prompt:

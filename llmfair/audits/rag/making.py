@@ -85,7 +85,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
     asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
     retrievers = {name: retriever_of(name) for name in settings.retriever}
     prompt = load_prompt(str(settings.prompt), "rag")
-    check_prompt(prompt)
+    check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
     return RagAudit(
         settings=settings,
         subject=subject,
