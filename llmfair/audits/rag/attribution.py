@@ -9,7 +9,9 @@ from llmfair.metrics.texts import EMPTY
 from llmfair.rankers.reader import Shown
 from llmfair.records import Document
 
-MARKER = re.compile(r"\[(\d+)\]")
+MARKER = r"\[\d+(?:\s*,\s*\d+)*\]"
+"""What names items in an output: [2], or several as [1, 3]."""
+_MARKERS = re.compile(rf"\s*{MARKER}(?:[\s,;]*{MARKER})*")
 Attributor = Callable[[str, Shown, Mapping[str, Document]], frozenset[str]]
 
 
@@ -23,8 +25,13 @@ def held(output: str, shown: Shown, items: Mapping[str, Document]) -> frozenset[
 
 def cited(output: str, shown: Shown, items: Mapping[str, Document]) -> frozenset[str]:
     """The items that the output names as [1], [2] …, by the slots in which they were shown."""
-    slots = {int(number) for number in MARKER.findall(output)}
+    slots = {int(number) for marker in re.findall(MARKER, output) for number in re.findall(r"\d+", marker)}
     return frozenset(doc_id for slot, doc_id in enumerate(shown, start=1) if slot in slots)
+
+
+def without_markers(output: str) -> str:
+    """The output without the markers of a citing generator, each row of them with the space before it."""
+    return _MARKERS.sub("", output).strip()
 
 
 ATTRIBUTORS: Mapping[str, Attributor] = {"overlap": held, "cited": cited}

@@ -11,6 +11,7 @@ from typing import Any
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design
+from llmfair.audits.rag.attribution import without_markers
 from llmfair.audits.rag.policies import GOLD, Floats, Policies, conditions_of
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
@@ -78,10 +79,19 @@ class RagDesign(Design[Read]):
             items={item.doc_id: item for item in items},
             render=fitting.messages,
             lists=partial(self.lists, query),
-            utility=partial(utility, self.utility, golds=golds),
-            gain=partial(utility, self.gain, golds=golds),
+            utility=partial(self.worth, self.utility, golds),
+            gain=partial(self.worth, self.gain, golds),
             useful=self.judged(query),
         )
+
+    @property
+    def cites(self) -> bool:
+        """Whether outputs name the items that they rest on; such markers are no part of an answer."""
+        return self.settings.attribution == "cited"
+
+    def worth(self, name: str, golds: Sequence[str], output: str) -> float:
+        """The utility of an output by that name."""
+        return utility(name, without_markers(output) if self.cites else output, golds)
 
     def programs(self) -> Iterator[Program]:
         """A program a query: what it asks of one list, other conditions need too."""
@@ -118,7 +128,8 @@ class RagDesign(Design[Read]):
             "alpha": self.settings.alphas(),
             "retrievers": self.retrievers,
             "lines": [self.ruler.unit, self.ruler.context],
-            "utility": self.utility,  # which tells useful items, and they what is drawn
+            # which tell useful items, and they what is drawn
+            "utility": f"{self.utility} without markers" if self.cites else self.utility,
         }
 
     def facts(self) -> RagFacts:

@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries
-from llmfair.audits.rag.attribution import ATTRIBUTORS
+from llmfair.audits.rag.attribution import ATTRIBUTORS, without_markers
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
 from llmfair.audits.rag.policies import conditions_of
 from llmfair.audits.rag.retrieving import retriever_of, scores_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject
-from llmfair.datasets.answers import load_answers
+from llmfair.datasets.answers import AnswerDataset, load_answers
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.metrics.texts import UTILITIES, rating
-from llmfair.prompts import load_prompt
+from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.fitting import by_words, check_prompt
 from llmfair.rankers.reader import Read
-from llmfair.records import Failure
+from llmfair.records import Failure, Query
 
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
@@ -86,6 +86,8 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
     retrievers = {name: retriever_of(name) for name in settings.retriever}
     prompt = load_prompt(str(settings.prompt), "rag")
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
+    if settings.attribution == "cited":
+        _check_citing(prompt, dataset, queries)
     return RagAudit(
         settings=settings,
         subject=subject,
@@ -102,3 +104,21 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
         scores={name: scores_of(retriever, dataset, queries) for name, retriever in retrievers.items()},
     )
+
+
+def _check_citing(prompt: Prompt, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
+    """Raises UsageError where an output cannot name items by number."""
+    if "k" not in prompt.of_passage:
+        raise UsageError(
+            f"--attribution cited: prompt {prompt.file} numbers no items, so that no answer can name them.",
+            'passage = "[{k}] {item}", or --attribution overlap',
+        )
+    for query in queries:
+        if marked := [
+            gold for gold in dataset.golds(query.query_id) if without_markers(gold) != gold.strip()
+        ]:
+            raise UsageError(
+                f"--attribution cited: the right answer '{marked[0]}' of query '{query.query_id}' holds what would be "
+                "cut as the number of an item.",
+                "--attribution overlap",
+            )
