@@ -11,6 +11,7 @@ from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, flag
 from llmfair.cli.transfers import transfers
+from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
     from llmfair.datasets.fetch import FetchOptions, FetchPlan
@@ -58,14 +59,15 @@ COPY = "file or address of another copy, gzip or plain"
 
 @datasets.command(
     "fetch",
-    epilog="llmfair datasets fetch trec-fair/2022\n\nllmfair datasets fetch trec-fair/2021/location --stream --yes",
+    epilog="llmfair datasets fetch trec-fair/2022\n\nllmfair datasets fetch trec-fair/2021/location --stream --yes\n\n"
+    "llmfair datasets fetch lamp/4",
 )
 def fetch(
     name: Annotated[
         str,
         typer.Argument(
             metavar="ID",
-            help="Year and split, or any dataset of it: trec-fair/2022.",
+            help="Year and split, or any dataset of it: trec-fair/2022; or a task of LaMP: lamp/4.",
             autocompletion=complete.datasets,
         ),
     ],
@@ -90,15 +92,24 @@ def fetch(
     verbose: Verbose = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Download a TREC Fair collection and keep what audits need: topics, relevance, groups, titles.
+    """Download a TREC Fair collection (topics, relevance, groups, titles are kept), or a task of LaMP.
 
     Stopped at any moment, the same command continues where it was.
     """
     from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
     from llmfair.datasets.fetch import fetch as fetch_collection
+    from llmfair.datasets.lamp_fetch import lamp_number
 
     terminal.output = terminal.Output(quiet, verbose, not no_progress, as_json=as_json)
     options = FetchOptions(topics, metadata, corpus, titles, text_words, stream, keep_downloads)
+    if (number := lamp_number(name)) is not None:
+        if options != FetchOptions():
+            raise UsageError(
+                "the flags of copies and texts are for trec-fair collections.",
+                f"llmfair datasets fetch {name}",
+            )
+        _fetch_lamp(number, yes)
+        return
     collection = collection_of(name)
     plan = plan_fetch(collection, options)
     if plan.origins:
@@ -114,6 +125,33 @@ def fetch(
         terminal.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
         return
     _print_record(collection.name, str(collection.folder), record, not plan.origins)
+
+
+def _fetch_lamp(number: int, yes: bool) -> None:
+    """Fetches a task of LaMP, once its licence is agreed to."""
+    from llmfair.datasets.lamp import LICENCE
+    from llmfair.datasets.lamp_fetch import PUBLISHED, fetch_lamp, lamp_origins
+    from llmfair.report.tables import Table
+
+    origins, name = lamp_origins(number), f"lamp/{number}"
+    folder, lacking = str(origins[0].path.parent), [origin.name for origin in origins if not origin.here]
+    if lacking:
+        terminal.say(
+            f"{name}: downloads {' and '.join(lacking)} from {PUBLISHED}, of unknown size, to {folder}"
+        )
+        terminal.say(f"  licence {LICENCE}: not for commercial use, passed on under the same terms alone")
+        hint = f"llmfair datasets fetch {name} --yes    agrees to the licence and downloads"
+        if not yes and not terminal.agreed("Agree and download?", False, "agree to a licence", hint):
+            terminal.say("Nothing was downloaded.")
+            raise typer.Exit(1)
+    with transfers() as progress:
+        record = fetch_lamp(number, progress)
+    if terminal.output.as_json:
+        terminal.print_json({"schema": 1, "folder": folder, "already_fetched": not lacking, **record})
+        return
+    rows = (("queries", f"{record['queries']:,}"), ("items", f"{record['items']:,}"), ("licence", LICENCE))
+    notes = (folder, *(() if lacking else ("fetched before; remove the folder to start over",)))
+    terminal.print_table(Table(f"{name} is fetched", ("", ""), rows, notes))
 
 
 def _tell(plan: FetchPlan, options: FetchOptions) -> None:

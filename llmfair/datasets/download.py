@@ -56,6 +56,8 @@ class Origin:
     size: int | None = None
     md5: str | None = None
     temporary: bool = False
+    elsewhere: str = "another copy can be named with --topics, --metadata or --corpus"
+    """The way out where a server has it not."""
     seen: dict[str, Any] = field(default_factory=dict)
     """What was read in the end: `bytes` and `md5`. A `temporary` file is removed after that."""
 
@@ -93,7 +95,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
     with origin.part.open("ab") as file:
         have = file.tell()
         progress.step(f"{origin.name}: download", origin.size, have)
-        for block in blocks(origin.url, have, progress):
+        for block in blocks(origin.url, have, progress, origin.elsewhere):
             file.write(block)
             file.flush()  # a killed process then loses no more than a block
             progress.advance(len(block))
@@ -107,7 +109,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
     origin.part.replace(origin.path)
 
 
-def blocks(url: str, start: int, progress: DownloadProgress) -> Iterator[bytes]:
+def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> Iterator[bytes]:
     """The bytes of a URL from `start` on; a broken connection continues where it broke.
 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
@@ -142,8 +144,7 @@ def blocks(url: str, start: int, progress: DownloadProgress) -> Iterator[bytes]:
                 return  # nothing lies beyond what is known: the file was complete already
             if error.code < 500 and error.code not in (408, 429):
                 raise LlmfairError(
-                    f"{url}: the server answers {error.code} {error.reason}.",
-                    "another copy can be named with --topics, --metadata or --corpus",
+                    f"{url}: the server answers {error.code} {error.reason}.", elsewhere
                 ) from None
             why = f"{error.code} {error.reason}"
         except (OSError, HTTPException) as error:
@@ -196,7 +197,9 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     progress.step(f"{origin.name}: read", origin.path.stat().st_size if origin.here else origin.size)
     with origin.path.open("rb") if origin.here else io.BytesIO() as file:
         source = (
-            iter(partial(file.read, BLOCK), b"") if origin.here else blocks(origin.url or "", 0, progress)
+            iter(partial(file.read, BLOCK), b"")
+            if origin.here
+            else blocks(origin.url or "", 0, progress, origin.elsewhere)
         )
         measured = _Measured(source, progress)
         raw = io.BufferedReader(measured, BLOCK)

@@ -79,7 +79,7 @@ def collection_of(name: str) -> Collection:
     if name not in known:
         raise UsageError(
             f"there is nothing to fetch for '{name}'.{did_you_mean(name, known)}",
-            f"can be fetched: {', '.join(collection.short_name for collection in COLLECTIONS)}",
+            f"can be fetched: {', '.join(collection.short_name for collection in COLLECTIONS)}, lamp/1 to lamp/7",
         )
     return known[name]
 
@@ -202,23 +202,11 @@ def fetch(plan: FetchPlan, progress: DownloadProgress | None = None) -> dict[str
     collection, watch = plan.collection, progress or Silent()
     if not plan.origins:
         return fetch_record(collection)
-    try:
-        collection.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {collection.folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
-        ) from None
-    free = shutil.disk_usage(collection.folder).free
-    if free < plan.disk_bytes:
-        raise _disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
-    try:
-        with _alone(collection.folder.parent):
-            return _run(plan, watch)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
+    with alone_in(collection.folder):
         free = shutil.disk_usage(collection.folder).free
-        raise _disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
+        if free < plan.disk_bytes:
+            raise _disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
+        return _run(plan, watch)
 
 
 def _run(plan: FetchPlan, progress: DownloadProgress) -> dict[str, Any]:
@@ -235,14 +223,6 @@ def _run(plan: FetchPlan, progress: DownloadProgress) -> dict[str, Any]:
             if origin.temporary and not plan.options.keep_downloads:
                 origin.path.unlink(missing_ok=True)
     return fetch_record(plan.collection)
-
-
-def _disk_full(what: str) -> LlmfairError:
-    return LlmfairError(
-        f"the disk is full: {what} under {cache_folder()}.",
-        "free some or move the folder with LLMFAIR_CACHE_DIR, then repeat the command: it continues; "
-        "--stream keeps no copy of the corpus",
-    )
 
 
 def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress) -> dict[str, Any]:
@@ -299,16 +279,39 @@ def _note(collection: Collection, record: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Holds the folder against a second fetch, which would write into the same files."""
-    lock = os.open(folder / ".fetch.lock", os.O_RDWR | os.O_CREAT, 0o644)
+def alone_in(folder: Path) -> Iterator[None]:
+    """A folder to fetch into, held against a second fetch, which would write into the same files.
+
+    Raises UsageError if it cannot be made, LlmfairError if another process holds it or the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
+        ) from None
+    lock = os.open(folder.parent / ".fetch.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LlmfairError(
-                f"another process is fetching into {folder}.", "wait for it; the same command then continues"
+                f"another process is fetching into {folder.parent}.",
+                "wait for it; the same command then continues",
             ) from None
         yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(folder).free
+        raise _disk_full(f"no space left, {free / 1e9:.1f} GB free") from None
     finally:
         os.close(lock)
+
+
+def _disk_full(what: str) -> LlmfairError:
+    return LlmfairError(
+        f"the disk is full: {what} under {cache_folder()}.",
+        "free some or move the folder with LLMFAIR_CACHE_DIR, then repeat the command: it continues; "
+        "--stream keeps no copy of a corpus",
+    )

@@ -123,13 +123,14 @@ class Lamp(QuestionSet):
             if all(path.is_file() for path in pair):
                 return pair
         raise UsageError(
-            f"dataset '{self.name}': no inputs and outputs of LaMP-{self.number} in {self.folder}.", HINT
+            f"dataset '{self.name}': no inputs and outputs of LaMP-{self.number} in {self.folder}.",
+            f"llmfair datasets fetch {self.name}, or {HINT}",
         )
 
     def listing(self) -> dict[str, Any]:
         """What `datasets list` says, without reading any data."""
         there = any((self.folder / inputs.format(self.number)).is_file() for inputs, _ in LAYOUTS)
-        return {"attributes": [], "queries": None, "size": "bring it: --data DIR", "fetched": there or None}
+        return {"attributes": [], "queries": None, "size": "to fetch, or --data DIR", "fetched": there}
 
     def _load(self) -> list[Question]:
         return read_task(self.number, *self.files)

@@ -167,7 +167,7 @@ def test_without_files_the_way_to_bring_them_is_said(tmp_path: Path) -> None:
     for dataset in (lambda: load_answers("lamp/4").queries, lambda: load_answers("lamp/4", tmp_path)):
         with pytest.raises(UsageError, match="no inputs and outputs of LaMP-4") as raised:
             dataset()
-        assert "--data DIR" in raised.value.hint
+        assert "--data DIR" in raised.value.hint and "datasets fetch lamp/4" in raised.value.hint
     listed = llmfair("datasets", "list")
-    assert "lamp/7" in listed.out and "bring it: --data DIR" in listed.out
+    assert "lamp/7" in listed.out and "to fetch, or --data DIR" in listed.out
     assert llmfair("datasets", "show", "lamp/4").code == 2

@@ -204,7 +204,7 @@ def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() 
 def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource) -> None:
     found = {row["dataset"]: row for row in llmfair("datasets", "list", "--json").json["datasets"]}
     assert {name: (row["attributes"], row["queries"], row["fetched"]) for name, row in found.items()} == {
-        **{f"lamp/{number}": ([], None, None) for number in range(1, 8)},
+        **{f"lamp/{number}": ([], None, False) for number in range(1, 8)},
         "rag-sample": ([], 8, None),
         "sample": (["gender", "location"], 8, None),
         "trec-fair/2021/location": (["location"], 57, False),
