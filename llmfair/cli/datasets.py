@@ -59,8 +59,7 @@ COPY = "file or address of another copy, gzip or plain"
 
 @datasets.command(
     "fetch",
-    epilog="llmfair datasets fetch trec-fair/2022\n\nllmfair datasets fetch trec-fair/2021/location --stream --yes\n\n"
-    "llmfair datasets fetch lamp/4",
+    epilog="llmfair datasets fetch trec-fair/2022 --stream --yes\n\nllmfair datasets fetch lamp/4",
 )
 def fetch(
     name: Annotated[
