@@ -101,11 +101,11 @@ class QuestionSet:
     def queries(self) -> Sequence[Query]:
         return [question.query for question in self._questions.values()]
 
-    @property
+    @cached_property
     def qrels(self) -> Qrels:
         return {query_id: of.relevance for query_id, of in self._questions.items() if of.relevance}
 
-    @property
+    @cached_property
     def documents(self) -> Mapping[str, Document]:
         """Items by id. Where two questions give one id to different items, the first: `candidates` knows each."""
         found: dict[str, Document] = {}
