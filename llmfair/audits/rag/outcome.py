@@ -17,6 +17,7 @@ from llmfair.audits.rag.files import files_of
 from llmfair.audits.rag.observing import Credited, observed
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
 from llmfair.audits.rag.results import Collected, OutputCounts, RagFinding, RagResults
+from llmfair.audits.rag.tradeoff import traded
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.metrics.columns import Column, measure_all
@@ -47,12 +48,15 @@ def outcome_of(
     rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
     findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
     answers = {name: _counted(design, name, results) for name in names}
+    intervals, curves = traded(design.conditions, columns, observations, settings.level)
     found = RagResults(
         **design.told(
             run, dict.fromkeys(names, ProbeCounts(len(design.queries), len(results))), failures, columns
         ),
         reach={},
         collection=_collected(design, results),
+        intervals=intervals,
+        tradeoff=curves,
         calls_made=sum(len(read.alone) + len(read.lists) for read in results.values()),
         answers=answers,
         findings=as_readable(findings, answers, settings.max_invalid),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection as Names
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -14,6 +14,7 @@ from llmfair.results import (
     Count,
     Counts,
     DesignFacts,
+    Figure,
     Finding,
     Results,
     Share,
@@ -61,6 +62,66 @@ class Collected:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """The mean of `up` over the observations whose `across` is nearest to a place, with its interval over queries."""
+
+    at: Share
+    observations: Count
+    mean: Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One measure over another, of the lists that one retriever drew: an observation is a query under one alpha.
+
+    `slope` of the least-squares line over observations, `slope_of_points` over the points. `area` below the points from
+    0 to 1, their ends held constant, `area_observed` from the `low`est to the `high`est. `deterministic`: where the one
+    list by score is.
+    """
+
+    across: str
+    up: str
+    observations: Count
+    queries: Count
+    slope: float | None
+    slope_of_points: float | None
+    area: float | None
+    area_observed: float | None
+    low: Share | None
+    high: Share | None
+    deterministic: tuple[float, float] | None
+    points: Sequence[CurvePoint]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalCell:
+    """The observations of one interval of disparity beside the one list by score.
+
+    `difference` of the pooled means, with the p of the unpaired tests; starred: Student's p below 0.05. `paired`: each
+    query's mean in the interval less its own baseline; p adjusted (Holm) over the intervals of all retrievers.
+    """
+
+    interval: str
+    observations: Count
+    queries: Count
+    difference: float | None
+    starred: bool
+    p_student: Share | None
+    p_welch: Share | None
+    paired: Figure | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """Utility by interval of disparity; `baseline`: mean utility of the retriever's one list by score."""
+
+    disparity: str
+    utility: str
+    baseline: float | None
+    cells: Sequence[IntervalCell]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RagFinding(Finding):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
@@ -81,7 +142,13 @@ class RagResults(Results):
     measure_notes: Mapping[str, str] = after("measures")
     design: RagFacts
     collection: Collected = after("failures")
-    calls_made: Count = after("collection")
+    intervals: Annotated[
+        Mapping[str, Intervals], Meta(description="Utility by interval of disparity, by retriever.")
+    ] = after("collection")
+    tradeoff: Annotated[
+        Mapping[str, Sequence[Curve]], Meta(description="What fairer lists cost, by retriever.")
+    ] = after("intervals")
+    calls_made: Count = after("tradeoff")
     answers: Mapping[str, OutputCounts]
     findings: Mapping[str, RagFinding]
 

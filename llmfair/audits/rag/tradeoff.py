@@ -1,0 +1,156 @@
+"""What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha.
+
+Kim & Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2 and Figures 4 and 5. An observation is a query under one
+alpha; the one list by score is the baseline and no observation. Of several measures of one name the run's first counts,
+so that a run with the norms of the paper has tables with those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+
+from llmfair.audits.condition import Condition
+from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
+from llmfair.audits.rag.results import Curve, CurvePoint, IntervalCell, Intervals
+from llmfair.audits.summary import value_of
+from llmfair.metrics.base import Measure
+from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.retrieved import Retrieved
+from llmfair.results import Figure
+from llmfair.stats import tradeoff
+from llmfair.stats.intervals import Estimate
+
+RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
+"""The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
+Values = dict[tuple[str, str], dict[str, float]]
+"""Queries' own values by measure and condition; those without one are absent."""
+
+
+def traded(
+    conditions: Sequence[Condition],
+    columns: Sequence[Column],
+    observations: Mapping[str, Sequence[Retrieved]],
+    level: float,
+) -> tuple[dict[str, Intervals], dict[str, list[Curve]]]:
+    """Utility by interval of disparity, and every curve, by retriever."""
+    measures = list(dict.fromkeys(column.measure for column in columns))
+    disparity, relevance, utility = (_first(name, measures) for name in ("EE-D", "EE-R", "EU"))
+    wanted = [*map(parse_measure, (disparity, relevance, utility, RAW))]
+    more = measure_all([measure for measure in wanted if measure not in measures], observations)
+    values = _values([*columns, *more], observations)
+    drawn: dict[str, list[str]] = {}
+    for one in conditions:
+        if one.name != GOLD and one.factors["alpha"] != DETERMINISTIC:
+            drawn.setdefault(one.factors["retriever"], []).append(one.name)
+    axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
+    axes += [(disparity, ear) for ear in _named("EAR", measures)[:1]]
+    axes += [(OF_SLOTS, eae) for eae in _named("EAE-D", measures)[:1]]
+    cells, baselines = [], []
+    for retriever, names in drawn.items():
+        baseline = values.get((utility, f"{retriever}-{DETERMINISTIC}"), {})
+        x, y, queries = _observations(values, names, disparity, utility, baseline)
+        cells.append(tradeoff.cells(x, y, queries, baseline, level) if baseline else [])
+        baselines.append(baseline)
+    tables = {
+        retriever: Intervals(
+            disparity=disparity, utility=utility, baseline=_mean(baseline), cells=[*map(_cell, row)]
+        )
+        for retriever, baseline, row in zip(drawn, baselines, tradeoff.adjusted(cells), strict=True)
+    }
+    curves = {
+        retriever: [_curve(values, retriever, names, across, up, level) for across, up in axes]
+        for retriever, names in drawn.items()
+    }
+    return tables, curves
+
+
+def _named(name: str, measures: Sequence[Measure]) -> list[str]:
+    """Those of the name that lie between 0 and 1, where that is what a norm decides."""
+    return [str(one) for one in measures if one.name == name and ("norm", "raw") not in one.params]
+
+
+def _first(name: str, measures: Sequence[Measure]) -> str:
+    return next(iter(_named(name, measures)), name)
+
+
+def _values(columns: Sequence[Column], observations: Mapping[str, Sequence[Retrieved]]) -> Values:
+    found: Values = {
+        (str(column.measure), column.condition): {
+            query_id: number
+            for query_id, value in column.values.items()
+            if (number := value_of(value)[0]) is not None
+        }
+        for column in columns
+        if not column.group
+    }
+    for condition, observed in observations.items():
+        raw = found[RAW, condition]
+        found[OF_SLOTS, condition] = {
+            one.query_id: raw[one.query_id] / min(one.k, len(one.doc_ids))
+            for one in observed
+            if one.query_id in raw
+        }
+    return found
+
+
+def _observations(
+    values: Values, conditions: Sequence[str], across: str, up: str, of: Mapping[str, float] | None = None
+) -> tuple[list[float], list[float], list[str]]:
+    """Both values and the query of every observation that has both, of these queries alone where they are given."""
+    found = [
+        (x, values[up, condition][query_id], query_id)
+        for condition in conditions
+        for query_id, x in values.get((across, condition), {}).items()
+        if query_id in values.get((up, condition), {}) and (of is None or query_id in of)
+    ]
+    return [x for x, _, _ in found], [y for _, y, _ in found], [query_id for *_, query_id in found]
+
+
+def _curve(
+    values: Values, retriever: str, conditions: Sequence[str], across: str, up: str, level: float
+) -> Curve:
+    x, y, queries = _observations(values, conditions, across, up)
+    anchors = tradeoff.anchors(x, y, queries, level) if x else []
+    places, means = tradeoff.averaged([anchors])
+    line, flat, area = tradeoff.line(x, y), tradeoff.line(places, means), tradeoff.area(places, means)
+    whole = [_mean(values.get((name, f"{retriever}-{DETERMINISTIC}"), {})) for name in (across, up)]
+    return Curve(
+        across=across,
+        up=up,
+        observations=len(x),
+        queries=len({*queries}),
+        slope=None if line is None else line.slope,
+        slope_of_points=None if flat is None else flat.slope,
+        area=None if area is None else area.whole,
+        area_observed=None if area is None else area.observed,
+        low=None if area is None else area.low,
+        high=None if area is None else area.high,
+        deterministic=None if whole[0] is None or whole[1] is None else (whole[0], whole[1]),
+        points=[
+            CurvePoint(at=one.disparity, observations=one.observations, mean=_figure(one.quality))
+            for one in anchors
+        ],
+    )
+
+
+def _cell(cell: tradeoff.Cell) -> IntervalCell:
+    return IntervalCell(
+        interval=cell.interval,
+        observations=cell.observations,
+        queries=cell.queries,
+        difference=cell.difference,
+        starred=cell.starred,
+        p_student=cell.p_student,
+        p_welch=cell.p_welch,
+        paired=None if cell.paired is None else _figure(cell.paired, cell.p_paired, cell.p_adjusted),
+    )
+
+
+def _figure(found: Estimate, p: float | None = None, p_adjusted: float | None = None) -> Figure:
+    return Figure(found.value, found.low, found.high, found.n, p, p_adjusted, None, found.reason)
+
+
+def _mean(values: Mapping[str, float]) -> float | None:
+    return fsum(values.values()) / len(values) if values else None

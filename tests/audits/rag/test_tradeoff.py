@@ -1,0 +1,125 @@
+"""Intervals of disparity and curves of a run: worked by hand on queries of two items, of which one is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from llmfair.audits.rag.policies import conditions_of
+from llmfair.audits.rag.results import Curve, Intervals
+from llmfair.audits.rag.tradeoff import traded
+from llmfair.metrics.columns import measure_all
+from llmfair.metrics.names import parse_measures
+from llmfair.metrics.retrieved import Retrieved, ShownList
+from tests.cli.command import llmfair
+
+QUERIES = [f"q{number}" for number in range(6)]
+BASELINE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+"""Utilities of the one list by score."""
+
+
+def one(query_id: str, shown: float, utility: float) -> Retrieved:
+    """A query whose useful item has this exposure: EE-D is (2ε − 1)², EE-R is ε."""
+    return Retrieved(
+        query_id=query_id,
+        doc_ids=("a", "b"),
+        useful=frozenset("a"),
+        k=1,
+        exposure={"a": shown, "b": 1 - shown},
+        lists=(ShownList(("a",), 1, "answer", utility, frozenset("a")),),
+    )
+
+
+def found(
+    of: Mapping[str, list[tuple[float, float]]], measures: str = "EE-D,EE-R,EU"
+) -> tuple[Intervals, list[Curve]]:
+    """Of exposure and utility by query, under every alpha."""
+    conditions = conditions_of(["bm25"], [float(alpha) for alpha in of])
+    observations = {
+        "bm25-deterministic": [one(*of_it) for of_it in zip(QUERIES, [1.0] * 6, BASELINE, strict=True)],
+        "gold": [one(query, 1.0, 1.0) for query in QUERIES],
+        **{
+            f"bm25-{alpha}": [one(query, *drawn) for query, drawn in zip(QUERIES, by_query, strict=True)]
+            for alpha, by_query in of.items()
+        },
+    }
+    columns = measure_all(parse_measures(measures), observations)
+    tables, curves = traded(conditions, columns, observations, 0.95)
+    return tables["bm25"], curves["bm25"]
+
+
+def test_slopes_and_areas_over_observations_and_over_the_nearest_places() -> None:
+    """EE-R is .5, .75, 1 at an EE-D of 0, .25, 1: .25 is nearest to .2."""
+    of_relevance, of_utility, _ = found(
+        {"1": [(0.5, 0.2)] * 6, "2": [(0.75, 0.2)] * 6, "8": [(1.0, 0.4)] * 6}
+    )[1]
+    assert (of_relevance.across, of_relevance.up) == ("EE-D", "EE-R")
+    assert (of_relevance.observations, of_relevance.queries) == (18, 6)
+    assert of_relevance.slope == pytest.approx(6 / 13)
+    assert of_relevance.slope_of_points == pytest.approx(25 / 56)
+    assert of_relevance.area == of_relevance.area_observed == pytest.approx(0.2 * 0.625 + 0.8 * 0.875)
+    assert (of_relevance.low, of_relevance.high) == (0, 1)
+    assert of_relevance.deterministic == (1, 1) and of_utility.deterministic == (1, 0.5)
+    assert [point.at for point in of_utility.points] == [0.0, 0.2, 1.0]
+    assert [point.mean.value for point in of_utility.points] == pytest.approx([0.2, 0.2, 0.4])
+
+
+def test_one_disparity_has_no_slope_and_an_area_of_its_own() -> None:
+    curve = found({"2": [(0.75, 0.2)] * 6})[1][0]
+    assert (curve.slope, curve.slope_of_points) == (None, None)
+    assert (curve.area, curve.area_observed, curve.low, curve.high) == pytest.approx((0.75, 0, 0.2, 0.2))
+
+
+def test_a_pooled_cell_is_held_against_all_queries_and_a_paired_one_against_its_own() -> None:
+    table, _ = found({"1": [(0.5, 0.25)] * 5 + [(0.75, 0.25)], "8": [(1.0, 0.3), (1.0, 0.5)] * 3})
+    low, second, empty, _, high = table.cells
+    assert (table.disparity, table.utility, table.baseline) == ("EE-D", "EU", 0.5)
+    assert [cell.observations for cell in table.cells] == [5, 1, 0, 0, 6]
+    assert (empty.difference, empty.starred, empty.paired) == (None, False, None)
+    assert low.paired and second.paired and high.paired
+    assert low.difference == pytest.approx(0.25 - 0.5) and low.paired.value == pytest.approx(0.25 - 0.6)
+    assert second.p_student is None and second.paired.value == pytest.approx(0.25)
+    assert (high.difference, high.paired.value) == pytest.approx((-0.1, -0.1))
+    assert (
+        high.p_student == pytest.approx(stats.ttest_ind([0.3, 0.5] * 3, BASELINE).pvalue) and not high.starred
+    )
+    assert high.p_welch == pytest.approx(stats.ttest_ind([0.3, 0.5] * 3, BASELINE, equal_var=False).pvalue)
+    changes = [used - before for used, before in zip([0.3, 0.5] * 3, BASELINE, strict=True)]
+    interval = stats.ttest_1samp(changes, 0).confidence_interval(0.95)
+    assert (high.paired.low, high.paired.high) == pytest.approx((interval.low, interval.high))
+    assert high.paired.p == high.paired.p_adjusted == pytest.approx(stats.ttest_1samp(changes, 0).pvalue)
+
+
+def test_a_star_is_of_the_unpaired_test() -> None:
+    table, _ = found({"8": [(1.0, -1.0), (1.0, -1.1)] * 3})
+    assert table.cells[-1].starred and (table.cells[-1].p_student or 1) < 0.05
+
+
+def test_the_first_measure_of_a_name_counts_and_raw_ones_lie_nowhere() -> None:
+    of = {"8": [(1.0, 0.4)] * 6}
+    table, (first, *_) = found(of, "EE-D(norm=raw),EE-D(norm=fair-rag),EE-D,EU(norm=ceiling),EU")
+    assert (table.disparity, table.utility) == ("EE-D(norm=fair-rag)", "EU(norm=ceiling)")
+    assert table.baseline is None and table.cells == [], "no ceiling is known here"
+    assert first.up == "EE-R", "measured where nobody asked for it"
+
+
+def test_credit_stands_over_disparity_of_the_same_greatest_value() -> None:
+    curves = found({"8": [(1.0, 0.4)] * 6}, "EE-D,EE-R,EU,EAR(by=cited),EAE-D(by=cited)")[1]
+    assert [(one.across, one.up) for one in curves[3:]] == [
+        ("EE-D", "EAR(by=cited)"), ("EE-D/k'", "EAE-D(by=cited)"),
+    ]  # fmt: skip
+    assert curves[4].deterministic == (1, 1)
+
+
+def test_a_run_says_what_fairer_lists_cost_and_of_which_measures() -> None:
+    norms = "EE-D(norm=fair-rag,of=samples),EE-R(norm=fair-rag,of=samples),EU(norm=ceiling)"
+    ran = llmfair("rag", "-q", "--no-report", "--no-cache", "-o", "run", "--measures", norms)
+    assert ran.code == 0, ran.err
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["intervals"]["bm25"]["disparity"] == "EE-D(norm=fair-rag,of=samples)"
+    assert sum(cell["observations"] for cell in results["intervals"]["bm25"]["cells"]) == 8 * 4
+    assert llmfair("runs", "check", "run").code == 0
