@@ -21,6 +21,7 @@ RUNS = {
     "partition": ["listwise", "--design", "partition", "--max-invalid", "1"],
     "pairwise": ["pairwise", "--pairs", "20", "-m", "fake:biased,malformed=0.05", "--max-invalid", "1"],
     "sequential": ["pairwise", "--sequential", "--max-pairs", "200"],
+    "rag": ["rag", "--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "0,1,2,4,8"],
     "windows": ["study", "windows", "-n", "4", "--passes", "1"],
     **{
         f"{model}-{attribute}": ["listwise", "-m", model, "-a", attribute, "--passes", "1"]
@@ -28,7 +29,7 @@ RUNS = {
         for attribute in ("gender", "location")
     },
 }
-SHOWN = ("listwise", "partition", "pairwise", "sequential", "windows")
+SHOWN = ("listwise", "partition", "pairwise", "sequential", "windows", "rag")
 EVERYTHING = "document.querySelectorAll('details').forEach((one, place) => { one.open = place < 1 })"
 
 
@@ -37,7 +38,7 @@ def pages(folder: Path) -> dict[str, Path]:
     for name, asked in RUNS.items():
         llmfair(folder, *asked, "-o", name)
     adapter(folder / "adapter")
-    several = [name for name in RUNS if name not in ("windows", "partition")]
+    several = [name for name in RUNS if name not in ("windows", "partition", "rag")]
     made = {name: folder / name / "report.html" for name in SHOWN}
     for name, runs in {"several": several, "adapter": ["adapter"]}.items():
         llmfair(folder, "report", *runs, "-o", f"{name}.html")

@@ -140,6 +140,8 @@ UTILITIES: Mapping[str, Callable[[str, str], float]] = {
     "contains": contains,
 }
 """By the name that a user writes: the utility of an answer beside one gold."""
+GREATEST: Mapping[str, float] = {**dict.fromkeys(UTILITIES, 1.0), "mae": 4.0}
+"""The greatest utility that an answer can have; the least is 0."""
 
 
 def utility(name: str, output: str, golds: Sequence[str]) -> float:

@@ -10,8 +10,8 @@ from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
 from llmfair.results import Figure, Reach, Results, Words
 
-HEADLINES = "odds"
-"""What figures of headlines against their band are called, with or without a number."""
+HEADLINES, COST = "odds", "cost"
+"""What figures of headlines against their band, and those of what fairness costs, are called before any number."""
 
 
 def utility_of(measures: Sequence[str], declared: Declared) -> str | None:

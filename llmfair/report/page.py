@@ -11,7 +11,7 @@ from llmfair.audits.kind import found_of, kind_of
 from llmfair.audits.study import Study
 from llmfair.manifest import Manifest
 from llmfair.report.exhibits import Evidence, Exhibits
-from llmfair.report.figures import HEADLINES
+from llmfair.report.figures import COST, HEADLINES
 from llmfair.report.furthest import Furthest
 from llmfair.report.lead import Lead, lead_of
 from llmfair.report.method import Method, method_of
@@ -49,8 +49,8 @@ class Page:
 
     @property
     def first(self) -> Plot | None:
-        """The figure of the first screen: headlines against their band."""
-        return next((plot for plot in self.plots if plot.name.startswith(HEADLINES)), None)
+        """The figure of the first screen: headlines against their band, or what fairness costs."""
+        return next((plot for plot in self.plots if plot.name.startswith((HEADLINES, COST))), None)
 
     @property
     def lead(self) -> Lead:
@@ -89,7 +89,7 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
         missing=missing_of(manifest.status, results, kind.titles),
         warnings=warnings_of([results.model], results.requirements, results.warnings),
         verdicts=section.verdicts,
-        tables=[with_reach(section.table, results.reach)],
+        tables=[with_reach(section.table, results.reach), *section.more],
         plots=section.plots,
         furthest=section.furthest,
         queries=queries_table(

@@ -39,7 +39,7 @@ class VerdictCard:
 class Section:
     """What a kind tells of a run.
 
-    `words` are paragraphs of the method, `facts` rows of its settings.
+    `more`: tables below its own; `words` are paragraphs of the method, `facts` rows of its settings.
     """
 
     table: Table
@@ -48,6 +48,7 @@ class Section:
     furthest: Furthest | None = None
     words: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
+    more: Sequence[Table] = ()
 
 
 def condition_verdicts(

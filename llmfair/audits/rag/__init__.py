@@ -7,6 +7,7 @@ and what does a fairer retriever cost in answers?
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair.audits.kind import HELP, Help, Kind
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from llmfair.metrics.base import Observation
     from llmfair.metrics.retrieved import Retrieved
     from llmfair.records import Chat
+    from llmfair.report.exhibits import Exhibits
+    from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, RunVerdict, Words
     from llmfair.rundir import RunDir
@@ -94,6 +97,11 @@ class Rag(Kind):
         from llmfair.audits.rag.table import rag_table
 
         return rag_table(results, self.title, self.condition)
+
+    def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
+        from llmfair.audits.rag.section import rag_section
+
+        return rag_section(results, folder, self.title, self.condition)
 
     def words(self) -> Sequence[str]:
         from llmfair.audits.rag.words import WORDS

@@ -13,6 +13,7 @@ from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries
 from llmfair.audits.rag.attribution import ATTRIBUTORS, without_markers
+from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
 from llmfair.audits.rag.policies import conditions_of
@@ -34,7 +35,7 @@ MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=sample
 CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""
 CITED = "rag/cited"
-CREDIT = "EAR(by={by}),EAE-D(by={by})"
+CREDIT, SLOTS = "EAR(by={by}),EAE-D(by={by})", "AttributionAt(by={by})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +76,11 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
             f"query '{without[0]}' has no right answer, so that no utility can be told.",
             "give every question a gold",
         )
-    credit = [] if settings.attribution == "none" else [CREDIT.format(by=settings.attribution)]
-    shown, measured = (settings.measures or ",".join((names, *credit)) for names in (SHOWN, MEASURED))
+    by = [] if settings.attribution == "none" else [settings.attribution]
+    shown, measured = (
+        settings.measures or ",".join((names, *(credit.format(by=one) for one in by)))
+        for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
+    )
     gates = read_gates(
         settings.require,
         [one.name for one in conditions_of(settings.retriever, settings.alphas())],
@@ -94,7 +98,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         dataset=dataset,
         attribute=dataset.attributes[0],
         queries=queries,
-        measures=parse_measures(asked_for, Retrieved),
+        measures=bounded(parse_measures(asked_for, Retrieved), utility),
         shown=parse_measures(shown, Retrieved),
         gates=gates,
         prompt=prompt,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmfair.audits.condition import Condition
 from llmfair.audits.kind import results_of
+from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.files import read_observations
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, concluded
 from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
@@ -21,7 +22,7 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
     announce(run.path / "outputs.csv")
     observations = read_observations(run, results)
     measures, shown = measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
-    columns = measure_all(measures, observations)
+    columns = measure_all(bounded(measures, design.utility), observations)
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=design.seed))
     conditions = [Condition(name, design.factors[name]) for name in design.conditions]
     findings, rows = concluded(conditions, columns, rows, settings.level, design.margin)

@@ -8,7 +8,7 @@ so that a run with the norms of the paper has tables with those.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum
+from math import fsum, inf
 
 from llmfair.audits.condition import Condition
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
@@ -24,6 +24,7 @@ from llmfair.stats.intervals import Estimate
 
 RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
 """The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
+UNBOUNDED = (-inf, inf)
 Values = dict[tuple[str, str], dict[str, float]]
 """Queries' own values by measure and condition; those without one are absent."""
 
@@ -59,8 +60,12 @@ def traded(
         )
         for retriever, baseline, row in zip(drawn, baselines, tradeoff.adjusted(cells), strict=True)
     }
+    bounds = {str(measure): measure.definition.bounds for measure in measures}
     curves = {
-        retriever: [_curve(values, retriever, names, across, up, level) for across, up in axes]
+        retriever: [
+            _curve(values, retriever, names, across, up, level, bounds.get(up, UNBOUNDED))
+            for across, up in axes
+        ]
         for retriever, names in drawn.items()
     }
     return tables, curves
@@ -86,7 +91,7 @@ def _values(columns: Sequence[Column], observations: Mapping[str, Sequence[Retri
         if not column.group
     }
     for condition, observed in observations.items():
-        raw = found[RAW, condition]
+        raw = found.get((RAW, condition), {})
         found[OF_SLOTS, condition] = {
             one.query_id: raw[one.query_id] / min(one.k, len(one.doc_ids))
             for one in observed
@@ -109,7 +114,13 @@ def _observations(
 
 
 def _curve(
-    values: Values, retriever: str, conditions: Sequence[str], across: str, up: str, level: float
+    values: Values,
+    retriever: str,
+    conditions: Sequence[str],
+    across: str,
+    up: str,
+    level: float,
+    bounds: tuple[float, float],
 ) -> Curve:
     x, y, queries = _observations(values, conditions, across, up)
     anchors = tradeoff.anchors(x, y, queries, level) if x else []
@@ -129,7 +140,9 @@ def _curve(
         high=None if area is None else area.high,
         deterministic=None if whole[0] is None or whole[1] is None else (whole[0], whole[1]),
         points=[
-            CurvePoint(at=one.disparity, observations=one.observations, mean=_figure(one.quality))
+            CurvePoint(
+                at=one.disparity, observations=one.observations, mean=_figure(one.quality, bounds=bounds)
+            )
             for one in anchors
         ],
     )
@@ -148,8 +161,15 @@ def _cell(cell: tradeoff.Cell) -> IntervalCell:
     )
 
 
-def _figure(found: Estimate, p: float | None = None, p_adjusted: float | None = None) -> Figure:
-    return Figure(found.value, found.low, found.high, found.n, p, p_adjusted, None, found.reason)
+def _figure(
+    found: Estimate,
+    p: float | None = None,
+    p_adjusted: float | None = None,
+    bounds: tuple[float, float] = UNBOUNDED,
+) -> Figure:
+    low = None if found.low is None else max(found.low, bounds[0])
+    high = None if found.high is None else min(found.high, bounds[1])
+    return Figure(found.value, low, high, found.n, p, p_adjusted, None, found.reason)
 
 
 def _mean(values: Mapping[str, float]) -> float | None:

@@ -1,0 +1,144 @@
+"""The page of an audit of a generator: tables of the trade-off, figures, and hostile text that stays text."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from llmfair.audits.exhibits import exhibits_of
+from llmfair.audits.kind import results_of
+from llmfair.audits.rag.results import Curve, IntervalCell, Intervals
+from llmfair.audits.rag.tables import Named, intervals_table, slopes_table
+from llmfair.report.page import Page, run_page
+from llmfair.rundir import RunDir
+from llmfair.stats.tradeoff import INTERVALS
+from tests.audits.rag.test_rag import question, questions
+from tests.cli.command import llmfair
+from tests.report.reading import read
+from tests.shared import realdata
+
+QUICK = ("rag", "-q", "--no-cache")
+EVIL = "</script><img/src=x/onerror=alert(1)>"
+TEXT = "<b>bold</b> </s> {{ braces }} {items} <|im_end|> $x$"
+FIGURES = {"cost", "useful-shown", "useful-utility", "credited-share", "credited-disparity", "disparity", "credit-by-slot"}  # fmt: skip
+
+
+def page_of(folder: Path) -> Page:
+    run = RunDir(folder)
+    return run_page(folder, run.read_manifest(), run.read_results(), exhibits_of(run, 3))
+
+
+def ran(*more: str | Path) -> Path:
+    found = llmfair(*QUICK, "--no-report", "-o", "run", *more)
+    assert found.code == 0, found.err
+    return Path("run")
+
+
+def test_every_table_and_figure_of_a_run() -> None:
+    page = page_of(ran("--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "0,1,8"))
+    assert {plot.name for plot in page.plots} == FIGURES
+    assert page.first is not None and page.first.name == "cost"
+    _, collection, pooled, paired, slopes = page.tables
+    of_alpha_0 = dict(zip(collection.header, collection.rows[0], strict=True))
+    assert of_alpha_0["EE-R of bm25-0"].startswith(of_alpha_0["m/n"]), "shown at random, as many are useful"
+    assert [row[0] for row in pooled.rows] == [row[0] for row in slopes.rows] == ["bm25", "bm25-okapi"]
+    assert pooled.header[2:] == INTERVALS
+    assert "paired by query" in pooled.title
+    results = results_of(RunDir(Path("run")))
+    assert len(paired.rows) == sum(
+        bool(cell.observations) for table in results.intervals.values() for cell in table.cells
+    )
+
+
+def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
+    page = page_of(ran("--attribution", "none", "--alpha", "8"))
+    assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}
+
+
+def test_queries_that_are_all_dropped_leave_a_page() -> None:
+    page = page_of(ran("-d", questions(question("q1", "abbb"), question("q2", "bbbb"))))
+    assert page.plots == [] and len(page.tables) == 2
+    assert page.tables[1].rows[0][:3] == ("0", "1", "1")
+
+
+def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMFAIR_REPORT", "1")
+    lines = [
+        {
+            "id": f"<i>q{n}",
+            "input": f"{TEXT} {n}",
+            "gold": EVIL,
+            "items": [
+                {
+                    "id": f"<script>{n}{m}",
+                    "title": TEXT,
+                    "text": f"{TEXT} {m}",
+                    "label": EVIL if m % 2 else TEXT,
+                }
+                for m in range(8)
+            ],
+        }
+        for n in range(6)
+    ]
+    found = llmfair(*QUICK, "-d", questions(*lines), "-o", "run")
+    assert found.code == 0, found.err
+    page = read(Path("run/report.html"))
+    text = "".join(page.text)
+    assert EVIL in text and TEXT in text and "<i>q0" in text
+    assert json.loads(page.scripts[0]) == RunDir(Path("run")).read_results()["rows"]
+    assert not page.named("img") and not page.named("link") and len(page.scripts) == 2
+    assert llmfair("runs", "check", "run").code == 0
+    assert llmfair("report", "run", "-o", "again.html").code == 0
+    assert Path("again.html").read_bytes() == Path("run/report.html").read_bytes()
+
+
+# The paper's own tables, in this layout
+
+
+def paper(name: str) -> list[dict[str, str]]:
+    with (realdata("fairrag") / "paper_tables" / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_table_1_of_the_paper_stands_in_its_layout() -> None:
+    lines = paper("fairrag_table1_slope_auc.csv")
+    rows: dict[Named, Curve] = {
+        (line["task"], line["retriever"]): Curve(
+            across="EE-D", up="EE-R", observations=0, queries=0, slope=float(line["slope"]), slope_of_points=None,
+            area=float(line["auc"]), area_observed=None, low=None, high=None, deterministic=None, points=[],
+        )
+        for line in lines
+    }  # fmt: skip
+    table = slopes_table(rows, ("task", "retriever"))
+    assert table.header[:4] == ("task", "retriever", "slope", "area")
+    assert [row[:4] for row in table.rows] == [tuple(line.values()) for line in lines]
+
+
+def test_table_2_of_the_paper_stands_in_its_layout() -> None:
+    lines = paper("fairrag_table2_disparity_intervals.csv")
+    shown = [name for name in lines[0] if name.startswith("d_")]
+    rows: dict[Named, Intervals] = {
+        (line["task"], line["retriever"], line["generator"]): Intervals(
+            disparity="EE-D",
+            utility="EU",
+            baseline=float(line["baseline_eu_norm"]),
+            cells=[
+                IntervalCell(
+                    interval=interval, observations=0, queries=0, difference=float(line[name].rstrip("*")),
+                    starred=line[name].endswith("*"), p_student=None, p_welch=None, paired=None,
+                )
+                for interval, name in zip(INTERVALS, shown, strict=True)
+            ],
+        )
+        for line in lines
+    }  # fmt: skip
+    table = intervals_table(rows, ("task", "retriever", "generator"))
+    assert table.header[4:] == INTERVALS and len(table.rows) == 24
+    for row, line in zip(table.rows, lines, strict=True):
+        assert row[:3] == (line["task"], line["retriever"], line["generator"])
+        given = [line["baseline_eu_norm"], *(line[name] for name in shown)]
+        assert [float(cell.rstrip("*")) for cell in row[3:]] == [float(cell.rstrip("*")) for cell in given]
+        assert [cell.endswith("*") for cell in row[3:]] == [cell.endswith("*") for cell in given]
