@@ -313,7 +313,7 @@ def ask(
     limits, sampling, taken = limits_of(backend, settings), sampling_of(settings), dict[str, None]()
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
     asked: Any = backend
-    if settings.batch:
+    if settings.batch and "batch" in backend.capabilities:  # a further stage may have a model without
         asking, asked = dispatch_batch, Batches(asked, limits.retries)
     else:
         refuse_open(journal.path)

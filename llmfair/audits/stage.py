@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from llmfair.asking.dispatch import Program
@@ -14,12 +15,20 @@ from llmfair.rundir import JOURNAL
 
 @dataclass(frozen=True)
 class Stage:
-    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own."""
+    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own.
+
+    The model is made when it is wanted: a run is replayed without it.
+    """
 
     name: str
     programs: Callable[[Mapping[str, Any]], Iterator[Program]]
-    backend: Backend
+    make: Callable[[], Backend]
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):
             raise ValueError(f"a stage cannot be called {self.name!r}: its journal bears its name")
+
+    @cached_property
+    def backend(self) -> Backend:
+        """What answers. Raises UsageError."""
+        return self.make()

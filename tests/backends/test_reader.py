@@ -11,7 +11,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.fake import fake
 from llmfair.backends.simulated.reader import NOTHING
 from llmfair.errors import UsageError
-from llmfair.records import Chat, Message, Request, Sampling, Text
+from llmfair.records import Chat, Labels, Message, Request, Sampling, Text
 
 COMEDY, CRIME = "comedy", "crime"
 
@@ -56,3 +56,11 @@ def test_it_orders_no_lists_and_rankers_read_nothing() -> None:
     with pytest.raises(UsageError, match="does not answer such questions") as caught:
         asyncio.run(fake("reader", BackendOptions()).complete(Request(chat, Sampling(), "key", "probe")))
     assert "rag" in caught.value.hint
+
+
+@pytest.mark.parametrize(("label", "output", "says"), [("a", "a", "yes"), ("a", "b", "no"), ("", "", "no")])
+def test_an_item_supports_the_answer_that_is_its_label(label: str, output: str, says: str) -> None:
+    about = {"task": "support", "label": label, "output": output}
+    chat = Chat((Message("user", "Does it?"),), Labels(("yes", "no")), about=about)
+    request = Request(chat, Sampling(), "key", "probe")
+    assert asyncio.run(fake("reader", BackendOptions()).complete(request)).text == says

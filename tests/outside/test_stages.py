@@ -63,7 +63,7 @@ class DoubtedDesign(NumbersDesign):
         return 2 * super().calls
 
     def stages(self) -> Sequence[Stage]:
-        return [Stage("judged", self.judging, self.judge)]
+        return [Stage("judged", self.judging, lambda: self.judge)]
 
     def judging(self, results: Mapping[str, float | None]) -> Iterator[Program]:
         for probe_id, number in results.items():
@@ -175,7 +175,7 @@ def test_a_judge_s_answers_that_are_gone_are_missed_not_asked_again() -> None:
 @pytest.mark.parametrize("name", ["journal", "texts", "a/b", ""])
 def test_a_stage_has_a_journal_of_its_own(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be called"):
-        Stage(name, lambda results: iter(()), Judge("judge", BackendOptions()))
+        Stage(name, lambda results: iter(()), lambda: Judge("judge", BackendOptions()))
 
 
 def test_a_judge_s_answers_that_were_changed_are_found() -> None:
@@ -283,6 +283,20 @@ def test_an_interrupt_in_the_second_stage_leaves_its_batch_to_be_collected(
         by_batch("calm")
     for name in ("metrics.csv", "per_query.csv"):
         assert Path("run", name).read_text() == Path("calm", name).read_text().replace("calm,", "run,")
+
+
+def test_a_judge_without_batches_is_asked_question_by_question() -> None:
+    with BatchServer(lambda body, attempt: Reply("7"), looks=1) as server:
+        settings = NumbersSettings.make(
+            limit=1,
+            output=Path("run"),
+            no_cache=True,
+            batch=True,
+            base_url=server.base_url,
+            server_name="test",
+        )
+        audit(DoubtedKind().design(settings, Subject("openai:any")))
+        assert len(server.batches) == 1 and Judge.asked == 1
 
 
 def test_batches_noted_before_there_were_stages_are_of_the_first() -> None:

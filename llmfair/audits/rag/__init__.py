@@ -67,6 +67,7 @@ class Rag(Kind):
         "k": ("show different numbers of items", "run both with the same -k"),
         "useful": ("tell useful items in different ways", "run both with the same --useful"),
         "utility": ("score answers in different ways", "run both with the same --utility"),
+        "attribution": ("credit answers in different ways", "run both with the same --attribution"),
     }
 
     def design(self, settings: RagSettings, subject: Subject | None = None) -> RagAudit:
@@ -109,8 +110,20 @@ class Rag(Kind):
         return WORDS
 
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
-        """How many items."""
+        """How many items, or which output beside which."""
+        if about["task"] == "support":
+            return f"'{about['output']}' beside {about['doc_ids'][0]}"
         return f"{len(about['doc_ids'])} items"
+
+    def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+        """As it says of itself, and of a judge's answer whether it can be read."""
+        from llmfair.asking.journal import completion_of
+        from llmfair.rankers.support import read_support
+
+        ended = super().how_ended(row, settings)
+        if ended == "ok" and row["about"]["task"] == "support" and read_support(completion_of(row)) is None:
+            return "neither yes nor no"
+        return ended
 
     def reads(self) -> type[Retrieved]:
         from llmfair.metrics.retrieved import Retrieved

@@ -10,8 +10,9 @@ from typing import Any
 
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
-from llmfair.audits.design import Design
+from llmfair.audits.design import Design, Stage
 from llmfair.audits.rag.attribution import without_markers
+from llmfair.audits.rag.judging import STAGE, Judge, probe_of
 from llmfair.audits.rag.policies import GOLD, Floats, Policies, conditions_of
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
@@ -20,11 +21,12 @@ from llmfair.metrics.texts import utility
 from llmfair.prompts import Prompt
 from llmfair.rankers.fitting import Fitting, Ruler
 from llmfair.rankers.reader import Asked, Read, Shown
+from llmfair.rankers.support import Judged
 from llmfair.records import Document, Query
 
 
 @dataclass(frozen=True, kw_only=True)
-class RagDesign(Design[Read]):
+class RagDesign(Design[Read | Judged]):
     """Everything an audit of a generator asks; what is useful is known only when labels are."""
 
     task = "rag"
@@ -36,6 +38,7 @@ class RagDesign(Design[Read]):
     gain: str
     retrievers: Mapping[str, str]
     scores: Mapping[str, Mapping[str, Floats]]
+    judge: Judge | None = None
 
     why_not_assessable = "the others have fewer than two useful items"
 
@@ -98,25 +101,47 @@ class RagDesign(Design[Read]):
         for query in self.queries:
             yield Program(query.query_id, self.asked(query).steps)
 
+    def stages(self) -> Sequence[Stage]:
+        return self._stages
+
+    @cached_property
+    def _stages(self) -> Sequence[Stage]:
+        if self.judge is None:
+            return ()
+        return (Stage(STAGE, self._judging, partial(self.judge.backend, self.settings)),)
+
+    def _judging(self, results: Mapping[str, Read]) -> Iterator[Program]:
+        """A program a query whose lists were asked about."""
+        for query in self.queries:
+            read = results.get(query.query_id)
+            if self.judge is not None and read is not None and read.kept:
+                items = {item.doc_id: item for item in self.items(query)}
+                judging = self.judge.judging(self.dataset, query, read, items, self.prompt.hypothesis)
+                yield Program(probe_of(query), judging.steps)
+
     @cached_property
     def calls(self) -> int:
         """Labels of every query, and its distinct lists, those of `gold` as many as there can be.
 
-        Queries that labels drop ask fewer.
+        Queries that labels drop ask fewer; so does a judge, where outputs are alike.
         """
         return sum(self._calls(query) for query in self.queries)
 
     def _calls(self, query: Query) -> int:
         judged = self.judged(query)
         if judged is not None:
-            return len(self.lists(query, judged))
+            return self._calls_of(query, len(self.lists(query, judged)))
         lists_of = self.drawn(query, frozenset())
         drawn = {one for name, lists in lists_of.items() if name != GOLD for one in lists}
-        return 1 + len(self.items(query)) + len(drawn) + self.settings.samples
+        return 1 + len(self.items(query)) + self._calls_of(query, len(drawn) + self.settings.samples)
+
+    def _calls_of(self, query: Query, lists: int) -> int:
+        """An output for each list, and what a judge is asked of it at most."""
+        return lists if self.judge is None else lists * (1 + min(self.settings.k, len(self.items(query))))
 
     @property
     def longest(self) -> int:
-        return 1 if self.settings.useful == "qrels" else 2
+        return (1 if self.settings.useful == "qrels" else 2) + (self.judge is not None)
 
     def name_parts(self) -> tuple[str, ...]:
         return (self.dataset.name,)
@@ -130,6 +155,7 @@ class RagDesign(Design[Read]):
             "lines": [self.ruler.unit, self.ruler.context],
             # which tell useful items, and they what is drawn
             "utility": f"{self.utility} without markers" if self.cites else self.utility,
+            **({"judge_sha256": self.judge.prompt.sha256} if self.judge else {}),
         }
 
     def facts(self) -> RagFacts:
@@ -149,5 +175,7 @@ class RagDesign(Design[Read]):
             margin=settings.margin,
         )
 
-    def unparseable(self, result: Read) -> int:
+    def unparseable(self, result: Read | Judged) -> int:
+        if isinstance(result, Judged):
+            return result.unparseable
         return sum(output.unparseable for output in (*result.alone.values(), *result.lists.values()))

@@ -15,6 +15,7 @@ from llmfair.audits.lists import selected_queries
 from llmfair.audits.rag.attribution import ATTRIBUTORS, without_markers
 from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.design import RagDesign
+from llmfair.audits.rag.judging import judge_of
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
 from llmfair.audits.rag.policies import conditions_of
 from llmfair.audits.rag.retrieving import retriever_of, scores_of
@@ -28,6 +29,7 @@ from llmfair.metrics.texts import UTILITIES, rating
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.fitting import by_words, check_prompt
 from llmfair.rankers.reader import Read
+from llmfair.rankers.support import Judged
 from llmfair.records import Failure, Query
 
 SHOWN = "EE-D,EE-R,EU,EU-change"
@@ -42,7 +44,7 @@ CREDIT, SLOTS = "EAR(by={by}),EAE-D(by={by})", "AttributionAt(by={by})"
 class RagAudit(RagDesign):
     """An audit of a generator made but not begun: what it asks, and what the answers come to."""
 
-    def outcome(self, run: str, results: Mapping[str, Read], failures: Sequence[Failure]) -> Outcome:
+    def outcome(self, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]) -> Outcome:
         return outcome_of(self, run, results, failures)
 
 
@@ -65,18 +67,13 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
                     f"query '{query.query_id}': the right answer '{wrong[0]}' is no number.",
                     "--utility accuracy",
                 )
-    attributors = (*ATTRIBUTORS, "none")
-    if settings.attribution not in attributors:
-        raise UsageError(
-            f"--attribution {settings.attribution} is unknown.{did_you_mean(settings.attribution, attributors)}",
-            f"known: {', '.join(attributors)}",
-        )
+    judge = judge_of(settings.attribution, (*ATTRIBUTORS, "none"))
     if without := [query.query_id for query in queries if not dataset.golds(query.query_id)]:
         raise UsageError(
             f"query '{without[0]}' has no right answer, so that no utility can be told.",
             "give every question a gold",
         )
-    by = [] if settings.attribution == "none" else [settings.attribution]
+    by = [] if settings.attribution == "none" else [judge.by if judge else settings.attribution]
     shown, measured = (
         settings.measures or ",".join((names, *(credit.format(by=one) for one in by)))
         for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
@@ -107,6 +104,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         gain=settings.utility or dataset.label_utility,
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
         scores={name: scores_of(retriever, dataset, queries) for name, retriever in retrievers.items()},
+        judge=judge,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import fsum
 
 import numpy as np
@@ -14,16 +15,18 @@ from llmfair.audits.design import Outcome
 from llmfair.audits.rag.attribution import ATTRIBUTORS
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.files import files_of
+from llmfair.audits.rag.judging import probe_of, supporting
 from llmfair.audits.rag.observing import Credited, observed
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
-from llmfair.audits.rag.results import Collected, OutputCounts, RagFinding, RagResults
+from llmfair.audits.rag.results import Collected, JudgedPairs, OutputCounts, RagFinding, RagResults
 from llmfair.audits.rag.tradeoff import traded
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.rankers.reader import FEWEST_USEFUL, Read, Shown
-from llmfair.records import Conclusion, Failure, Finish, Measurement
+from llmfair.rankers.support import Judged
+from llmfair.records import Conclusion, Failure, Finish, Measurement, Query
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
@@ -32,11 +35,13 @@ CHANGE, DISPARITY = "EU-change", "EE-D"
 
 
 def outcome_of(
-    design: RagDesign, run: str, results: Mapping[str, Read], failures: Sequence[Failure]
+    design: RagDesign, run: str, found: Mapping[str, Read | Judged], failures: Sequence[Failure]
 ) -> Outcome:
     """Measures the queries that have all their answers and enough useful items."""
     settings, names = design.settings, [condition.name for condition in design.conditions]
-    outputs = credited_outputs(design, results)
+    results = {name: result for name, result in found.items() if isinstance(result, Read)}
+    judged = {name: result for name, result in found.items() if isinstance(result, Judged)}
+    outputs = credited_outputs(design, results, judged)
     observations: dict[str, list[Retrieved]] = {name: [] for name in names}
     for query in design.queries:
         if query.query_id in outputs:
@@ -49,7 +54,7 @@ def outcome_of(
     findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
     answers = {name: _counted(design, name, results) for name in names}
     intervals, curves = traded(design.conditions, columns, observations, settings.level)
-    found = RagResults(
+    told = RagResults(
         **design.told(
             run, dict.fromkeys(names, ProbeCounts(len(design.queries), len(results))), failures, columns
         ),
@@ -57,36 +62,64 @@ def outcome_of(
         collection=_collected(design, results),
         intervals=intervals,
         tradeoff=curves,
-        calls_made=sum(len(read.alone) + len(read.lists) for read in results.values()),
+        calls_made=sum(len(read.alone) + len(read.lists) for read in results.values())
+        + sum(len(one.supported) for one in judged.values()),
+        judged=_judged(design, judged),
         answers=answers,
         findings=as_readable(findings, answers, settings.max_invalid),
         family=Family(sum(finding.p is not None for finding in findings.values()), None),
     )
     if (
-        found.status == "complete"
+        told.status == "complete"
     ):  # lists of `gold` were as many as there can be, and of dropped queries there are none
-        found = replace(found, design=replace(found.design, calls=found.calls_made))
-    return design.laid_out(found, rows, files_of(design, results, outputs, observations), failures)
+        told = replace(told, design=replace(told.design, calls=told.calls_made))
+    return design.laid_out(told, rows, files_of(design, results, outputs, observations), failures)
 
 
-def credited_outputs(design: RagDesign, results: Mapping[str, Read]) -> dict[str, dict[Shown, Credited]]:
+def credited_outputs(
+    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
+) -> dict[str, dict[Shown, Credited]]:
     """The outputs for the lists of kept queries, with the items that they are credited to."""
-    attribute = ATTRIBUTORS.get(design.settings.attribution)
     found: dict[str, dict[Shown, Credited]] = {}
     for query in design.queries:
         read = results.get(query.query_id)
         if read is None or not read.kept:
             continue
-        items = {item.doc_id: item for item in design.items(query)}
+        credit = _credit_of(design, query, judged)
         found[query.query_id] = {
             shown: Credited(
                 output.text,
                 output.utility,
-                attribute(design.dataset.meaning(query, output.text), shown, items) if attribute else None,
+                credit(design.dataset.meaning(query, output.text), shown),
             )
             for shown, output in read.lists.items()
         }
     return found
+
+
+def _credit_of(
+    design: RagDesign, query: Query, judged: Mapping[str, Judged]
+) -> Callable[[str, Shown], frozenset[str] | None]:
+    """Which of the items shown an output is credited to; None where nobody asked or can tell."""
+    if design.judge is not None:
+        return partial(supporting, judged.get(probe_of(query)))
+    if attribute := ATTRIBUTORS.get(design.settings.attribution):
+        items = {item.doc_id: item for item in design.items(query)}
+        return lambda meaning, shown: attribute(meaning, shown, items)
+    return lambda meaning, shown: None
+
+
+def _judged(design: RagDesign, judged: Mapping[str, Judged]) -> JudgedPairs | None:
+    if design.judge is None:
+        return None
+    answers = [answer for one in judged.values() for answer in one.supported.values()]
+    return JudgedPairs(
+        model=design.judge.spec,
+        by=design.judge.by,
+        asked=len(answers),
+        supported=answers.count(True),
+        unparseable=answers.count(None),
+    )
 
 
 def concluded(

@@ -122,6 +122,17 @@ class Intervals:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JudgedPairs:
+    """What a model was asked of pairs of item and output, each once; `by` is what measures call it."""
+
+    model: str
+    by: str
+    asked: Count
+    supported: Count
+    unparseable: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class RagFinding(Finding):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
@@ -148,6 +159,7 @@ class RagResults(Results):
     tradeoff: Annotated[
         Mapping[str, Sequence[Curve]], Meta(description="What fairer lists cost, by retriever.")
     ] = after("intervals")
+    judged: JudgedPairs | None = left_out_without("judged")
     calls_made: Count = after("tradeoff")
     answers: Mapping[str, OutputCounts]
     findings: Mapping[str, RagFinding]

@@ -74,7 +74,8 @@ class RagSettings(PromptSettings, AuditSettings):
     )
     attribution: str = setting(
         "overlap",
-        "Which items an answer is credited to: overlap (those that hold it), cited (those it names), none.",
+        "Which items an answer is credited to: overlap (those that hold it), cited (those it names), those "
+        "that a model says support it (openai:NAME, nli:NAME), none.",
         "Statistics",
         result=False,
     )

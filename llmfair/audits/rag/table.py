@@ -53,6 +53,13 @@ def notes(results: RagResults) -> Iterator[str]:
         "where a query always shows the same items, and 0 where it shows all alike"
     )
     yield f"utility: {design.utility}; kept where the whole interval of its change is at least {-design.margin:g}"
+    if (judged := results.judged) is not None and judged.asked:
+        yield (
+            f"by={judged.by}: {judged.model} was asked of {count(judged.asked, 'pair')} of item and output whether the "
+            f"item supports it, and says so of {percent(judged.supported, judged.asked)}"
+            + f"; {count(judged.unparseable, 'answer is', 'answers are')} neither yes nor no, and the lists they are "
+            "of have no EAR and no EAE-D" * bool(judged.unparseable)
+        )
     for condition, counted in results.answers.items():
         if counted.unparseable:
             yield (

@@ -1,4 +1,4 @@
-"""Questions answered from the items shown beside them: the label that most of those items bear."""
+"""Questions answered from items: by the label that most of them bear, and whether an item supports such an answer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from llmfair.registry import register
 
 NOTHING = "I do not know"
 """What a reader says who was shown no item with a label."""
+
+
+@register("simulated", "support")
+class Supporter(Answerer):
+    """Says that an item supports an output where that is the item's label."""
+
+    plays: ClassVar[Collection[str]] = ("reader",)
+
+    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+        return "yes" if chat.about["label"] and chat.about["label"] == chat.about["output"] else "no"
 
 
 @register("simulated", "rag")

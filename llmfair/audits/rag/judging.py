@@ -1,0 +1,84 @@
+"""Attribution by a model that judges: the second stage of an audit of a generator, asked about its outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llmfair import registry
+from llmfair.audits.rag.settings import RagSettings
+from llmfair.audits.subject import backend_of
+from llmfair.backends.base import Backend
+from llmfair.datasets.answers import AnswerDataset
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.texts import EMPTY, cleaned
+from llmfair.prompts import Prompt, load_prompt
+from llmfair.rankers.reader import Read, Shown
+from llmfair.rankers.support import Judged, Judging, Pair
+from llmfair.records import Document, Query
+
+STAGE = "attribution"
+NLI = "nli"
+MODELS = {NLI: "nli:FacebookAI/roberta-large-mnli"}
+"""What a word alone stands for."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The model that is asked, and what it is asked with."""
+
+    spec: str
+    prompt: Prompt
+
+    @property
+    def by(self) -> str:
+        """What names its figures."""
+        return NLI if self.spec.startswith(f"{NLI}:") else "judge"
+
+    def backend(self, settings: RagSettings) -> Backend:
+        """What answers: the generator's adapter, engine and batches are not the judge's. Raises UsageError."""
+        return backend_of(self.spec, replace(settings, adapter=None, backend_arg=(), batch=False))
+
+    def judging(
+        self, dataset: AnswerDataset, query: Query, read: Read, items: dict[str, Document], hypothesis: str
+    ) -> Judging:
+        """Every shown item beside every distinct meaning of an output that it was shown for; nothing of empty ones."""
+        pairs = dict.fromkeys(
+            pair
+            for shown, output in read.lists.items()
+            for pair in pairs_of(dataset.meaning(query, output.text), shown)
+        )
+        return Judging(query.query_id, items, [*pairs], self.prompt, hypothesis)
+
+
+def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:
+    """The model that is asked; None where an output itself tells, by one of the `others`. Raises UsageError."""
+    spec = MODELS.get(attribution, attribution)
+    if spec in others:
+        return None
+    prefix, colon, name = spec.partition(":")
+    if not colon or not name or prefix not in registry.names("backend"):
+        known = (*others, *MODELS)
+        raise UsageError(
+            f"--attribution {attribution} is unknown.{did_you_mean(attribution, known)}",
+            f"known: {', '.join(known)}; or a model that judges, such as nli:NAME or openai:NAME",
+        )
+    return Judge(spec, load_prompt("rag/entailment" if prefix == NLI else "rag/support"))
+
+
+def probe_of(query: Query) -> str:
+    """What the second stage calls its program of a query."""
+    return f"{query.query_id}/{STAGE}"
+
+
+def pairs_of(meaning: str, shown: Shown) -> list[Pair]:
+    """What is asked of one output; nothing of an empty one."""
+    return [] if cleaned(meaning) == EMPTY else [(doc_id, meaning) for doc_id in shown]
+
+
+def supporting(judged: Judged | None, meaning: str, shown: Shown) -> frozenset[str] | None:
+    """The items that support an output; None where one of them was not asked about, or the answer cannot be read."""
+    pairs = pairs_of(meaning, shown)
+    answers = {} if judged is None else judged.supported
+    if any(answers.get(pair) is None for pair in pairs):
+        return None
+    return frozenset(doc_id for doc_id, meant in pairs if answers[doc_id, meant])

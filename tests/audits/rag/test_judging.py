@@ -1,0 +1,154 @@
+"""Attribution by a model that judges: a second stage with its journal, resumed, replayed and measured like the first."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.audits.rag import judging
+from tests.cli.command import Outcome, llmfair, ran, refusal
+from tests.servers import Reply, Server
+
+QUICK = ("rag", "-q", "--no-report", "--no-cache")
+CREDIT = "EAR(by={by}),EAE-D(by={by}),AttributionAt(by={by})"
+
+
+def values(folder: str, by: str) -> dict[tuple[str, ...], str]:
+    with Path(folder, "metrics.csv").open(newline="") as file:
+        return {
+            (line["condition"], line["measure"].partition("(")[0], line["group"]): line["value"]
+            or line["reason"]
+            for line in csv.DictReader(file)
+            if f"by={by}" in line["measure"]
+        }
+
+
+def attributed(folder: str, *more: str | Path, by: str = "judge") -> Outcome:
+    return ran(*QUICK, "-o", folder, "--alpha", "1,8", "--measures", CREDIT.format(by=by), *more)
+
+
+def journal(folder: str) -> list[dict[str, Any]]:
+    lines = Path(folder, "attribution.jsonl").read_text().splitlines()
+    return [row for line in lines if "key" in (row := json.loads(line))]
+
+
+def test_a_simulated_judge_finds_what_labels_say() -> None:
+    attributed("judged", "--attribution", "fake:reader")
+    attributed("held", by="overlap")
+    found = values("judged", "judge")
+    assert len(found) == 4 * 7 and found == values("held", "overlap")
+    asked = Counter(
+        (row["about"]["query_id"], *row["about"]["doc_ids"], row["about"]["output"])
+        for row in journal("judged")
+    )
+    assert set(asked.values()) == {1}
+    told = json.loads(Path("judged/results.json").read_text())
+    assert told["judged"] | {"supported": 0} == {
+        "model": "fake:reader", "by": "judge", "asked": len(asked), "supported": 0, "unparseable": 0,
+    }  # fmt: skip
+    outputs = len(Path("judged/journal.jsonl").read_text().splitlines()) - 1
+    assert told["calls_made"] == told["design"]["calls"] == outputs + len(asked)
+
+
+def test_a_judged_run_is_resumed_and_replayed_without_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ("--attribution", "fake:reader")
+    attributed("whole", *flags)
+    outputs = len(Path("whole/journal.jsonl").read_text().splitlines()) - 1
+    cut = llmfair(
+        *QUICK,
+        "-o",
+        "parts",
+        "--alpha",
+        "1,8",
+        "--measures",
+        CREDIT.format(by="judge"),
+        *flags,
+        "--max-calls",
+        f"{outputs + 9}",
+    )
+    assert cut.code == 3 and len(journal("parts")) == 9
+    attributed("parts", *flags)
+    for name in ("outputs.csv", "per_query.csv", "qrels.txt"):
+        assert Path("parts", name).read_text().replace("parts", "whole") == Path("whole", name).read_text()
+    assert len({row["key"] for row in journal("parts")}) == len(journal("parts")) == len(journal("whole"))
+    monkeypatch.setattr(judging, "backend_of", None)
+    assert llmfair("runs", "check", "parts").code == 0
+    path = Path("parts/attribution.jsonl")
+    path.write_text(path.read_text().replace('"text":"yes"', '"text":"no"', 1))
+    assert llmfair("runs", "check", "parts").code != 0
+
+
+def test_a_judged_folder_is_measured_again() -> None:
+    attributed("run", "--attribution", "fake:reader")
+    ran("score", "run", "-o", "again", "--no-report", "-q")
+    assert values("again", "judge") == values("run", "judge")
+
+
+def test_what_cannot_be_read_is_left_out_and_counted_and_nothing_is_asked_of_no_answer() -> None:
+    items = [{"id": name, "text": f"{name} says {text}"} for name, text in zip("abcd", "1100", strict=True)]
+    Path("q.jsonl").write_text(json.dumps({"id": "q", "input": "one?", "gold": "one", "items": items}))
+    judged = []
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        if "Statement:" not in text:
+            return Reply("one" if "says 1" in text else " ... ")
+        judged.append(text)
+        return Reply("maybe" if "a says" in text else "yes")
+
+    with Server(answer) as server:
+        found = attributed(
+            "run",
+            "-d",
+            "q.jsonl",
+            "-k",
+            "2",
+            *server.flags,
+            "--attribution",
+            "openai:judge",
+            "--max-invalid",
+            "1",
+            "--json",
+        )
+    assert len(judged) == len({*judged}) <= 4 and all("Statement: one" in text for text in judged)
+    told = found.json["judged"]
+    assert (told["asked"], told["supported"], told["unparseable"]) == (len(judged), len(judged) - 1, 1)
+    with Path("run/outputs.csv").open(newline="") as file:
+        lists = [line for line in csv.DictReader(file) if " " in line["doc_ids"]]
+    for line in lists:
+        shown = line["doc_ids"].split()
+        empty = line["output"] == "<empty>"
+        assert line["credited"] == ("" if empty else "-" if "a" in shown else " ".join(shown)), line
+    assert "1 answer is neither yes nor no" in ran("runs", "show", "run", "-v").out
+    assert llmfair("runs", "show", "run", "--invalid").out.count("neither yes nor no") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("guess", "--attribution guess is unknown."),
+        ("overlab", "Did you mean 'overlap'?"),
+        ("openay:x", "--attribution openay:x is unknown."),
+        ("openai:", "--attribution openai: is unknown."),
+        ("fake:redaer", "no simulated model 'fake:redaer'"),
+    ],
+)
+def test_who_cannot_judge_is_refused_before_anything_is_asked(given: str, says: str) -> None:
+    refusal(llmfair(*QUICK, "--attribution", given), says)
+    assert not Path("runs").exists()
+
+
+def test_a_run_s_judge_stays() -> None:
+    attributed("run", "--attribution", "fake:reader")
+    refusal(
+        llmfair(*QUICK, "-o", "run", "--attribution", "fake:reader,malformed=0.5"),
+        "run belongs to other settings",
+        code=1,
+    )
+    attributed("other", by="overlap")
+    refusal(llmfair("compare", "run", "other"), "credit answers in different ways")
