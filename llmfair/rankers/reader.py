@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from llmfair.metrics.texts import EMPTY, cleaned
 from llmfair.records import LABEL, Chat, Completion, Document, Finish, Message, Query, Text
@@ -55,6 +56,26 @@ class Read:
         return len(self.useful) >= FEWEST_USEFUL
 
 
+@dataclass(frozen=True, slots=True)
+class Chats(Sequence[Chat]):
+    """Chats about these lists, made when their turn comes: a query has hundreds, and many queries are under way."""
+
+    lists: Sequence[Shown]
+    make: Callable[[Shown], Chat]
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    @overload
+    def __getitem__(self, place: int) -> Chat: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Chat]: ...
+    def __getitem__(self, place: int | slice) -> Chat | Sequence[Chat]:
+        return (
+            Chats(self.lists[place], self.make) if isinstance(place, slice) else self.make(self.lists[place])
+        )
+
+
 @dataclass(frozen=True)
 class Asked:
     """One query as a generator is asked about it.
@@ -87,7 +108,7 @@ class Asked:
         query_id, useful, gains, alone = self.query.query_id, self.useful, dict[str, float](), {}
         if useful is None:
             labelled = self.labelled()
-            completions = yield [self.chat(shown) for shown in labelled]
+            completions = yield Chats(labelled, self.chat)
             alone = {
                 shown: _output(completion, self.gain)
                 for shown, completion in zip(labelled, completions, strict=True)
@@ -98,7 +119,7 @@ class Asked:
         if len(useful) < FEWEST_USEFUL:
             return Read(query_id, useful, gains, alone)
         lists = self.lists(useful)
-        completions = yield [self.chat(shown) for shown in lists]
+        completions = yield Chats(lists, self.chat)
         outputs = (_output(completion, self.utility) for completion in completions)
         return Read(query_id, useful, gains, alone, dict(zip(lists, outputs, strict=True)))
 

@@ -23,6 +23,7 @@ from llmfair.rankers.fitting import Fitting, Ruler
 from llmfair.rankers.reader import Asked, Read, Shown
 from llmfair.rankers.support import Judged
 from llmfair.records import Document, Query
+from llmfair.steps import Steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,11 @@ class RagDesign(Design[Read | Judged]):
     def programs(self) -> Iterator[Program]:
         """A program a query: what it asks of one list, other conditions need too."""
         for query in self.queries:
-            yield Program(query.query_id, self.asked(query).steps)
+            yield Program(query.query_id, partial(self._steps, query))
+
+    def _steps(self, query: Query) -> Steps[Read]:
+        """The program of a query; its items are cut to fit when it begins, and forgotten when it ends."""
+        return (yield from self.asked(query).steps())
 
     def stages(self) -> Sequence[Stage]:
         return self._stages
