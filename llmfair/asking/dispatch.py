@@ -171,6 +171,8 @@ class _Driver:
         limits = asker.limits
         spare = limits.max_calls is None and limits.max_cost is None
         self.chains = limits.workers * (2 if spare else 1)
+        # Steps of many chats fill the places by themselves: while they do, no further program begins.
+        self.most, self.begun, self.room = 2 * limits.workers, 0, asyncio.Event()
         self.passes = PASSES_TO_ASK if "adaptive" in asker.backend.capabilities else 0
         self.cause: LlmfairError | None = None
         self.interrupter: BaseException | None = None
@@ -221,8 +223,10 @@ class _Driver:
 
     async def _work(self, programs: Iterator[Program]) -> None:
         with closing(_Thread()) as thread:
-            for program in programs:
-                if self.asker.stopping.is_set():
+            while True:
+                while self.begun >= self.most:  # the first that is woken may take all the room there is
+                    await self.room.wait()
+                if self.asker.stopping.is_set() or (program := next(programs, None)) is None:
                     return
                 await self._run_one(program, thread)
                 await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
@@ -276,21 +280,33 @@ class _Driver:
         waiting = iter(enumerate(chats))
 
         async def work() -> None:
-            for place, chat in waiting:
-                try:
-                    answers[place] = await self.asker.answer(probe_id, chat)
-                except Exception as error:
-                    failed[place] = error
-                if failed:
-                    return
-                if len(chats) > most:
-                    await asyncio.sleep(0)  # answers that are known never let go of the loop
+            try:
+                for place, chat in waiting:
+                    try:
+                        answers[place] = await self.asker.answer(probe_id, chat)
+                    except Exception as error:
+                        failed[place] = error
+                    if failed:
+                        return
+                    if len(chats) > self.most:
+                        await asyncio.sleep(0)  # answers that are known never let go of the loop
+            finally:
+                self._taken(-1)
 
-        most = 2 * self.asker.limits.workers
-        await asyncio.gather(*(work() for _ in range(min(most, len(chats)))))
+        tasks = min(self.most, len(chats))
+        self._taken(tasks)
+        await asyncio.gather(*(work() for _ in range(tasks)))
         if failed:
             raise failed[min(failed)]
         return [answers[place] for place in range(len(chats))]
+
+    def _taken(self, more: int) -> None:
+        """Counts the chats of steps of several that are begun at a time."""
+        self.begun += more
+        if self.begun < self.most:
+            self.room.set()
+        else:
+            self.room.clear()
 
     def stop(self, cause: LlmfairError | None = None) -> None:
         """Sends nothing new; answers in flight are still taken. Runs on the loop."""
