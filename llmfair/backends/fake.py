@@ -84,7 +84,7 @@ def defaults(model: str, forms: Mapping[str, Answerer]) -> tuple[dict[str, float
     further: dict[str, float] = {}
     for form in forms.values():
         (always if form.always_named else further).update(form.parameters.get(model, {}))
-    always = {**PARAMETERS, **always}
+    always |= {key: value for key, value in PARAMETERS.items() if key not in always}
     return always, {key: value for key, value in further.items() if key not in always}
 
 

@@ -79,7 +79,7 @@ def test_names_are_those_that_are_registered() -> None:
 def test_what_is_offered() -> None:
     expected: list[tuple[tuple[str, ...], list[str]]] = [
         (("pla",), ["plan"]),
-        (("plan", ""), ["listwise", "pairwise"]),
+        (("plan", ""), ["listwise", "pairwise", "rag"]),
         (("listwise", "--max-c"), ["--max-calls", "--max-cost"]),
         (("listwise", "-d", "trec-fair/2022/"), ["trec-fair/2022/eval/gender", "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location"]),
         (("pairwise", "--attribute", ""), ["gender", "location"]),

@@ -41,7 +41,7 @@ def test_lists_that_were_drawn_are_said_to_be_with_the_seed(task: str) -> None:
     assert "seed 0" in counts and "queries only, --buckets 2,2,1,2\n" in counts
     if task == "listwise":
         small = ("study", "windows", *small[1:], "--settings", "10/5", "--candidates", "8", "--seed", "7")
-        for found in (llmfair(*small), llmfair(*small, "--dry-run")):
+        for found in (llmfair(*small, "-v"), llmfair(*small, "--dry-run")):
             assert found.code == 0 and f"  {told} queries only, as many of either group\n" in found.out, (
                 found.err
             )
