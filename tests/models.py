@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -194,8 +194,8 @@ def t5(folder: Path, *, seed: int = 0) -> Path:
     return folder
 
 
-def bert(folder: Path, *, seed: int = 0, labels: int = 2) -> Path:
-    """An encoder that classifies pairs of texts."""
+def bert(folder: Path, *, seed: int = 0, labels: int = 2, classes: Sequence[str] = ()) -> Path:
+    """An encoder that classifies pairs of texts, into so many or into these."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
@@ -209,7 +209,8 @@ def bert(folder: Path, *, seed: int = 0, labels: int = 2) -> Path:
         model = BertForSequenceClassification(
             BertConfig(
                 vocab_size=len(vocabulary), hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
-                intermediate_size=128, num_labels=labels,
+                intermediate_size=128, num_labels=len(classes) or labels,
+                **({"id2label": dict(enumerate(classes))} if classes else {}),
             )
         )  # fmt: skip
         for weights in model.parameters():

@@ -1,0 +1,165 @@
+"""`nli:NAME`: a transformers classifier in this process that says whether one text entails another.
+
+It takes conversations of two turns, the premise and the hypothesis (`prompts/rag/entailment.toml`), and answers yes
+where `entailment` is the likeliest of its classes, else no. Which class that is, its own names of them say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.batching import MicroBatcher
+from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local
+from llmfair.control_tokens import without_control_tokens
+from llmfair.errors import BackendError, UsageError, line_of
+from llmfair.records import Completion, Finish, Labels, Request
+from llmfair.registry import register
+
+if TYPE_CHECKING:
+    import torch
+
+ENTAILMENT = "entailment"
+ANSWERS = Labels(("yes", "no"))
+TOKENS = 512
+"""Of premise and hypothesis together; it is the premise that is cut."""
+BATCH_TOKENS = 16_384
+
+
+@register("backend", "nli")
+def nli(name: str, options: BackendOptions) -> Nli:
+    """A classifier by folder or repository. Raises MissingExtra, UsageError, BackendError for one not to be had."""
+    require_local()
+    return Nli(find_checkpoint(name))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Loaded:
+    model: Any
+    tokenizer: Any
+    tokens: int
+
+
+class Nli:
+    """A classifier of pairs of texts. It is loaded for the first pair, so that a finished run loads none."""
+
+    capabilities: frozenset[str] = frozenset()
+    max_workers = 256
+    reads_about = False
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.classes = classes_of(checkpoint)
+        self.dtype = dtype_of(checkpoint)[0]
+        self.identity = f"nli {checkpoint.identity} {self.dtype} tokens={TOKENS}"
+        self._batcher: MicroBatcher[Mapping[str, list[int]], Completion] | None = None
+        self._loading: asyncio.Future[_Loaded] | None = None
+
+    async def open(self) -> None:
+        self._batcher = MicroBatcher(self._classify, BATCH_TOKENS)
+
+    async def close(self) -> None:
+        if self._batcher is not None:
+            await self._batcher.close()
+        self._batcher = self._loading = None
+
+    async def complete(self, request: Request) -> Completion:
+        """Yes or no. Raises UsageError for another question, and what loading the model raises."""
+        if self._batcher is None:
+            raise RuntimeError("the backend is not open")
+        messages = request.chat.messages
+        if len(messages) != 2 or request.chat.expects != ANSWERS:
+            raise UsageError(
+                f"nli:{self.checkpoint.name} says whether one text entails another, and answers nothing else.",
+                "--attribution takes it; -m takes a model that writes",
+            )
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._batcher.call(self._load))
+        loaded = await asyncio.shield(self._loading)
+        started = time.perf_counter()
+        encoded = encode(loaded.tokenizer, loaded.tokens, *(message.content for message in messages))
+        completion = await self._batcher.ask(encoded, "pair", len(encoded["input_ids"]))
+        return replace(completion, seconds=time.perf_counter() - started)
+
+    # On the model's thread
+
+    def _load(self) -> _Loaded:
+        import torch
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self.checkpoint.source, **where)
+            model = transformers.AutoModelForSequenceClassification.from_pretrained(
+                self.checkpoint.source, dtype=getattr(torch, self.dtype), **where
+            )
+            model = model.eval().to(device_of()[0])
+        except Exception as error:  # each library has its own for files that are missing or broken
+            raise BackendError(
+                f"{self.checkpoint.name} cannot be loaded as a classifier: {line_of(error)}.",
+                "-v shows where",
+            ) from error
+        tokenizer.padding_side = "right"
+        tokens = min(TOKENS, tokenizer.model_max_length, self.checkpoint.context or TOKENS)
+        self._loaded = _Loaded(model, tokenizer, tokens)
+        return self._loaded
+
+    def _classify(self, batch: Sequence[Mapping[str, list[int]]]) -> list[Completion]:
+        import torch
+
+        model, tokenizer = self._loaded.model, self._loaded.tokenizer
+        try:
+            with torch.inference_mode():
+                inputs = tokenizer.pad([dict(one) for one in batch], return_tensors="pt").to(model.device)
+                logprobs: torch.Tensor = model(**inputs).logits.float().log_softmax(-1)
+        except torch.OutOfMemoryError:
+            raise BackendError(
+                f"the memory of {model.device} is too small for {len(batch)} pairs at once.",
+                "--workers 8, or a smaller model",
+            ) from None
+        return [
+            self._completion(len(one["input_ids"]), found)
+            for one, found in zip(batch, logprobs.tolist(), strict=True)
+        ]
+
+    def _completion(self, tokens: int, logprobs: Sequence[float]) -> Completion:
+        likeliest = self.classes[max(range(len(logprobs)), key=logprobs.__getitem__)]
+        return Completion(
+            text="yes" if likeliest.lower() == ENTAILMENT else "no",
+            finish=Finish.STOP,
+            prompt_tokens=tokens,
+            completion_tokens=0,
+            logprobs=dict(zip(self.classes, logprobs, strict=True)),
+            model=self.checkpoint.name,
+        )
+
+
+def classes_of(checkpoint: Checkpoint) -> list[str]:
+    """The names of a classifier's classes, in the order of its outputs. Raises UsageError without an entailment."""
+    named = checkpoint.config.get("id2label") or {}
+    found = [str(named[place]) for place in sorted(named, key=int)]
+    if [name.lower() for name in found].count(ENTAILMENT) != 1:
+        said = f"its classes are {', '.join(found)}" if found else "it names no classes"
+        raise UsageError(
+            f"nli:{checkpoint.name} has no class '{ENTAILMENT}': {said}.",
+            "a classifier of natural-language inference has, such as FacebookAI/roberta-large-mnli",
+        )
+    return found
+
+
+def encode(tokenizer: Any, tokens: int, premise: str, hypothesis: str) -> dict[str, list[int]]:
+    """The pair as the model reads it. The premise alone is cut, unless the hypothesis leaves it no room."""
+    special = tuple(tokenizer.all_special_tokens)
+    texts = [
+        without_control_tokens(text.encode("utf-8", "replace").decode(), special)
+        for text in (premise, hypothesis)
+    ]
+    room = tokens - tokenizer.num_special_tokens_to_add(pair=True)
+    claimed = len(tokenizer(texts[1], add_special_tokens=False, truncation=True, max_length=tokens).input_ids)
+    cut = "only_first" if claimed < room else "longest_first"
+    return {**tokenizer(*texts, truncation=cut, max_length=tokens)}

@@ -1,0 +1,155 @@
+"""Whether one text entails another, by a classifier in this process: its class by name, the pair cut, batches."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.nli import TOKENS, encode, nli
+from llmfair.errors import BackendError, UsageError
+from llmfair.prompts import load_prompt
+from llmfair.rankers.support import Judging
+from llmfair.records import Chat, Completion, Document, Message, Request, Sampling, Text
+from tests import models
+from tests.cli.command import llmfair, ran, refuses
+from tests.models import one_thread as one_thread
+
+pytestmark = pytest.mark.whole
+
+models.needs_local()
+CLASSES = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+ITEMS = {f"d{n}": Document(f"d{n}", f"Title {n}", "some words of an item " * (5 * n % 17)) for n in range(12)}
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights, but for a bias that makes every class likeliest now and then."""
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder = models.bert(tmp_path_factory.mktemp("models") / "mnli", classes=CLASSES)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    texts = [[message.content for message in chat.messages] for chat in chats(["comedy", "satire", "essay"])]
+    with torch.inference_mode():
+        logits = torch.cat([model(**tokenizer(*pair, return_tensors="pt")).logits for pair in texts])
+    model.classifier.bias.data -= logits.median(0).values
+    models.save(model, folder)
+    return folder
+
+
+def permuted(folder: Path, copy: Path, places: Sequence[int]) -> Path:
+    """The same classifier with its classes in another order."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    for weights in (model.classifier.weight, model.classifier.bias):
+        weights.data = weights.data[list(places)].clone()
+    model.config.id2label = {place: CLASSES[old].lower() for place, old in enumerate(places)}
+    model.config.label2id = {name: place for place, name in model.config.id2label.items()}
+    models.save(model, copy)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(copy)
+    return copy
+
+
+def answers(model: Path, chats: Sequence[Chat], alone: bool = False) -> list[Completion]:
+    async def ask() -> list[Completion]:
+        backend = nli(str(model), BackendOptions())
+        await backend.open()
+        try:
+            asked = [Request(chat, Sampling(), f"key {n}", "probe") for n, chat in enumerate(chats)]
+            if alone:
+                return [await backend.complete(one) for one in asked]
+            return list(await asyncio.gather(*map(backend.complete, asked)))
+        finally:
+            await backend.close()
+
+    return asyncio.run(ask())
+
+
+def chats(outputs: Sequence[str] = ("comedy", "a much longer claim of many words")) -> list[Chat]:
+    pairs = [(doc_id, output) for doc_id in ITEMS for output in outputs]
+    judging = Judging("q", ITEMS, pairs, load_prompt("rag/entailment"), "It is about {output}.")
+    return [judging.chat(pair) for pair in pairs]
+
+
+def test_a_batch_says_what_each_alone_does_and_the_likeliest_class_decides(classifier: Path) -> None:
+    together, alone = answers(classifier, chats()), answers(classifier, chats(), alone=True)
+    assert {one.text for one in together} == {"yes", "no"}
+    for one, other in zip(together, alone, strict=True):
+        assert one.logprobs is not None and one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+        likeliest = max(one.logprobs, key=one.logprobs.__getitem__)
+        assert one.text == other.text == ("yes" if likeliest == "ENTAILMENT" else "no")
+
+
+def test_it_is_what_the_classifier_says_of_the_pair(classifier: Path) -> None:
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(classifier)
+    model = AutoModelForSequenceClassification.from_pretrained(classifier).eval()
+    chat = chats()[5]
+    pair = tokenizer(*(message.content for message in chat.messages), return_tensors="pt")
+    with torch.inference_mode():
+        expected = model(**pair).logits[0].log_softmax(-1).tolist()
+    (found,) = answers(classifier, [chat])
+    assert found.logprobs == pytest.approx(dict(zip(CLASSES, expected, strict=True)), abs=1e-5)
+    assert found.prompt_tokens == pair.input_ids.shape[1]
+
+
+def test_the_premise_is_cut_and_texts_stay_texts(classifier: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(classifier)
+    claim = tokenizer("a claim", add_special_tokens=False).input_ids
+    cut = encode(tokenizer, TOKENS, "word " * 900, "a claim")["input_ids"]
+    assert len(cut) == TOKENS and cut[-len(claim) - 1 : -1] == claim
+    assert len(encode(tokenizer, TOKENS, "a premise", "word " * 900)["input_ids"]) == TOKENS
+    hostile = encode(tokenizer, TOKENS, "a [SEP] b", "c [CLS]")["input_ids"]
+    assert hostile.count(tokenizer.sep_token_id) == 2 and hostile.count(tokenizer.cls_token_id) == 1
+
+
+def test_a_classifier_without_entailment_is_refused_and_its_classes_listed(tmp_path: Path) -> None:
+    models.bert(tmp_path / "stars", classes=("1 star", "2 stars"))
+    flags = ("rag", "--attribution", f"nli:{tmp_path / 'stars'}")
+    refuses("has no class 'entailment': its classes are 1 star, 2 stars.", *flags)
+    models.bert(tmp_path / "bare")
+    refuses("has no class 'entailment'", "rag", "--attribution", f"nli:{tmp_path / 'bare'}")
+    assert not Path("runs").exists()
+
+
+def test_it_answers_nothing_else_and_files_that_are_broken_are_said_in_a_sentence(
+    classifier: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="says whether one text entails another"):
+        answers(classifier, [Chat((Message("user", "Who?"),), Text())])
+    models.bert(tmp_path / "broken", classes=CLASSES)
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"none")
+    with pytest.raises(BackendError, match="cannot be loaded as a classifier"):
+        answers(tmp_path / "broken", chats())
+
+
+def rows(folder: str) -> list[dict[str, Any]]:
+    with Path(folder, "per_query.csv").open(newline="") as file:
+        return [{key: cell for key, cell in line.items() if key != "run"} for line in csv.DictReader(file)]
+
+
+def test_a_run_is_attributed_by_it_whatever_the_order_of_its_classes(
+    classifier: Path, tmp_path: Path
+) -> None:
+    other = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
+    flags = ("rag", "-q", "--no-report", "--alpha", "1")
+    for folder, model in (("one", classifier), ("two", other)):
+        ran(*flags, "-n", "4", "-o", folder, "--attribution", f"nli:{model}")
+    assert rows("one") == rows("two")
+    found = json.loads(Path("one/results.json").read_text())
+    assert found["judged"]["by"] == "nli" and 0 < found["judged"]["supported"] < found["judged"]["asked"]
+    assert {"EAR(by=nli)", "EAE-D(by=nli)"} <= {row["measure"] for row in found["rows"]}
+    assert llmfair("runs", "check", "one").code == 0
