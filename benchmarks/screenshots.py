@@ -22,6 +22,7 @@ RUNS = {
     "pairwise": ["pairwise", "--pairs", "20", "-m", "fake:biased,malformed=0.05", "--max-invalid", "1"],
     "sequential": ["pairwise", "--sequential", "--max-pairs", "200"],
     "rag": ["rag", "--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "0,1,2,4,8"],
+    "rag-other": ["rag", "-m", "fake:reader,follow=0.5", "--retriever", "bm25", "--retriever", "bm25-okapi"],
     "windows": ["study", "windows", "-n", "4", "--passes", "1"],
     **{
         f"{model}-{attribute}": ["listwise", "-m", model, "-a", attribute, "--passes", "1"]
@@ -38,9 +39,10 @@ def pages(folder: Path) -> dict[str, Path]:
     for name, asked in RUNS.items():
         llmfair(folder, *asked, "-o", name)
     adapter(folder / "adapter")
-    several = [name for name in RUNS if name not in ("windows", "partition", "rag")]
+    several = [name for name in RUNS if name not in ("windows", "partition", "rag", "rag-other")]
     made = {name: folder / name / "report.html" for name in SHOWN}
-    for name, runs in {"several": several, "adapter": ["adapter"]}.items():
+    generators = ["rag", "rag-other"]
+    for name, runs in {"several": several, "adapter": ["adapter"], "generators": generators}.items():
         llmfair(folder, "report", *runs, "-o", f"{name}.html")
         made[name] = folder / f"{name}.html"
     llmfair(folder, "score", "listwise", "-o", "score")

@@ -214,6 +214,10 @@ class Kind(ABC):
 
         return headlines(group, declared, number, self.titles)
 
+    def group_tables(self, group: Group) -> Iterator[Table]:
+        """Tables of several audits side by side, beside those of their measures and conclusions."""
+        yield from ()
+
     # Shown answer by answer
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
 from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
 from llmfair.report.exhibits import Declaration
+from llmfair.report.groups import about
 from llmfair.report.lead import lead_of
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
@@ -67,7 +68,7 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
         [
             f"Compare {compared['task']}",
             compared["dataset"],
-            f"{compared['attribute']} (protected: {compared['words']['protected']})",
+            about(compared["attribute"], compared["words"]["protected"]),
             count(compared["queries"], "query", "queries"),
         ]
     )

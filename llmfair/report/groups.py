@@ -15,6 +15,11 @@ OF_THE_LISTS = {"task", "identity", "attribute", "lists_sha256", "queries", "pro
 """Settings that do not make a model another row: they belong to the columns, or are the model's own name."""
 
 
+def about(attribute: str, protected: str) -> str:
+    """What an audit was about, with the protected side where there are sides."""
+    return f"{attribute} (protected: {protected})" if protected else attribute
+
+
 @dataclass(frozen=True)
 class AuditedRun:
     """An audit with results: its folder, the settings that its manifest names, what was found."""
@@ -58,7 +63,7 @@ class Group:
     def attributes(self) -> list[str]:
         """What the audits were about, with the protected side: `gender (protected: female)`."""
         found = (audited.results for audited in self.audits())
-        return [*dict.fromkeys(f"{one.attribute} (protected: {one.words.protected})" for one in found)]
+        return [*dict.fromkeys(about(one.attribute, one.words.protected) for one in found)]
 
     @property
     def columns(self) -> list[tuple[str, str]]:

@@ -155,7 +155,11 @@ def _warnings(sources: Sequence[Source], general: Mapping[str, General]) -> Iter
 
 def _all_tables(sources: Sequence[Source], general: Mapping[str, General]) -> list[Table]:
     """A matrix for every measure shown, and one of the conclusions; studies and measured runs as they are."""
-    tables = [table for group in _groups(sources) for table in _tables(group)]
+    tables = [
+        table
+        for group in _groups(sources)
+        for table in (*_tables(group), *kind_of(group.task).group_tables(group))
+    ]
     return tables + [
         _other_table(one, general) for one in sources if not one.is_audit and (one.results or {}).get("rows")
     ]
@@ -248,7 +252,8 @@ def _heading(measure: str, side: str, group: Group) -> str:
 
 
 def _queries(found: Sequence[Row | None]) -> str:
-    numbers = sorted({row.n for row in found if row and row.n is not None})
+    every = {row.n for row in found if row and row.n is not None}
+    numbers = sorted(every - {0} or every)
     return "" if not numbers else f"{numbers[0]}" + (f"–{numbers[-1]}" if len(numbers) > 1 else "")
 
 

@@ -15,15 +15,18 @@ from llmfair.audits.rag.settings import RagSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
+    from llmfair.audits.changes import ChangeRow, ComparedRun
     from llmfair.audits.rag.making import RagAudit
     from llmfair.audits.rag.results import RagResults
     from llmfair.audits.remeasured import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
-    from llmfair.metrics.base import Observation
+    from llmfair.metrics.base import Measure, Observation
     from llmfair.metrics.retrieved import Retrieved
     from llmfair.records import Chat
-    from llmfair.report.exhibits import Exhibits
+    from llmfair.report.exhibits import Declared, Exhibits
+    from llmfair.report.groups import Group
+    from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, RunVerdict, Words
@@ -140,6 +143,33 @@ class Rag(Kind):
         from llmfair.audits.rag.score import score_rag
 
         return score_rag(run, settings, announce)
+
+    def changes(
+        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+    ) -> Iterator[ChangeRow]:
+        from llmfair.audits.rag.changes import rag_changes
+
+        return rag_changes(base, other, chosen, self.condition)
+
+    def described(self, run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
+        from llmfair.audits.rag.changes import described_labels
+
+        return described_labels(run, base)
+
+    def compared_notes(self, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+        from llmfair.audits.rag.changes import labels_notes
+
+        return labels_notes(runs)
+
+    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
+        from llmfair.audits.rag.group import group_plots
+
+        return group_plots(group, number)
+
+    def group_tables(self, group: Group) -> Iterator[Table]:
+        from llmfair.audits.rag.group import group_tables
+
+        return group_tables(group)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.rag.table import SAID

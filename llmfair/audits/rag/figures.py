@@ -31,19 +31,22 @@ TOLD: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D/k'", "EAE-D"): ("credited-disparity", "Credit beside exposure", "How unequally credit is spread"),
 }  # fmt: skip
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""
-AVERAGED = "over observations (a query under an alpha) nearest to 0, 0.2 … 1, with intervals over queries"
+AVERAGED = "of the observations (a query under an alpha) nearest to 0, 0.2 … 1"
+WITH_INTERVALS = "with intervals over queries"
 
 
 def rag_plots(results: RagResults, folder: Path) -> Iterator[Plot]:
     """Every figure of one run; the cost first."""
-    hollow = " Hollow: the one list by score."
-    yield from curve_plots(results.tradeoff, AVERAGED, hollow)
+    yield from curve_plots(results.tradeoff, WITH_INTERVALS)
     yield from _disparities(results, folder)
     yield from _slots(results)
 
 
-def curve_plots(found: Curves, averaged: str, more: str = "", ending: str = "") -> Iterator[Plot]:
-    """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart."""
+def curve_plots(found: Curves, says_of_means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
+    """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart.
+
+    `by`: what the lines are, where titles have to say so.
+    """
     pairs = dict.fromkeys((_name(one.across), _name(one.up)) for of in found.values() for one in of)
     looks = palette([*found])
     for pair in (pair for pair in TOLD if pair in pairs):
@@ -60,11 +63,11 @@ def curve_plots(found: Curves, averaged: str, more: str = "", ending: str = "") 
         if not lines:
             continue
         across, up = next((one.across, one.up) for one in of_pair.values() if one is not None)
-        name, title, says = TOLD[pair]
+        name, title, told = TOLD[pair]
         diagonal = pair[0] == OF_SLOTS
-        dashed = " Dashed: credit as unequal as exposure." * diagonal
-        sentence = f"{says} ({up}) by {across}, means {averaged}.{dashed}{more}"
-        yield curves(lines, (across, up), title, sentence, name + ending, ANCHORS, diagonal)
+        marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
+        sentence = f"{told} ({up}) by {across}: means {AVERAGED}, {says_of_means}.{marks}"
+        yield curves(lines, (across, up), title + by, sentence, name + ending, ANCHORS, diagonal)
 
 
 def _name(measure: str) -> str:

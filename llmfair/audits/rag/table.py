@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from llmfair.audits.rag.results import RagResults
 from llmfair.records import Conclusion
-from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, conditions_table, count, percent
 
 SAID = {
@@ -26,13 +25,8 @@ def rag_table(results: RagResults, title: str, called: str) -> Table:
         else text
         for condition, text in table.said.items()
     }
-    rows = tuple((*map(_told, row[:-1]), said[row[0]]) if row[0] in said else row for row in table.rows)
+    rows = tuple((*row[:-1], said[row[0]]) if row[0] in said else row for row in table.rows)
     return replace(table, rows=rows, said=said, notes=(*notes(results), *table.notes))
-
-
-def _told(cell: str) -> str:
-    """A cell; lists by usefulness have no retriever whose one list they could be held against."""
-    return "" if cell.startswith(f"undefined ({in_words('no_baseline', 'EU-change')}") else cell
 
 
 def notes(results: RagResults) -> Iterator[str]:

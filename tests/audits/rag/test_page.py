@@ -10,14 +10,16 @@ import pytest
 
 from llmfair.audits.exhibits import exhibits_of
 from llmfair.audits.kind import results_of
-from llmfair.audits.rag.results import Curve, IntervalCell, Intervals
+from llmfair.audits.rag.group import averaged
+from llmfair.audits.rag.results import Curve, CurvePoint, IntervalCell, Intervals
 from llmfair.audits.rag.tables import Named, intervals_table, slopes_table
 from llmfair.report.page import Page, run_page
+from llmfair.results import Figure
 from llmfair.rundir import RunDir
 from llmfair.stats.tradeoff import INTERVALS
 from tests.audits.rag.test_rag import question, questions
 from tests.cli.command import llmfair
-from tests.report.reading import read
+from tests.report.reading import grid, read
 from tests.shared import realdata
 
 QUICK = ("rag", "-q", "--no-cache")
@@ -93,6 +95,74 @@ def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert llmfair("runs", "check", "run").code == 0
     assert llmfair("report", "run", "-o", "again.html").code == 0
     assert Path("again.html").read_bytes() == Path("run/report.html").read_bytes()
+
+
+# Several generators
+
+
+@pytest.fixture
+def generators() -> tuple[str, str]:
+    """Runs of two generators, of which the second often does not follow what it reads."""
+    both = ("--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "1,8")
+    for name, model in (("one", "fake:reader"), ("two", "fake:reader,follow=0.5")):
+        found = llmfair(*QUICK, "--no-report", "-o", name, "-m", model, *both)
+        assert found.code == 0, found.err
+    return "one", "two"
+
+
+def test_several_generators_stand_side_by_side(generators: tuple[str, str]) -> None:
+    found = llmfair("report", *generators, "--format", "md")
+    assert found.code == 0, found.err
+    assert "one: kept" in found.out and "two: inconclusive" in found.out
+    lines = grid(found.out)
+    settings = next(line for line in lines if line[:2] == ["model", "bm25-deterministic"])
+    assert settings[-2:] == ["gold", "queries"] and "undefined" not in found.out
+    pooled = [line for line in lines if line[:2] == ["bm25", "fake:reader"]]
+    assert len(pooled) == 1 + 2 + 1, "Table 2, two intervals paired, Table 1"
+    assert "EE-R of two generators is not of the same items" in found.out
+    assert llmfair("report", *generators, "-o", "both.html").code == 0
+    page = read(Path("both.html"))
+    titles = [text for text in page.text if text.startswith("What fairer lists cost")]
+    assert titles == ["What fairer lists cost by generator", "What fairer lists cost by retriever"]
+
+
+def test_a_mean_of_curves_is_that_of_their_points() -> None:
+    def curve(*points: tuple[float, float]) -> Curve:
+        return Curve(
+            across="EE-D", up="EU", observations=2, queries=2, slope=1.0, slope_of_points=1.0, area=0.5,
+            area_observed=0.5, low=0.0, high=1.0, deterministic=(1.0, points[-1][1]),
+            points=[CurvePoint(at=at, observations=1, mean=Figure(value, 0, 1, 2, None, None, None, None))
+                    for at, value in points],
+        )  # fmt: skip
+
+    (mean,) = averaged([[curve((0.0, 0.2), (1.0, 0.4))], [curve((1.0, 0.8))]])
+    assert [(point.at, point.mean.low) for point in mean.points] == [(0.0, None), (1.0, None)]
+    assert [point.mean.value for point in mean.points] == pytest.approx([0.2, 0.6])
+    assert mean.slope is None and mean.slope_of_points == pytest.approx(0.4)
+    assert mean.area == pytest.approx(0.4)
+    assert mean.deterministic == pytest.approx((1.0, 0.6))
+
+
+def test_what_hangs_on_labels_is_left_out_where_they_differ(generators: tuple[str, str]) -> None:
+    found = llmfair("compare", *generators, "--json").json
+    assert {row["measure"] for row in found["rows"]} == {"EE-D", "EU", "EU-change", "EAR(by=overlap)"}
+    assert "gold" not in {row["condition"] for row in found["rows"]}
+    assert found["runs"][1]["other_labels"] and found["runs"][1]["kept"] == 7
+    told = llmfair("compare", *generators).out
+    assert "other items are useful than for fake:reader" in told and "(protected: )" not in told
+    refused = llmfair("compare", *generators, "--measures", "EE-R,EU(norm=ceiling)")
+    assert refused.code == 2 and "find other items useful" in refused.err
+
+
+def test_with_the_same_labels_everything_compares() -> None:
+    for name, samples in (("one", "20"), ("two", "10")):
+        ran_as = ("--no-report", "-o", name, "--alpha", "1", "--samples", samples)
+        assert llmfair(*QUICK, *ran_as).code == 0
+    found = llmfair("compare", "one", "two", "--json").json
+    assert {"EE-R", "EU"} <= {row["measure"] for row in found["rows"]}
+    assert "gold" in {row["condition"] for row in found["rows"]}
+    refused = llmfair("compare", "one", "two", "--measures", "EE-D(of=samples)")
+    assert refused.code == 2 and "other numbers of lists" in refused.err
 
 
 # The paper's own tables, in this layout
