@@ -89,6 +89,19 @@ def find_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, read_config(config.parent, name), commit, repository, commit)
 
 
+def tokenizer_of(checkpoint: Checkpoint) -> Any:
+    """A checkpoint's tokenizer, without its weights. Raises BackendError for files that are missing or broken."""
+    import transformers
+
+    where = {"revision": checkpoint.revision} if checkpoint.revision else {}
+    try:
+        return transformers.AutoTokenizer.from_pretrained(checkpoint.source, **where)
+    except Exception as error:  # each library has its own for files that are missing or broken
+        raise BackendError(
+            f"the tokenizer of {checkpoint.name} cannot be loaded: {line_of(error)}.", "-v shows where"
+        ) from error
+
+
 def require_local(*beside: str) -> None:
     """Raises MissingExtra unless models can be run in this process, and these further packages are there."""
     require("torch", "transformers", *beside)

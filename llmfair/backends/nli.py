@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.batching import MicroBatcher
-from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local
+from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local, tokenizer_of
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
 from llmfair.records import Completion, Finish, Labels, Request
@@ -92,9 +92,9 @@ class Nli:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
+        tokenizer = tokenizer_of(self.checkpoint)
         where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(self.checkpoint.source, **where)
             model = transformers.AutoModelForSequenceClassification.from_pretrained(
                 self.checkpoint.source, dtype=getattr(torch, self.dtype), **where
             )

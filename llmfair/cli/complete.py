@@ -17,7 +17,7 @@ from typer.core import TyperArgument, TyperOption
 import llmfair
 
 KNOWN: Mapping[str, tuple[str, ...]] = {
-    "backends": ("fake", "hf", "openai", "vllm"),
+    "backends": ("fake", "hf", "nli", "openai", "vllm"),
     "rankers": ("bm25", "bm25-okapi", "monobert", "monot5"),
     "strategies": ("windows",),
     "datasets": (
@@ -75,8 +75,8 @@ def measures(incomplete: str) -> list[str]:
 
 
 def models() -> list[str]:
-    """Prefixes of models, the simulated ones, and rankers that ask none."""
-    prefixes = [f"{name}:" for name in _names("backends") if name != "fake"]
+    """Prefixes of models that write, the simulated ones, and rankers that ask none."""
+    prefixes = [f"{name}:" for name in _names("backends") if name not in ("fake", "nli")]
     return [*FAKE, *prefixes, *_names("rankers")]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llmfair.checkpoints import find_checkpoint, tokenizer_of
 from llmfair.errors import UsageError
 from llmfair.prompts import Prompt
 from llmfair.rankers.passages import clean, passage
@@ -19,6 +20,10 @@ from llmfair.records import LABEL, Document, Message
 
 QUESTION_TOKENS = 256
 WORDS_PER_TOKEN = 0.75
+TURNS = 64
+"""More tokens than a chat template puts around one message."""
+LEAST = 64
+"""A context with room for less is none."""
 UNSET = 1_000_000
 """A tokenizer without a context says that it is larger than this."""
 WHOLE = 1_000_000
@@ -67,6 +72,24 @@ def by_tokens(tokenizer: Any, context: int | None = None) -> Ruler:
     getattr(tokenizer, "deprecation_warnings", {})[_TOO_LONG] = True
     longest = int(own) if context is None else context
     return Ruler("its own tokens", longest, tokenizer.tokenize, tokenizer.convert_tokens_to_string)
+
+
+def by_checkpoint(name: str, context: int | None, answer: int) -> Ruler:
+    """In the tokens of a model of this machine; its tokenizer is read, not its weights.
+
+    Without a context it is the model's own: less `answer` tokens and the turns of a chat where the model has one
+    context for prompt and answer. Raises UsageError where nobody says it, BackendError for no such model.
+    """
+    checkpoint = find_checkpoint(name)
+    tokenizer = tokenizer_of(checkpoint)
+    if context is None and checkpoint.context is not None:
+        context = int(min(checkpoint.context, tokenizer.model_max_length)) - answer - TURNS
+        if context < LEAST:
+            raise UsageError(
+                f"{name} reads {checkpoint.context:,} tokens, of which its answer takes {answer:,}.",
+                "less room for answers: --max-tokens 128",
+            )
+    return by_tokens(tokenizer, context)
 
 
 def by_words(context: int) -> Ruler:

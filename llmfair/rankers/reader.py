@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Generic, TypeVar, overload
 
 from llmfair.metrics.texts import EMPTY, cleaned
 from llmfair.records import LABEL, Chat, Completion, Document, Finish, Message, Query, Text
 from llmfair.steps import Steps
+
+T = TypeVar("T")
 
 FEWEST_USEFUL = 2
 """With fewer useful items there is no exposure to share out, so nothing more is asked [Fair-RAG]."""
@@ -57,14 +59,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Chats(Sequence[Chat]):
-    """Chats about these lists, made when their turn comes: a query has hundreds, and many queries are under way."""
+class Chats(Sequence[Chat], Generic[T]):
+    """Chats about these things, made when their turn comes: a query has hundreds, and many queries are under way."""
 
-    lists: Sequence[Shown]
-    make: Callable[[Shown], Chat]
+    about: Sequence[T]
+    make: Callable[[T], Chat]
 
     def __len__(self) -> int:
-        return len(self.lists)
+        return len(self.about)
 
     @overload
     def __getitem__(self, place: int) -> Chat: ...
@@ -72,7 +74,7 @@ class Chats(Sequence[Chat]):
     def __getitem__(self, place: slice) -> Sequence[Chat]: ...
     def __getitem__(self, place: int | slice) -> Chat | Sequence[Chat]:
         return (
-            Chats(self.lists[place], self.make) if isinstance(place, slice) else self.make(self.lists[place])
+            Chats(self.about[place], self.make) if isinstance(place, slice) else self.make(self.about[place])
         )
 
 

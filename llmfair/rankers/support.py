@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from llmfair.prompts import Prompt
 from llmfair.rankers.passages import clean, passage
+from llmfair.rankers.reader import Chats
 from llmfair.records import LABEL, Chat, Completion, Document, Finish, Labels
 from llmfair.steps import Steps
 
@@ -61,7 +62,7 @@ class Judging:
 
     def steps(self) -> Steps[Judged]:
         """All at once, since no answer depends on another."""
-        completions = (yield [self.chat(pair) for pair in self.pairs]) if self.pairs else []
+        completions = (yield Chats(self.pairs, self.chat)) if self.pairs else []
         answers = map(read_support, completions)
         return Judged(self.query_id, dict(zip(self.pairs, answers, strict=True)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries
@@ -20,22 +21,24 @@ from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
 from llmfair.audits.rag.policies import conditions_of
 from llmfair.audits.rag.retrieving import retriever_of, scores_of
 from llmfair.audits.rag.settings import RagSettings
-from llmfair.audits.subject import Subject
+from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.metrics.texts import UTILITIES, rating
 from llmfair.prompts import Prompt, load_prompt
-from llmfair.rankers.fitting import by_words, check_prompt
+from llmfair.rankers.fitting import Ruler, by_checkpoint, by_words, check_prompt
 from llmfair.rankers.reader import Read
 from llmfair.rankers.support import Judged
-from llmfair.records import Failure, Query
+from llmfair.records import Chat, Failure, Query, Text
 
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
 CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""
+LOCAL = ("hf", "vllm")
+"""Whose tokenizers are on this machine."""
 CITED = "rag/cited"
 CREDIT, SLOTS = "EAR(by={by}),EAE-D(by={by})", "AttributionAt(by={by})"
 
@@ -99,13 +102,24 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         shown=parse_measures(shown, Retrieved),
         gates=gates,
         prompt=prompt,
-        ruler=by_words(settings.context or CONTEXT),
+        ruler=_ruler(settings, subject),
         utility=utility,
         gain=settings.utility or dataset.label_utility,
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
         scores={name: scores_of(retriever, dataset, queries) for name, retriever in retrievers.items()},
         judge=judge,
     )
+
+
+def _ruler(settings: RagSettings, subject: Subject) -> Ruler:
+    """In the generator's own tokens where it runs on this machine, else in words. Raises as `by_checkpoint` does."""
+    # whoever only looks names nobody; of a run, an adapter may stand behind the model
+    spec = subject.spec.partition(" + ")[0] or settings.model[0]
+    prefix, _, name = spec.partition(":")
+    if prefix not in LOCAL or subject.given is not None:
+        return by_words(settings.context or CONTEXT)
+    answer = chat_sampling(Chat((), Text()), sampling_of(settings)).max_tokens
+    return by_checkpoint(name, settings.context, answer)
 
 
 def _check_citing(prompt: Prompt, dataset: AnswerDataset, queries: Sequence[Query]) -> None:

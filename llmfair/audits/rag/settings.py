@@ -62,7 +62,7 @@ class RagSettings(PromptSettings, AuditSettings):
     )
     context: int | None = setting(
         None,
-        "Tokens that the generator reads: items are cut to fit (default: its tokenizer's, else 4096).",
+        "Tokens that the generator reads: items are cut to fit (default: those of hf: and vllm: models, else 4096).",
         "Prompt",
         advanced=True,
     )
