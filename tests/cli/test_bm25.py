@@ -141,7 +141,7 @@ def test_as_the_first_stage() -> None:
 
 def test_doctor_lists_it() -> None:
     assert "rankers that ask no model: bm25, bm25-okapi, monobert, monot5" in llmfair("doctor").out
-    assert llmfair("doctor", "--json").json["rankers"] == ["bm25", "monobert", "monot5"]
+    assert llmfair("doctor", "--json").json["rankers"] == ["bm25", "bm25-okapi", "monobert", "monot5"]
 
 
 def test_an_index_that_cannot_be_kept_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
