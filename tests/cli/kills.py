@@ -20,7 +20,7 @@ from typing import Any
 from llmfair.asking.journal import read_rows
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.chat_completions import encode_body
-from llmfair.records import Chat, Message, Permutation, Sampling
+from llmfair.records import Chat, Message, Permutation, Sampling, Text
 from tests.cli.command import llmfair, process
 from tests.folders import balanced, write_folder
 from tests.shared import SHARED, mockllm
@@ -70,6 +70,15 @@ PARTITION = Audited(
     160,  # 10 queries × 40 items in eights, two orders
     ("results.json", "metrics.csv", "per_query.csv", "failures.csv", "texts.jsonl"),
 )
+
+RAG = Audited(
+    ("rag", "-n", "4", "--alpha", "1", "--samples", "8", "--utility", "contains"),
+    None,  # as many as labels call for
+    (
+        "results.json", "metrics.csv", "per_query.csv", "outputs.csv", "gains.tsv", "scores.csv", "qrels.txt",
+        "failures.csv", "texts.jsonl", "rankings/bm25.run", "samples/bm25-1.tsv", "samples/gold.tsv",
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,9 @@ def journalled(folder: Path, server: ServerKind) -> set[str]:
 
 def _body_of(row: dict[str, Any]) -> bytes:
     messages = tuple(Message(role, text) for role, text in row["chat"])
-    chat = Chat(messages, Permutation(len(row["about"]["doc_ids"])), row["draw"])
+    about = row["about"]
+    expects = Text() if about["task"] == "rag" else Permutation(len(about["doc_ids"]))
+    chat = Chat(messages, expects, row["draw"])
     return encode_body("any", messages, chat_sampling(chat, Sampling()))
 
 
@@ -160,6 +171,16 @@ def _wait_for_a_moment(running: subprocess.Popen[str], journal: Path, moments: r
     time.sleep(moments.uniform(0, 0.02))
 
 
+def _give_answers(lists: Path) -> None:
+    """What a generator needs beside queries and titles: texts, and right answers."""
+    documents = [json.loads(line) for line in (lists / "docs.jsonl").read_text().splitlines()]
+    told = [json.dumps({**document, "text": document["title"]}) + "\n" for document in documents]
+    (lists / "docs.jsonl").write_text("".join(told))
+    queries = [line.split("\t")[0] for line in (lists / "queries.tsv").read_text().splitlines()]
+    answers = [json.dumps({"query_id": query_id, "gold": "1"}) + "\n" for query_id in queries]
+    (lists / "answers.jsonl").write_text("".join(answers))
+
+
 def kill_and_resume(
     folder: Path, server: ServerKind, kills: int, seed: int, audited: Audited = LISTWISE
 ) -> list[int]:
@@ -167,7 +188,9 @@ def kill_and_resume(
 
     Asserts that no answered chat is asked again and that everything equals an undisturbed run, byte for byte.
     """
-    write_folder(Path("lists"), balanced(10, 20, 20))
+    lists = write_folder(Path("lists"), balanced(10, 20, 20))
+    if audited is RAG:
+        _give_answers(lists)
     folder.mkdir(exist_ok=True)
     log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
     rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]

@@ -15,6 +15,7 @@ from tests.cli.kills import (
     MOCKLLM,
     OWN,
     PAIRWISE,
+    RAG,
     SEQUENTIAL,
     Audited,
     ServerKind,
@@ -34,14 +35,14 @@ servers = pytest.mark.parametrize(
 
 
 every_audit = pytest.mark.parametrize(
-    "audited", [LISTWISE, PAIRWISE, SEQUENTIAL], ids=["listwise", "pairwise", "sequential"]
+    "audited", [LISTWISE, PAIRWISE, SEQUENTIAL, RAG], ids=["listwise", "pairwise", "sequential", "rag"]
 )
 
 
 @pytest.mark.parametrize(
     ("audited", "kills"),
-    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1)],
-    ids=["listwise", "pairwise", "sequential"],
+    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1), (RAG, 2)],
+    ids=["listwise", "pairwise", "sequential", "rag"],
 )
 def test_a_kill_or_two(audited: Audited, kills: int, tmp_path: Path) -> None:
     assert len(kill_and_resume(tmp_path, OWN, kills=kills, seed=1, audited=audited)) == kills
