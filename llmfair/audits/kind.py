@@ -235,6 +235,8 @@ class Kind(ABC):
 
     reads_runs: bool = False
     """Whether TREC run files are measured by this kind's `score_files`."""
+    reads_logs: bool = False
+    """Whether logs of requests, files of JSON lines, are measured by this kind's `score_log`."""
     agree: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """What runs must agree in to be compared, besides the general settings: what it means where they do not, and the
     way out."""
@@ -262,6 +264,10 @@ class Kind(ABC):
         self, paths: Sequence[Path], settings: ScoreSettings, announce: Announce
     ) -> Iterator[RemeasuredRun]:
         """TREC run files measured, where the kind `reads_runs`."""
+        raise NotImplementedError
+
+    def score_log(self, path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+        """A log of requests measured, where the kind `reads_logs`. Raises UsageError."""
         raise NotImplementedError
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:

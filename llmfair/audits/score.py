@@ -31,6 +31,7 @@ from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
 from llmfair.trec import write_whole
 
+LOG, LOG_HINT = ".jsonl", "llmfair score LOG.jsonl    of what a generator was shown and said"
 NAMING = ("run", "dataset", "attribute", "model")
 """The facts of a run that are columns of its rows."""
 
@@ -126,8 +127,20 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
                 f"{run} is a folder and brings its own judgements.",
                 f"with others: llmfair score {run}/rankings/*.run --qrels FILE --groups FILE",
             )
+        if run.suffix == LOG and run.is_file():
+            continue
         if not run.is_dir() and not named:
             raise UsageError(f"{run}: what is relevant, and who is in which group?", SCORE_FORMS)
+    if any(run.suffix == LOG and run.is_file() for run in runs):
+        if named or not all(run.suffix == LOG for run in runs):
+            raise UsageError(
+                "logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT
+            )
+        reader = next((kind for kind in kinds() if kind.reads_logs), None)
+        if reader is None:
+            raise UsageError("no audit here reads logs.", LOG_HINT)
+        yield from (reader.score_log(run, settings, announce) for run in runs)
+        return
     if named:
         reader = next((kind for kind in kinds() if kind.reads_runs), None)
         if reader is None:

@@ -68,7 +68,7 @@ def read_questions(path: Path) -> list[Question]:
     problems = Problems()
     found: dict[str, Question] = {}
     lines: dict[str, int] = {}
-    for number, row in _objects(path, _Line, problems):
+    for number, row in objects(path, _Line, problems):
         wrong = [*_wrong_id("id", row.id, lines), *_wrong_golds(row.texts), *_wrong_items(row.items)]
         if not row.input.strip():
             wrong.append(("input", "is empty"))
@@ -102,7 +102,7 @@ def _read_folder(path: Path, judged: bool) -> list[Question]:
     queries = read_queries(path / "queries.tsv", problems)
     answers: dict[str, tuple[str, ...]] = {}
     lines: dict[str, int] = {}
-    for number, row in _objects(path / "answers.jsonl", _Answer, problems):
+    for number, row in objects(path / "answers.jsonl", _Answer, problems):
         query_id = str(row.query_id)
         wrong = [*_wrong_id("query_id", row.query_id, lines), *_wrong_golds(row.texts)]
         if query_id not in queries:
@@ -196,7 +196,7 @@ def _wrong_items(items: Sequence[_Item]) -> Iterator[tuple[str, str]]:
         seen.add(str(item.id))
 
 
-def _objects(path: Path, of: type[T], problems: Problems) -> Iterator[tuple[int, T]]:
+def objects(path: Path, of: type[T], problems: Problems) -> Iterator[tuple[int, T]]:
     """The lines of a file of JSON lines, each as this class, numbered; what is wrong with one is a problem."""
     from msgspec import DecodeError, ValidationError
     from msgspec.json import Decoder

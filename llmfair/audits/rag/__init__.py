@@ -171,6 +171,13 @@ class Rag(Kind):
 
         return group_tables(group)
 
+    reads_logs = True
+
+    def score_log(self, path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+        from llmfair.audits.rag.log import score_log
+
+        return score_log(path, settings, announce)
+
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         from llmfair.audits.rag.table import SAID
 

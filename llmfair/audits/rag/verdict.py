@@ -37,6 +37,12 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
     if lost := those(Conclusion.OUTSIDE):
         case = max(lost, key=_disparity)
         return _told(LOST, case, "is the least fair of the settings drawn, and loses utility even so", cases)
+    if not cases and found.run is None:
+        return RunVerdict(
+            status=NOT_ASSESSABLE,
+            sentence="a log says how unequally items were shown, not what fairer lists would have cost",
+            next="llmfair rag asks the generator about fairer lists of the same items",
+        )
     reason = cases[0].finding.reason if cases else None
     why = in_words(reason, cases[0].finding.measure) if cases else "no setting draws lists"
     return RunVerdict(
