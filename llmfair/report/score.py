@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
 from llmfair.audits.score_results import ScoredRun, ScoreResults
+from llmfair.report.groups import about
 from llmfair.report.lead import Lead, lead_of
 from llmfair.report.source import missing_of
 from llmfair.report.tables import (
@@ -61,7 +62,7 @@ def score_table(results: ScoreResults) -> Table:
         for said in few_queries(queries)
     ]
     notes = [*score_warnings(results), *dict.fromkeys(few), *notes]
-    attributes = {f"{run.attribute} (protected: {run.words.protected})": None for run in results.runs}
+    attributes = {about(run.attribute, run.words.protected): None for run in results.runs}
     datasets = {run.dataset: None for run in results.runs}
     most = count(max(ranked), "query", "queries")
     asked = f"{min(ranked):,} to {most}" if uneven else most

@@ -18,6 +18,7 @@ from llmfair.report.plots.base import (
     inline_svg,
     ticks,
 )
+from llmfair.report.plots.curves import MOST, Line, curves, scattered
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.pairs import position_bias, stacked_answers
 from llmfair.report.plots.ranks import exposure_curve, rank_boxes
@@ -40,6 +41,12 @@ PLOTS = [
     ratios([("relevant", Value(0.4, 0.3, 0.5), Value(0.98, 0.9, 1.1))], "odds", (0.8, 1.25), "Before and after"),
     stacked_answers([("relevant", SHARES), ("irrelevant", SHARES)], WORDS),
     position_bias([("relevant", Value(0.61, 0.55, 0.66))]),
+    curves(
+        [Line(a, LOOKS[a], [(0.2 * i, Value(0.1 * i, 0.05, None if i else 0.3)) for i in range(6)], (1, 0.9)) for a in ARMS],
+        ("EE-D", "EU"), "What fairer lists cost", "Utility by disparity.", "cost", [0, 0.5, 1], diagonal=True,
+    ),
+    curves([Line("bm25", LOOKS["neutral"], [(1, Value(0.5, 0.4, 0.6))])], ("slot", "share"), "Slots", "By slot.", "slots", [1]),
+    scattered({a: {"1": [0.1, 0.2], "8": [0.9]} for a in ARMS}, LOOKS, ("alpha", "EE-D"), "Disparity", "By alpha.", "points"),
     *windows([Window("5/1", Value(0.6), 0.7, Value(0.9), (0.7, 1.4)), Window("20/10", None, None, None, None)],
              "P@20", "ExpRatio"),
 ]  # fmt: skip
@@ -139,3 +146,14 @@ def test_legends_stay_within_the_figure(long: int) -> None:
         for x, label in re.findall(r'<text [^>]*?x="([\d.]+)"[^>]*>(\d[^<]*n)<', text)
     ]
     assert len(ends) == 8 and max(ends) <= WIDTH
+
+
+def test_very_many_points_are_thinned_and_that_is_said() -> None:
+    def points(n: int) -> Plot:
+        values = {"bm25": {"1": [i / n for i in range(n)]}}
+        return scattered(values, palette(["bm25"]), ("alpha", "EE-D"), "Disparity", "By alpha.", "points")
+
+    few, many = points(MOST), points(50 * MOST)
+    assert "evenly spaced" in many.sentence and "evenly spaced" not in few.sentence
+    assert inline_svg(many).count("<use") == inline_svg(few).count("<use")
+    assert "Medians: bm25: 1 0.50." in many.numbers

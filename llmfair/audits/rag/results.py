@@ -155,10 +155,10 @@ class RagResults(Results):
     collection: Collected = after("failures")
     intervals: Annotated[
         Mapping[str, Intervals], Meta(description="Utility by interval of disparity, by retriever.")
-    ] = after("collection")
+    ] = after("collection", default_factory=dict)
     tradeoff: Annotated[
         Mapping[str, Sequence[Curve]], Meta(description="What fairer lists cost, by retriever.")
-    ] = after("intervals")
+    ] = after("intervals", default_factory=dict)
     judged: JudgedPairs | None = left_out_without("judged")
     calls_made: Count = after("tradeoff")
     answers: Mapping[str, OutputCounts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmfair.report.plots.base import GREY, LEGEND, Plot, below, clipped, legend_height, tip
 from llmfair.report.plots.looks import Look
@@ -112,17 +112,26 @@ def _scattered(values: Values, looks: Mapping[str, Look], names: tuple[str, str]
     headings = list(dict.fromkeys(heading for by in values.values() for heading in by))
     width = WIDE / len(values)
     for place, (name, by) in enumerate(values.items()):
-        x, y = list[float](), list[float]()
+        look = looks[name]
+        dots: dict[str, Any] = {
+            "linestyle": "none",
+            "marker": look.mark,
+            "markersize": 4,
+            "color": look.color,
+        }
+        dots |= {"alpha": 0.55, "markeredgewidth": 0}
         for heading, some in by.items():
             found = sorted(some)
+            if not found:
+                continue
+            middle, ends = found[len(found) // 2], f"from {found[0]:.2f} to {found[-1]:.2f}"
+            said = tip(f"{name}, {names[0]} {heading}: median {middle:.2f}, {ends}")
             if len(found) > MOST:
                 found = [found[round(i * (len(found) - 1) / (MOST - 1))] for i in range(MOST)]
             left = headings.index(heading) - WIDE / 2 + width * place
-            x += [left + width * (0.1 + 0.8 * (i * TURN % 1)) for i in range(len(found))]
-            y += found
-        look = looks[name]
-        axes.plot(x, y, linestyle="none", marker=look.mark, markersize=4, color=look.color, alpha=0.55,
-                  markeredgewidth=0, clip_on=False, label=clipped(name, LEGEND))  # fmt: skip
+            x = [left + width * (0.1 + 0.8 * (i * TURN % 1)) for i in range(len(found))]
+            axes.plot(x, found, clip_on=False, gid=said, **dots)
+        axes.plot([], [], label=clipped(name, LEGEND), **dots)
     axes.set_xlim(-0.5, len(headings) - 0.5)
     axes.set_xticks(range(len(headings)), headings)
     axes.set_ylim(-0.03, 1.03)

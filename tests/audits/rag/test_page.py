@@ -150,6 +150,7 @@ def test_what_hangs_on_labels_is_left_out_where_they_differ(generators: tuple[st
     assert found["runs"][1]["other_labels"] and found["runs"][1]["kept"] == 7
     told = llmfair("compare", *generators).out
     assert "other items are useful than for fake:reader" in told and "(protected: )" not in told
+    assert "(protected: )" not in llmfair("score", *generators).out
     refused = llmfair("compare", *generators, "--measures", "EE-R,EU(norm=ceiling)")
     assert refused.code == 2 and "find other items useful" in refused.err
 

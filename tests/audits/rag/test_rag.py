@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmfair.audits.rag.bounds import bounded
+from llmfair.metrics.names import parse_measures
 from tests.cli.command import Outcome, llmfair
 
 QUICK = ("rag", "-q", "--no-report", "--no-cache")
@@ -141,6 +144,26 @@ def test_profiles_shorter_than_the_list_and_profiles_of_useful_items_alone() -> 
     assert found.json["status"] == "complete"
     exposure = rows("run", "per_query.csv")
     assert exposure["bm25-1", "EE-D", "", "q1"]["reason"] == "degenerate"
+
+
+def test_intervals_end_where_their_figures_do() -> None:
+    """The answers of eight queries scatter so widely that a plain interval of accuracy passes 1."""
+    ran("-o", "run", "--measures", "EE-D,EU,EU-change,EU(norm=ceiling)")
+    of_all = [row for row in rows("run").values() if row["query_id"] == "all" and row["low"]]
+    least = {"EU-change": -1.0}
+    assert all(least.get(row["measure"], 0) <= float(row["low"]) for row in of_all)
+    assert all(float(row["high"]) <= 1 for row in of_all)
+    assert float(rows("run")["bm25-deterministic", "EU", "", "all"]["high"]) == 1
+    again = llmfair("score", "run", "-o", "again", "--no-report", "-q")
+    assert again.code == 0, again.err
+    assert rows("again")["bm25-deterministic", "EU", "", "all"]["high"] == "1.0"
+
+
+def test_of_ratings_utility_goes_further() -> None:
+    (eu, change, ceiling) = bounded(parse_measures("EU,EU-change,EU(norm=ceiling)"), "mae")
+    assert [one.definition.bounds for one in (eu, change, ceiling)] == [(0, 4), (-4, 4), (0, 1)]
+    (raw, unknown) = bounded(parse_measures("EE-D(norm=raw),EU"), "of another package")
+    assert raw.definition.bounds[1] == unknown.definition.bounds[1] == math.inf
 
 
 @pytest.mark.parametrize(
