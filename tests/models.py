@@ -219,6 +219,22 @@ def bert(folder: Path, *, seed: int = 0, labels: int = 2, classes: Sequence[str]
     return folder
 
 
+def encoder(folder: Path, *, seed: int = 0, words: bool = False) -> Path:
+    """An encoder of texts: its last layer, or with `words` scores of all words, which sparse encoders read."""
+    import torch
+    from transformers import BertForMaskedLM, BertModel
+
+    bert(folder, seed=seed)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        kind = BertForMaskedLM if words else BertModel
+        model = kind(kind.config_class.from_pretrained(folder))
+        for weights in model.parameters():
+            weights.data.mul_(3.0)
+    save(model, folder)
+    return folder
+
+
 def save(model: Any, folder: Path) -> None:
     with quiet():
         model.save_pretrained(folder)

@@ -76,7 +76,7 @@ BESIDE: dict[str, set[str]] = {
     "report/compare.py": {"audits.compare_verdict", "audits.exhibits"},
 }
 LAZY = {
-    "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "scipy", "openai", "ir_datasets",
+    "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "sentence_transformers", "scipy", "openai", "ir_datasets",
     "ir_measures", "aiohttp", "tantivy", "jinja2", "markupsafe",
 }  # fmt: skip
 

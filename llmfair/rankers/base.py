@@ -176,12 +176,14 @@ class ScoringRanker(ABC):
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
     change a score; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
     to the query; any other ranks the same under every variant. `made_for_texts`: it was trained on passages of text.
+    `costly`: it takes a model of this machine, so that its scores are worth keeping.
     """
 
     passes: ClassVar[int] = 1
     identity: str
     worded: ClassVar[bool] = False
     made_for_texts: ClassVar[bool] = False
+    costly: ClassVar[bool] = False
 
     @abstractmethod
     def scores(self, candidates: Candidates) -> Sequence[float]:

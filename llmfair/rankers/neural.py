@@ -60,6 +60,7 @@ class CrossEncoder(ScoringRanker):
     name: str
     worded = True
     made_for_texts = True
+    costly = True
 
     def __init__(self, options: RankerOptions, default: str) -> None:
         require_local()

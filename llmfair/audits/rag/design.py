@@ -45,7 +45,7 @@ class RagDesign(Design[Read | Judged]):
 
     @cached_property
     def conditions(self) -> Sequence[Condition]:
-        return conditions_of(self.settings.retriever, self.settings.alphas())
+        return conditions_of([*self.retrievers], self.settings.alphas())
 
     def items(self, query: Query) -> tuple[Document, ...]:
         """The items of a query, in the order that ties keep."""

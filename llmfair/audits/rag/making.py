@@ -18,7 +18,7 @@ from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.judging import judge_of
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
-from llmfair.audits.rag.policies import conditions_of
+from llmfair.audits.rag.policies import conditions_of, names_of
 from llmfair.audits.rag.retrieving import retriever_of, scores_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, sampling_of
@@ -81,13 +81,14 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         settings.measures or ",".join((names, *(credit.format(by=one) for one in by)))
         for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
     )
+    named = names_of(settings.retriever)
     gates = read_gates(
         settings.require,
-        [one.name for one in conditions_of(settings.retriever, settings.alphas())],
+        [one.name for one in conditions_of([*named], settings.alphas())],
         Retrieved,
     )
     asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
-    retrievers = {name: retriever_of(name) for name in settings.retriever}
+    retrievers = {name: retriever_of(spec) for name, spec in named.items()}
     prompt = load_prompt(str(settings.prompt), "rag")
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
     if settings.attribution == "cited":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.condition import Condition
+from llmfair.errors import UsageError
 from llmfair.rankers import plackett_luce
 from llmfair.rankers.reader import Shown
 
@@ -26,6 +28,25 @@ def conditions_of(retrievers: Sequence[str], alphas: Sequence[float]) -> list[Co
             told = alpha if isinstance(alpha, str) else f"{alpha:g}"
             found.append(Condition(f"{retriever}-{told}", {"retriever": retriever, "alpha": alpha}))
     return [*found, Condition(GOLD, {"retriever": GOLD, "alpha": GOLD_ALPHA})]
+
+
+def names_of(retrievers: Sequence[str]) -> dict[str, str]:
+    """Retrievers by what their conditions and files are called: the last part of a checkpoint's name.
+
+    Raises UsageError where two are called alike.
+    """
+    found = {GOLD: GOLD}
+    for spec in retrievers:
+        ranker, _, checkpoint = spec.partition(":")
+        last = checkpoint.rstrip("/").rpartition("/")[2].partition("@")[0]
+        name = re.sub(r"[^\w.-]+", "-", last) or ranker
+        if name in found:
+            raise UsageError(
+                f"--retriever {spec} would be called {name}, as {found[name]} is.", "rename its folder"
+            )
+        found[name] = spec
+    del found[GOLD]
+    return found
 
 
 @dataclass(frozen=True)

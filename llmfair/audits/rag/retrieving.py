@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 
 from llmfair import registry
 from llmfair.audits.rag.policies import Floats
-from llmfair.datasets.answers import AnswerDataset
+from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Query
+from llmfair.trec import write_whole
 
 
 def retriever_of(name: str) -> ScoringRanker:
-    """A retriever that counts words among a query's own items. Raises UsageError for an unknown name."""
+    """A retriever of a query's own items, among which words are counted where it counts any.
+
+    Raises UsageError for an unknown name, and what its model raises.
+    """
     kind, _, checkpoint = name.partition(":")
     ranker: ScoringRanker = registry.lookup("ranker", kind)(
         RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)
@@ -28,7 +35,26 @@ def retriever_of(name: str) -> ScoringRanker:
 def scores_of(
     retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]
 ) -> dict[str, Floats]:
-    """The scores of each query's items, in their order; shape (items,). Raises UsageError if one is not finite."""
+    """The scores of each query's items, in their order; shape (items,). Raises UsageError if one is not finite.
+
+    Those that take a model are kept on this machine: whatever asks for the same ones again loads none.
+    """
+    if not retriever.costly:
+        return _scored(retriever, dataset, queries)
+    of_what = f"{retriever.identity} {questions_sha256(dataset, queries)}"
+    path = cache_folder() / "scores" / f"{sha256(of_what.encode()).hexdigest()[:32]}.json"
+    sizes = {query.query_id: len(dataset.candidates(query).documents) for query in queries}
+    with suppress(OSError, ValueError, AttributeError, TypeError):
+        kept = {query_id: np.array(of, float) for query_id, of in json.loads(path.read_bytes()).items()}
+        if {query_id: of.size for query_id, of in kept.items()} == sizes:
+            return kept
+    found = _scored(retriever, dataset, queries)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
+    return found
+
+
+def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]) -> dict[str, Floats]:
     found = {}
     for query in queries:
         candidates = dataset.candidates(query)

@@ -46,7 +46,9 @@ class RagSettings(PromptSettings, AuditSettings):
         result=False,
     )
     retriever: tuple[str, ...] = setting(
-        ("bm25",), "Who scores the items: bm25, bm25-okapi; repeatable.", "Data"
+        ("bm25",),
+        "Who scores the items: bm25, bm25-okapi, dense:NAME, sparse:NAME, contriever, sbert, splade; repeatable.",
+        "Data",
     )
     alpha: str = setting(
         "1,2,4,8",
