@@ -31,7 +31,7 @@ def weights_of(lists: int, weights: ArrayLike | None) -> Floats:
     return np.asarray(weights, dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ShownList:
     """A list that a generator was shown under one condition, and what became of it; each distinct list once.
 
