@@ -68,6 +68,7 @@ _REASONS = {
     "no_attribution": "no answer was attributed",
     "nothing_attributed": "no answer rests on a shown item",
     "no_samples": "no list was drawn",
+    "few_changes": "too few queries change at all for an interval",
     "one_sample": "of one list nothing is known of the others",
 }
 

@@ -219,6 +219,13 @@ def keeping(low: float | None, high: float | None, margin: float) -> Kept | None
     return "kept" if low >= -margin else "lost" if high < -margin else "inconclusive"
 
 
+def most_changed(changed: int, queries: int, level: float) -> float:
+    """The largest share of queries that may change, where so many of those at hand do (Clopper and Pearson 1934)."""
+    from scipy.special import betaincinv
+
+    return 1.0 if changed >= queries else float(betaincinv(changed + 1, queries - changed, (1 + level) / 2))
+
+
 def _two_sided(difference: float, variance: float, degrees: float) -> float:
     from scipy.special import ndtr, stdtr
 

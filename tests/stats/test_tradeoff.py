@@ -22,6 +22,7 @@ from llmfair.stats.tradeoff import (
     interval_of,
     keeping,
     line,
+    most_changed,
     paired_p,
     student_p,
     welch_p,
@@ -153,3 +154,11 @@ def test_intervals_are_those_of_the_papers_table() -> None:
     columns = next(csv.reader(path.read_text(encoding="utf-8").splitlines()))[4:]
     edges = [tuple(float(edge) for edge in column.removeprefix("d_").split("_")) for column in columns]
     assert [INTERVALS[interval_of([low])[0]] for low, _ in edges] == list(INTERVALS)
+
+
+def test_the_share_that_may_change_where_none_or_few_do() -> None:
+    """Of 8 queries without a change up to 1 − 0.025^(1/8) may; of 200, 1.8 %; R's binom.test(2, 10) ends at 0.5561."""
+    assert most_changed(0, 8, 0.95) == pytest.approx(1 - 0.025 ** (1 / 8))
+    assert most_changed(0, 200, 0.95) == pytest.approx(0.01828, abs=1e-5)
+    assert most_changed(2, 10, 0.95) == pytest.approx(0.5561, abs=1e-4)
+    assert most_changed(10, 10, 0.95) == 1

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import fsum
+from math import fsum, isfinite
 
 import numpy as np
 
@@ -30,8 +30,16 @@ from llmfair.records import Conclusion, Failure, Finish, Measurement, Query
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
+from llmfair.stats.tradeoff import keeping, most_changed
 
 CHANGE, DISPARITY = "EU-change", "EE-D"
+KEEPING = {
+    "kept": Conclusion.WITHIN,
+    "lost": Conclusion.OUTSIDE,
+    "inconclusive": Conclusion.INCONCLUSIVE,
+}
+FEWEST_CHANGED = 5
+"""An interval of a mean takes at least so many queries that change."""
 
 
 def outcome_of(
@@ -131,8 +139,9 @@ def concluded(
 ) -> tuple[dict[str, RagFinding], list[Measurement]]:
     """Whether utility is kept, of every condition that draws from a retriever; and the rows with p and conclusion.
 
-    Kept: the whole interval of the change is at or above −margin; lost: all of it is below. p by flipped signs,
-    adjusted by Holm over the alphas of a retriever.
+    Kept: the whole interval of the change is at or above −margin; lost: all of it is below. Where fewer than 5 queries
+    change at all, an interval of their mean says too little: kept then takes that the largest share of queries that may
+    change would lose no more than the margin. p by flipped signs, adjusted by Holm over the alphas of a retriever.
     """
     changes = {column.condition: column for column in columns if str(column.measure) == CHANGE}
     disparity = {row.condition: row.value for row in rows if row.query_id == ALL and row.measure == DISPARITY}
@@ -173,9 +182,12 @@ def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, s
     low, high = change.estimate.low, change.estimate.high
     if low is None or high is None:
         return Conclusion.NOT_ASSESSABLE, change.estimate.reason, None
-    if low >= -margin:
-        return Conclusion.WITHIN, None, change.p
-    return (Conclusion.OUTSIDE if high < -margin else Conclusion.INCONCLUSIVE), None, change.p
+    changed, greatest = int(np.count_nonzero(values)), column.measure.definition.bounds[1]
+    most = most_changed(changed, len(values), level) * (greatest if isfinite(greatest) else 1.0)
+    said = KEEPING[keeping(low, high, margin) or "inconclusive"]
+    if said == Conclusion.WITHIN and changed < FEWEST_CHANGED and most > margin:
+        return Conclusion.INCONCLUSIVE, "few_changes", change.p
+    return said, None, change.p
 
 
 def _counted(design: RagDesign, condition: str, results: Mapping[str, Read]) -> OutputCounts:

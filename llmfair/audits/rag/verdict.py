@@ -31,9 +31,7 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
         case = max(
             open_, key=lambda one: one.figure.low if one.figure and one.figure.low is not None else -1.0
         )
-        return _told(
-            INCONCLUSIVE, case, "may keep its utility or not: the interval crosses the margin", cases
-        )
+        return _told(INCONCLUSIVE, case, f"may keep its utility or not: {_open(case)}", cases)
     if lost := those(Conclusion.OUTSIDE):
         case = max(lost, key=_disparity)
         return _told(LOST, case, "is the least fair of the settings drawn, and loses utility even so", cases)
@@ -50,6 +48,12 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
         sentence=f"nothing can be said of what fairness costs: {why}",
         next=ADDED.get(str(reason), ADVICE.get(str(reason), "llmfair rag --alpha 1,2,4,8")),
     )
+
+
+def _open(case: Case) -> str:
+    """Why it stays open whether utility is kept."""
+    reason = case.finding.reason
+    return in_words(reason, case.finding.measure) if reason else "the interval crosses the margin"
 
 
 def _disparity(case: Case) -> float:

@@ -189,3 +189,19 @@ def test_bad_settings_are_one_sentence(given: tuple[str, ...], says: str) -> Non
     assert found.code in (1, 2) and says in found.err and "Traceback" not in found.err
     if "-m" not in given:
         assert found.code == 2 and not Path("runs").exists()
+
+
+def test_no_change_in_a_few_queries_is_no_evidence_that_utility_is_kept() -> None:
+    """All items say the same, so that no list is better: of 6 queries that is too little, whatever the interval says."""
+    found = ran(
+        "-d", questions(*(question(f"q{n}", "aaaaaaaa") for n in range(6))), "--alpha", "2", "--json"
+    ).json
+    (row,) = [row for row in found["rows"] if (row["measure"], row["condition"]) == ("EU-change", "bm25-2")]
+    assert (row["low"], row["high"]) == (0, 0)
+    assert found["findings"]["bm25-2"]["reason"] == "few_changes"
+    assert (
+        found["verdict"]["status"] == "inconclusive"
+        and "too few queries change" in found["verdict"]["sentence"]
+    )
+    many = questions(*(question(f"q{n}", "aaaaaaaa") for n in range(200)))
+    assert ran("-d", many, "--alpha", "2", "--samples", "3", "--json").json["verdict"]["status"] == "kept"
