@@ -61,15 +61,16 @@ def outcome_of(
     rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
     findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
     answers = {name: _counted(design, name, results) for name in names}
-    intervals, curves = traded(design.conditions, columns, observations, settings.level)
+    cost = traded(design.conditions, columns, observations, settings.level)
     told = RagResults(
         **design.told(
             run, dict.fromkeys(names, ProbeCounts(len(design.queries), len(results))), failures, columns
         ),
         reach={},
         collection=_collected(design, results),
-        intervals=intervals,
-        tradeoff=curves,
+        intervals=cost.intervals,
+        tradeoff=cost.curves,
+        alpha_tests=cost.alpha_tests,
         calls_made=sum(len(read.alone) + len(read.lists) for read in results.values())
         + sum(len(one.supported) for one in judged.values()),
         judged=_judged(design, judged),

@@ -133,6 +133,17 @@ class JudgedPairs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlphaTest:
+    """Whether two alphas of a retriever differ in disparity: the mean `difference` of the second from the first, paired
+    by query, and the p of a t test."""
+
+    conditions: tuple[str, str]
+    queries: Count
+    difference: float
+    p: Share | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RagFinding(Finding):
     """Whether a condition's utility is kept, beside the one list by score of the same retriever.
 
@@ -159,8 +170,11 @@ class RagResults(Results):
     tradeoff: Annotated[
         Mapping[str, Sequence[Curve]], Meta(description="What fairer lists cost, by retriever.")
     ] = after("intervals", default_factory=dict)
+    alpha_tests: Annotated[
+        Mapping[str, Sequence[AlphaTest]], Meta(description="Of every two alphas, by retriever.")
+    ] = after("tradeoff", default_factory=dict)
     judged: JudgedPairs | None = left_out_without("judged")
-    calls_made: Count = after("tradeoff")
+    calls_made: Count = after("alpha_tests")
     answers: Mapping[str, OutputCounts]
     findings: Mapping[str, RagFinding]
 

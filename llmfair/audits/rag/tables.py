@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from llmfair.audits.rag.results import Curve, IntervalCell, Intervals, RagResults
+from llmfair.audits.rag.results import AlphaTest, Curve, IntervalCell, Intervals, RagResults
 from llmfair.report.tables import Table, cell, count, filled, p_text
 from llmfair.stats.tradeoff import INTERVALS, STARRED
 
 Named = tuple[str, ...]
 """What a row is of: a retriever; of several runs the data set and the generator, too."""
 NONE = "–"
+APART = 0.01
+"""Of the paper's tests of alphas."""
 
 
 def collection_table(results: RagResults) -> Table:
@@ -29,7 +31,14 @@ def collection_table(results: RagResults) -> Table:
     for name in (name for name, varied in factors.items() if varied["alpha"] == 0):
         header.append(f"EE-R of {name}")
         cells.append(cell(figures.get(("EE-R", name))))
-    return Table("Collection: means over the queries kept", tuple(header), (tuple(cells),), ())
+    notes = (_alphas_apart(retriever, tests) for retriever, tests in results.alpha_tests.items() if tests)
+    return Table("Collection: means over the queries kept", tuple(header), (tuple(cells),), tuple(notes))
+
+
+def _alphas_apart(retriever: str, tests: Sequence[AlphaTest]) -> str:
+    apart = sum(one.p is not None and one.p < APART for one in tests)
+    pairs = count(len(tests), "pair", "pairs")
+    return f"{retriever}: {apart} of {pairs} of alphas differ in disparity (t test paired by query, p below {APART:g})"
 
 
 def slopes_table(rows: Mapping[Named, Curve], named: Sequence[str]) -> Table:

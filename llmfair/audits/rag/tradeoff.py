@@ -8,11 +8,13 @@ so that a run with the norms of the paper has tables with those.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from math import fsum, inf
 
 from llmfair.audits.condition import Condition
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
-from llmfair.audits.rag.results import Curve, CurvePoint, IntervalCell, Intervals
+from llmfair.audits.rag.results import AlphaTest, Curve, CurvePoint, IntervalCell, Intervals
 from llmfair.audits.summary import value_of
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all
@@ -29,13 +31,22 @@ Values = dict[tuple[str, str], dict[str, float]]
 """Queries' own values by measure and condition; those without one are absent."""
 
 
+@dataclass(frozen=True)
+class Traded:
+    """Utility by interval of disparity, every curve, and tests of every two alphas; by retriever."""
+
+    intervals: Mapping[str, Intervals]
+    curves: Mapping[str, Sequence[Curve]]
+    alpha_tests: Mapping[str, Sequence[AlphaTest]]
+
+
 def traded(
     conditions: Sequence[Condition],
     columns: Sequence[Column],
     observations: Mapping[str, Sequence[Retrieved]],
     level: float,
-) -> tuple[dict[str, Intervals], dict[str, list[Curve]]]:
-    """Utility by interval of disparity, and every curve, by retriever."""
+) -> Traded:
+    """What the draws of every retriever cost, from the columns of a run and what they were measured of."""
     measures = list(dict.fromkeys(column.measure for column in columns))
     disparity, relevance, utility = (_first(name, measures) for name in ("EE-D", "EE-R", "EU"))
     wanted = [*map(parse_measure, (disparity, relevance, utility, RAW))]
@@ -68,7 +79,19 @@ def traded(
         ]
         for retriever, names in drawn.items()
     }
-    return tables, curves
+    tests = {retriever: _alpha_tests(values, disparity, names) for retriever, names in drawn.items()}
+    return Traded(tables, curves, tests)
+
+
+def _alpha_tests(values: Values, disparity: str, conditions: Sequence[str]) -> list[AlphaTest]:
+    found = []
+    for one, other in combinations(conditions, 2):
+        before, after = (values.get((disparity, condition), {}) for condition in (one, other))
+        changes = [after[query_id] - before[query_id] for query_id in before if query_id in after]
+        if changes:
+            difference, p = fsum(changes) / len(changes), tradeoff.paired_p(changes)
+            found.append(AlphaTest(conditions=(one, other), queries=len(changes), difference=difference, p=p))
+    return found
 
 
 def _named(name: str, measures: Sequence[Measure]) -> list[str]:

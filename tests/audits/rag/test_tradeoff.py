@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from scipy import stats
 
 from llmfair.audits.rag.policies import conditions_of
 from llmfair.audits.rag.results import Curve, Intervals
-from llmfair.audits.rag.tradeoff import traded
+from llmfair.audits.rag.tradeoff import Traded, traded
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved, ShownList
@@ -36,8 +36,13 @@ def one(query_id: str, shown: float, utility: float) -> Retrieved:
 
 def found(
     of: Mapping[str, list[tuple[float, float]]], measures: str = "EE-D,EE-R,EU"
-) -> tuple[Intervals, list[Curve]]:
+) -> tuple[Intervals, Sequence[Curve]]:
     """Of exposure and utility by query, under every alpha."""
+    cost = traded_of(of, measures)
+    return cost.intervals["bm25"], cost.curves["bm25"]
+
+
+def traded_of(of: Mapping[str, list[tuple[float, float]]], measures: str = "EE-D") -> Traded:
     conditions = conditions_of(["bm25"], [float(alpha) for alpha in of])
     observations = {
         "bm25-deterministic": [one(*of_it) for of_it in zip(QUERIES, [1.0] * 6, BASELINE, strict=True)],
@@ -48,8 +53,7 @@ def found(
         },
     }
     columns = measure_all(parse_measures(measures), observations)
-    tables, curves = traded(conditions, columns, observations, 0.95)
-    return tables["bm25"], curves["bm25"]
+    return traded(conditions, columns, observations, 0.95)
 
 
 def test_slopes_and_areas_over_observations_and_over_the_nearest_places() -> None:
@@ -113,6 +117,16 @@ def test_credit_stands_over_disparity_of_the_same_greatest_value() -> None:
         ("EE-D", "EAR(by=cited)"), ("EE-D/k'", "EAE-D(by=cited)"),
     ]  # fmt: skip
     assert curves[4].deterministic == (1, 1)
+
+
+def test_every_two_alphas_are_held_against_each_other_by_query() -> None:
+    """EE-D is 0 at an exposure of .5, .25 at .75, .04 at .6, 1 at 1."""
+    fair, fairly, none = [(0.5, 0.2)] * 6, [(0.75, 0.2), (0.6, 0.2)] * 3, [(1.0, 0.2)] * 6
+    first, second, third = traded_of({"1": fair, "2": fairly, "8": none}).alpha_tests["bm25"]
+    assert first.conditions == ("bm25-1", "bm25-2") and first.difference == pytest.approx(0.145)
+    assert first.p == pytest.approx(stats.ttest_1samp([0.25, 0.04] * 3, 0).pvalue) and first.queries == 6
+    assert second.conditions == ("bm25-1", "bm25-8") and (second.difference, second.p) == (1, 0)
+    assert third.difference == pytest.approx(0.855)
 
 
 def test_a_run_says_what_fairer_lists_cost_and_of_which_measures() -> None:
