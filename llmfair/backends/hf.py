@@ -102,6 +102,7 @@ class LocalBackend:
         if self._batcher is not None:
             await self._batcher.close()
         self._batcher = self._loading = None
+        self.__dict__.pop("_model", None)  # a further stage may need its memory
 
     async def complete(self, request: Request) -> Completion:
         """One answer. Raises ContextTooLong before the model sees the prompt, and what loading it raises."""

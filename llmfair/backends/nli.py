@@ -66,6 +66,7 @@ class Nli:
         if self._batcher is not None:
             await self._batcher.close()
         self._batcher = self._loading = None
+        self.__dict__.pop("_loaded", None)
 
     async def complete(self, request: Request) -> Completion:
         """Yes or no. Raises UsageError for another question, and what loading the model raises."""

@@ -711,3 +711,21 @@ def preferring(folder: Path, protected: str, unprotected: str, seed: int) -> Pat
         optimizer.zero_grad()
     models.save(model, folder)
     return folder
+
+
+def test_a_closed_model_is_given_up_and_may_be_opened_again(mistral: Path) -> None:
+    import gc
+    import weakref
+
+    backend = LocalBackend(checkpoints.find_checkpoint(str(mistral)), PLAIN)
+
+    async def ask() -> tuple[str, weakref.ref[Any]]:
+        await backend.open()
+        text, model = (await backend.complete(request())).text, weakref.ref(backend._model.model)
+        await backend.close()
+        return text, model
+
+    first, model = asyncio.run(ask())
+    gc.collect()
+    assert model() is None
+    assert asyncio.run(ask())[0] == first
