@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +36,10 @@ class AnswerDataset(Dataset, Protocol):
     @property
     def label_utility(self) -> str:
         """How outputs are scored to tell useful items."""
+        ...
+
+    def with_items(self, items: Mapping[str, tuple[Document, ...]]) -> AnswerDataset:
+        """The same questions, each with these items alone."""
         ...
 
     def golds(self, query_id: str) -> tuple[str, ...]:

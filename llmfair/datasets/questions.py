@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,11 @@ class QuestionSet:
         self.name = name
         self.shared = shared
         self._read, self._task, self._facts = read, task, facts or {}
+
+    def with_items(self, items: Mapping[str, tuple[Document, ...]]) -> QuestionSet:
+        """The same questions, each with these items alone."""
+        read = [replace(self._questions[query_id], items=of) for query_id, of in items.items()]
+        return QuestionSet(self.name, lambda: read, self.task, facts=self._facts)
 
     @cached_property
     def _questions(self) -> Mapping[str, Question]:

@@ -19,7 +19,7 @@ from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.judging import judge_of
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
 from llmfair.audits.rag.policies import conditions_of, names_of
-from llmfair.audits.rag.retrieving import retriever_of, scores_of
+from llmfair.audits.rag.retrieving import pooled, retriever_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
@@ -89,6 +89,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
     )
     asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
     retrievers = {name: retriever_of(spec) for name, spec in named.items()}
+    dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
     prompt = load_prompt(str(settings.prompt), "rag")
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
     if settings.attribution == "cited":
@@ -107,7 +108,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         utility=utility,
         gain=settings.utility or dataset.label_utility,
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
-        scores={name: scores_of(retriever, dataset, queries) for name, retriever in retrievers.items()},
+        scores=scores,
         judge=judge,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -16,6 +16,7 @@ from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.rankers.plackett_luce import deterministic
 from llmfair.records import Query
 from llmfair.trec import write_whole
 
@@ -52,6 +53,29 @@ def scores_of(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, [json.dumps({query_id: of.tolist() for query_id, of in found.items()})])
     return found
+
+
+def pooled(
+    retrievers: Mapping[str, ScoringRanker], dataset: AnswerDataset, queries: Sequence[Query], pool: int
+) -> tuple[AnswerDataset, dict[str, dict[str, Floats]]]:
+    """The dataset with the items that are drawn from, and each retriever's scores of them.
+
+    Of a corpus those are the first retriever's best `pool` of each query, with their scores in the whole corpus; the
+    other retrievers score these alone.
+    """
+    scores: dict[str, dict[str, Floats]] = {}
+    if dataset.shared:
+        first = next(iter(retrievers))
+        whole, items = scores_of(retrievers[first], dataset, queries), {}
+        for query in queries:
+            best, documents = deterministic(whole[query.query_id], pool), dataset.candidates(query).documents
+            items[query.query_id] = tuple(documents[place] for place in best)
+            whole[query.query_id] = whole[query.query_id][best]
+        dataset, scores[first] = dataset.with_items(items), whole
+    others = {
+        name: scores_of(one, dataset, queries) for name, one in retrievers.items() if name not in scores
+    }
+    return dataset, {name: (scores | others)[name] for name in retrievers}
 
 
 def _scored(retriever: ScoringRanker, dataset: AnswerDataset, queries: Sequence[Query]) -> dict[str, Floats]:

@@ -56,6 +56,12 @@ class RagSettings(PromptSettings, AuditSettings):
         "Data",
     )
     k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",))
+    pool: int = setting(
+        100,
+        "Of a corpus that all questions share: items per question, those that the first retriever finds.",
+        "Data",
+        advanced=True,
+    )
     samples: int = setting(20, "Lists drawn per query, retriever and alpha.", "Data")
     useful: Literal["gain", "qrels"] = setting(
         "gain",
@@ -105,7 +111,7 @@ class RagSettings(PromptSettings, AuditSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"k": 1, "samples": 1, "margin": 0, "context": 64})
+        at_least(self, {"k": 1, "pool": 1, "samples": 1, "margin": 0, "context": 64})
         self.alphas()
         for flag, values in (("retriever", self.retriever), ("alpha", tuple(self.alphas()))):
             if twice := next((value for value in values if values.count(value) > 1), None):

@@ -205,3 +205,26 @@ def test_no_change_in_a_few_queries_is_no_evidence_that_utility_is_kept() -> Non
     )
     many = questions(*(question(f"q{n}", "aaaaaaaa") for n in range(200)))
     assert ran("-d", many, "--alpha", "2", "--samples", "3", "--json").json["verdict"]["status"] == "kept"
+
+
+def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> None:
+    """Three chunks of six hold words of the question; scores are those among all six."""
+    folder = Path("corpus")
+    folder.mkdir()
+    texts = ["river stone", "river", "cloud lamp", "glass", "stone", "field field"]
+    documents = [{"doc_id": f"d{n}", "text": text} for n, text in enumerate(texts)]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    (folder / "queries.tsv").write_text("q1\triver stone\nq2\tcloud\n")
+    (folder / "answers.jsonl").write_text(
+        "".join(json.dumps({"query_id": query_id, "gold": "x"}) + "\n" for query_id in ("q1", "q2"))
+    )
+    ran("-d", folder, "-o", "run", "--pool", "3", "--alpha", "1")
+    with Path("run/scores.csv").open(newline="") as file:
+        found = [(row["query_id"], row["doc_id"], float(row["score"])) for row in csv.DictReader(file)]
+    assert [doc_id for query_id, doc_id, _ in found if query_id == "q1"] == ["d0", "d1", "d4"]
+    assert [doc_id for query_id, doc_id, _ in found if query_id == "q2"] == ["d2", "d0", "d1"]
+    ran("-d", folder, "-o", "all", "--pool", "6", "--alpha", "1")
+    with Path("all/scores.csv").open(newline="") as file:
+        whole = {(row["query_id"], row["doc_id"]): float(row["score"]) for row in csv.DictReader(file)}
+    assert all(score == whole[query_id, doc_id] for query_id, doc_id, score in found)
+    assert llmfair("runs", "check", "run").code == 0
