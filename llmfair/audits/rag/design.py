@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from llmfair.asking.dispatch import Program
@@ -40,6 +41,8 @@ class RagDesign(Design[Read | Judged]):
     retrievers: Mapping[str, str]
     scores: Mapping[str, Mapping[str, Floats]]
     judge: Judge | None = None
+    known: Mapping[str, frozenset[str]] | None = None
+    labels: str = "gain"
 
     why_not_assessable = "the others have fewer than two useful items"
 
@@ -60,11 +63,8 @@ class RagDesign(Design[Read | Judged]):
         )
 
     def judged(self, query: Query) -> frozenset[str] | None:
-        """The useful items where they are known beforehand."""
-        if self.settings.useful == "gain":
-            return None
-        relevance = self.dataset.candidates(query).relevance
-        return frozenset(doc_id for doc_id, grade in relevance.items() if grade >= 1)
+        """The useful items where they are known beforehand; None where gains say it."""
+        return None if self.known is None else self.known.get(query.query_id, frozenset())
 
     def drawn(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists of every condition, with how many draws came to each."""
@@ -146,7 +146,7 @@ class RagDesign(Design[Read | Judged]):
 
     @property
     def longest(self) -> int:
-        return (1 if self.settings.useful == "qrels" else 2) + (self.judge is not None)
+        return (2 if self.known is None else 1) + (self.judge is not None)
 
     def name_parts(self) -> tuple[str, ...]:
         return (self.dataset.name,)
@@ -156,6 +156,7 @@ class RagDesign(Design[Read | Judged]):
             **super().identity(),
             "lists_sha256": questions_sha256(self.dataset, self.queries),
             "alpha": self.settings.alphas(),
+            "useful": self.labels,
             "retrievers": self.retrievers,
             "lines": [self.ruler.unit, self.ruler.context],
             # which tell useful items, and they what is drawn
@@ -174,7 +175,7 @@ class RagDesign(Design[Read | Judged]):
             seed=settings.seed,
             k=settings.k,
             samples=settings.samples,
-            useful=settings.useful,
+            useful=Path(settings.useful).name,
             utility=self.utility,
             attribution=settings.attribution,
             margin=settings.margin,

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import NOBODY, Outcome
@@ -23,6 +27,7 @@ from llmfair.audits.rag.retrieving import pooled, retriever_of
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
+from llmfair.datasets.released import check_belongs, read_useful
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved
@@ -53,6 +58,10 @@ class RagAudit(RagDesign):
 
 def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudit:
     """Loads what the settings name, and scores every item of every query. Raises UsageError."""
+    if settings.useful not in ("gain", "qrels") and not Path(settings.useful).is_file():
+        raise UsageError(
+            f"--useful {settings.useful}: there is no such file.", "gain, qrels, or a file of labels"
+        )
     dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels")
     queries = tuple(selected_queries(dataset, settings))
     citing = CITED if settings.attribution == "cited" else dataset.prompt
@@ -88,7 +97,11 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         Retrieved,
     )
     asked_for = ",".join((measured, CHANGE, DISPARITY, *(gate.measure for gate in gates)))
-    retrievers = {name: retriever_of(spec) for name, spec in named.items()}
+    retrievers = {name: retriever_of(spec, dataset, queries) for name, spec in named.items()}
+    belong = partial(check_belongs, dataset=dataset.name)
+    for spec in settings.retriever:
+        if Path(spec).is_file():
+            belong(Path(spec))
     dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
     prompt = load_prompt(str(settings.prompt), "rag")
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
@@ -110,7 +123,32 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
         scores=scores,
         judge=judge,
+        **_known(settings, dataset, queries, subject.spec or settings.model[0]),
     )
+
+
+def _known(
+    settings: RagSettings, dataset: AnswerDataset, queries: Sequence[Query], model: str
+) -> dict[str, Any]:
+    """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
+    if settings.useful == "gain":
+        return {}
+    items = {query.query_id: dataset.candidates(query) for query in queries}
+    if settings.useful == "qrels":
+        known = {
+            query_id: frozenset(doc_id for doc_id, grade in of.relevance.items() if grade >= 1)
+            for query_id, of in items.items()
+        }
+        return {"known": known, "labels": "qrels"}
+    path = Path(settings.useful)
+    check_belongs(path, dataset.name, model)
+    every = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
+    told = read_useful(path, every)
+    known = {
+        query_id: frozenset(doc_id for doc_id, useful in told.get(query_id, {}).items() if useful)
+        for query_id in items
+    }
+    return {"known": known, "labels": sha256(path.read_bytes()).hexdigest()}
 
 
 def _ruler(settings: RagSettings, subject: Subject) -> Ruler:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,8 @@ def names_of(retrievers: Sequence[str]) -> dict[str, str]:
     for spec in retrievers:
         ranker, _, checkpoint = spec.partition(":")
         last = checkpoint.rstrip("/").rpartition("/")[2].partition("@")[0]
+        if Path(spec).is_file():
+            ranker, last = "", Path(spec).stem
         name = re.sub(r"[^\w.-]+", "-", last) or ranker
         if name in found:
             raise UsageError(

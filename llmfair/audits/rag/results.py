@@ -29,7 +29,7 @@ class RagFacts(DesignFacts):
 
     k: Annotated[int, Meta(ge=1, description="Items that the generator is shown.")]
     samples: Annotated[int, Meta(ge=1, description="Lists drawn per query and condition.")]
-    useful: Literal["gain", "qrels"]
+    useful: Annotated[str, Meta(description="How useful items are told: gain, qrels, or a file of labels.")]
     utility: str
     attribution: str
     margin: float

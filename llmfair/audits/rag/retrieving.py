@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 
@@ -14,18 +15,36 @@ from llmfair import registry
 from llmfair.audits.rag.policies import Floats
 from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
+from llmfair.datasets.released import read_retrieval
 from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.rankers.plackett_luce import deterministic
-from llmfair.records import Query
+from llmfair.records import Candidates, Query
 from llmfair.trec import write_whole
 
 
-def retriever_of(name: str) -> ScoringRanker:
-    """A retriever of a query's own items, among which words are counted where it counts any.
+class Retrieved(ScoringRanker):
+    """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
+
+    def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
+        self.identity = f"file {sha256(path.read_bytes()).hexdigest()}"
+        lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
+        needed = [query.query_id for query in queries]
+        self._scores = read_retrieval(path, lists, needed, whole=not dataset.shared)
+
+    def scores(self, candidates: Candidates) -> list[float]:
+        found = self._scores[candidates.query.query_id]
+        least = min(found.values(), default=0.0) - 1
+        return [found.get(doc_id, least) for doc_id in candidates.doc_ids]
+
+
+def retriever_of(name: str, dataset: AnswerDataset, queries: Sequence[Query]) -> ScoringRanker:
+    """A retriever of a query's own items, among which words are counted where it counts any; or what one found.
 
     Raises UsageError for an unknown name, and what its model raises.
     """
+    if Path(name).is_file():
+        return Retrieved(Path(name), dataset, queries)
     kind, _, checkpoint = name.partition(":")
     ranker: ScoringRanker = registry.lookup("ranker", kind)(
         RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
@@ -63,10 +63,12 @@ class RagSettings(PromptSettings, AuditSettings):
         advanced=True,
     )
     samples: int = setting(20, "Lists drawn per query, retriever and alpha.", "Data")
-    useful: Literal["gain", "qrels"] = setting(
+    useful: str = setting(
         "gain",
-        "Which items are useful: those that alone improve the answer (gain), or those judged relevant (qrels).",
+        "Which items are useful: those that alone improve the answer (gain), those judged relevant (qrels), or those "
+        "that a file of labels names, in the form of Fair-RAG's.",
         "Data",
+        result=False,
     )
     context: int | None = setting(
         None,

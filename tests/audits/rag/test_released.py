@@ -1,0 +1,90 @@
+"""`llmfair rag` with labels and scores from files: those of Fair-RAG's form, and TREC runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.audits.rag.test_rag import question, questions, ran, rows
+from tests.cli.command import llmfair
+
+LABELS = "labels.tsv"
+
+
+def labelled(labels: dict[str, str]) -> Path:
+    """A file of labels: by query, a digit for each of its items."""
+    lines = ["qid\tpid\trelevance_label"]
+    lines += [f"{q}\t{q}{n}\t{label}" for q, digits in labels.items() for n, label in enumerate(digits)]
+    path = Path(LABELS)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_labels_of_a_file_need_no_questions_and_their_content_names_the_run() -> None:
+    data = questions(question("q1", "aabbcc"), question("q2", "aabbcc"))
+    path = labelled({"q1": "110000", "q2": "000011"})
+    found = ran("-d", data, "--useful", path, "--alpha", "1", "-o", "run", "--json").json
+    assert found["design"]["useful"] == LABELS and found["collection"]["kept"] == 2
+    judged = [line.split() for line in Path("run/qrels.txt").read_text().splitlines()]
+    assert [doc_id for _, _, doc_id, grade in judged if grade == "1"] == ["q10", "q11", "q24", "q25"]
+    assert Path("run/gains.tsv").read_text().count("\n") == 1, "no gain was asked about"
+    assert llmfair("runs", "check", "run").code == 0
+    labelled({"q1": "110000", "q2": "110000"})
+    changed = llmfair("rag", "-d", data, "--useful", path, "--alpha", "1", "-o", "run")
+    assert changed.code != 0 and "useful" in changed.err
+
+
+def test_scores_of_files_rank_and_name_their_settings() -> None:
+    data = questions(question("q1", "aabbcc"), question("q2", "aabbcc"))
+    items = {q: [f"{q}{n}" for n in range(6)] for q in ("q1", "q2")}
+    Path("mine.json").write_text(
+        json.dumps({q: [[d, 6 - n] for n, d in enumerate(of)] for q, of in items.items()})
+    )
+    Path("other.run").write_text(
+        "".join(f"{q} Q0 {d} {6 - n} {n} other\n" for q, of in items.items() for n, d in enumerate(of))
+    )
+    ran(
+        "-d",
+        data,
+        "--retriever",
+        "mine.json",
+        "--retriever",
+        "other.run",
+        "--alpha",
+        "1",
+        "-k",
+        "2",
+        "-o",
+        "run",
+    )
+    figures = rows("run")
+    assert {key[0] for key in figures} == {
+        "mine-deterministic", "mine-1", "other-deterministic", "other-1", "gold",
+    }  # fmt: skip
+    with Path("run/samples/other-deterministic.tsv").open(newline="") as file:
+        shown = [row["docno"] for row in csv.DictReader(file, delimiter="\t") if row["qid"] == "q1"]
+    assert shown == ["q15", "q14"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--useful", "nowhere.tsv"), "there is no such file"),
+        (("--useful", LABELS), "lacks item 'q13'"),
+        (("--retriever", "short.json"), "has no scores for query 'q2'"),
+        (("--retriever", "odd.json"), "has no item 'q99'"),
+        (("--retriever", "nan.json"), "no finite number"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(given: tuple[str, str], says: str) -> None:
+    data = questions(question("q1", "aabb"), question("q2", "aabb"))
+    labelled({"q1": "110", "q2": "1100"})
+    scores = {"q1": [[f"q1{n}", n] for n in range(4)], "q2": [[f"q2{n}", n] for n in range(4)]}
+    Path("short.json").write_text(json.dumps({"q1": scores["q1"]}))
+    Path("odd.json").write_text(json.dumps({**scores, "q1": [*scores["q1"], ["q99", 1]]}))
+    Path("nan.json").write_text(json.dumps({**scores, "q1": [["q10", "nan"], *scores["q1"][1:]]}))
+    found = llmfair("rag", "-d", data, *given)
+    assert found.code == 2 and says in found.err and "Traceback" not in found.err
