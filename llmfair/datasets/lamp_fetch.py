@@ -32,7 +32,8 @@ def lamp_origins(number: int) -> list[Origin]:
         raise UsageError(
             "the e-mails of lamp/6 are those of the Avocado collection (LDC2015T03), which the Linguistic Data "
             "Consortium licenses.",
-            "with it LaMP's own program makes the files: github.com/LaMP-Benchmark/LaMP, data/avocado; then --data DIR",
+            "with it LaMP's own program (the folder avocado of github.com/LaMP-Benchmark/LaMP) makes the files; then "
+            "--data DIR",
         )
     folder = Lamp(number).folder
     return [
