@@ -33,9 +33,16 @@ class Output:
     utility: float
 
     @property
+    def ended(self) -> str:
+        """`ok`, or why it is no answer: cut off, refused or empty. It counts as it stands all the same."""
+        if self.finish is not Finish.STOP:
+            return str(self.finish)
+        return "empty" if self.text == EMPTY else "ok"
+
+    @property
     def unparseable(self) -> bool:
-        """Whether it is no answer: cut off, refused or empty. It counts as it stands all the same."""
-        return self.finish is not Finish.STOP or self.text == EMPTY
+        """Whether it is no answer."""
+        return self.ended != "ok"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from llmfair.metrics.columns import Column, measure_all
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.rankers.reader import FEWEST_USEFUL, Read, Shown
 from llmfair.rankers.support import Judged
-from llmfair.records import Conclusion, Failure, Finish, Measurement, Query
+from llmfair.records import Conclusion, Failure, Measurement, Query
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
@@ -60,7 +60,7 @@ def outcome_of(
     columns = measure_all(design.measures, observations)
     rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
     findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
-    answers = {name: _counted(design, name, results) for name in names}
+    answers = {name: _counted(of, results) for name, of in observations.items()}
     cost = traded(design.conditions, columns, observations, settings.level)
     told = RagResults(
         **design.told(
@@ -78,9 +78,8 @@ def outcome_of(
         findings=as_readable(findings, answers, settings.max_invalid),
         family=Family(sum(finding.p is not None for finding in findings.values()), None),
     )
-    if (
-        told.status == "complete"
-    ):  # lists of `gold` were as many as there can be, and of dropped queries there are none
+    if told.status == "complete":
+        # the plan counted as many lists of `gold` as there can be, and those of queries that are dropped
         told = replace(told, design=replace(told.design, calls=told.calls_made))
     return design.laid_out(told, rows, files_of(design, results, outputs, observations), failures)
 
@@ -191,26 +190,13 @@ def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, s
     return said, None, change.p
 
 
-def _counted(design: RagDesign, condition: str, results: Mapping[str, Read]) -> OutputCounts:
+def _counted(observed: Sequence[Retrieved], results: Mapping[str, Read]) -> OutputCounts:
     """How the distinct outputs of a condition ended."""
-    ended: Counter[Finish | str] = Counter()
-    for query in design.queries:
-        read = results.get(query.query_id)
-        if read is None or not read.kept:
-            continue
-        for shown in design.drawn(query, read.useful)[condition]:
-            output = read.lists[shown]
-            ended[
-                "ok"
-                if not output.unparseable
-                else output.finish
-                if output.finish is not Finish.STOP
-                else "empty"
-            ] += 1
-    fine = ended.pop("ok", 0)
-    return OutputCounts(
-        outputs=fine + ended.total(), unparseable=ended.total(), classes={str(k): v for k, v in ended.items()}
+    ended = Counter(
+        results[one.query_id].lists[shown.doc_ids].ended for one in observed for shown in one.lists
     )
+    outputs, fine = ended.total(), ended.pop("ok", 0)
+    return OutputCounts(outputs=outputs, unparseable=outputs - fine, classes=dict(ended))
 
 
 def _collected(design: RagDesign, results: Mapping[str, Read]) -> Collected:
