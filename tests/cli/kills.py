@@ -20,12 +20,13 @@ from typing import Any
 from llmfair.asking.journal import read_rows
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.backends.chat_completions import encode_body
-from llmfair.records import Chat, Message, Permutation, Sampling, Text
+from llmfair.records import Chat, Expects, Labels, Message, Permutation, Sampling, Text
 from tests.cli.command import llmfair, process
 from tests.folders import balanced, write_folder
 from tests.shared import SHARED, mockllm
 
 ROOT = Path(__file__).resolve().parents[2]
+JOURNALS = ("journal.jsonl", "attribution.jsonl")
 FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_reset": 0.01}
 
 
@@ -79,6 +80,24 @@ RAG = Audited(
         "failures.csv", "texts.jsonl", "rankings/bm25.run", "samples/bm25-1.tsv", "samples/gold.tsv",
     ),
 )  # fmt: skip
+
+JUDGED = Audited(
+    (
+        "rag",
+        "-n",
+        "3",
+        "--alpha",
+        "1",
+        "--samples",
+        "4",
+        "--utility",
+        "contains",
+        "--attribution",
+        "openai:any",
+    ),
+    None,
+    RAG.same,
+)
 
 
 @dataclass(frozen=True)
@@ -137,15 +156,15 @@ def command(audited: Audited, port: int, output: Path) -> list[str]:
 
 def journalled(folder: Path, server: ServerKind) -> set[str]:
     """Digests of the requests whose answers a run's journal holds."""
-    path = folder / "journal.jsonl"
-    rows = (row for row in read_rows(path) if "key" in row) if path.exists() else ()
-    return {server.digest(_body_of(row)) for row in rows}
+    journals = [path for name in JOURNALS if (path := folder / name).exists()]
+    return {server.digest(_body_of(row)) for path in journals for row in read_rows(path) if "key" in row}
 
 
 def _body_of(row: dict[str, Any]) -> bytes:
     messages = tuple(Message(role, text) for role, text in row["chat"])
     about = row["about"]
-    expects = Text() if about["task"] == "rag" else Permutation(len(about["doc_ids"]))
+    of_task: dict[str, Expects] = {"rag": Text(), "support": Labels(("yes", "no"))}
+    expects = of_task.get(about["task"]) or Permutation(len(about["doc_ids"]))
     chat = Chat(messages, expects, row["draw"])
     return encode_body("any", messages, chat_sampling(chat, Sampling()))
 
@@ -189,7 +208,7 @@ def kill_and_resume(
     Asserts that no answered chat is asked again and that everything equals an undisturbed run, byte for byte.
     """
     lists = write_folder(Path("lists"), balanced(10, 20, 20))
-    if audited is RAG:
+    if audited in (RAG, JUDGED):
         _give_answers(lists)
     folder.mkdir(exist_ok=True)
     log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command import kept, llmfair, only_run
 from tests.cli.kills import (
     FAULTS,
+    JUDGED,
     LISTWISE,
     MOCKLLM,
     OWN,
@@ -35,14 +36,16 @@ servers = pytest.mark.parametrize(
 
 
 every_audit = pytest.mark.parametrize(
-    "audited", [LISTWISE, PAIRWISE, SEQUENTIAL, RAG], ids=["listwise", "pairwise", "sequential", "rag"]
+    "audited",
+    [LISTWISE, PAIRWISE, SEQUENTIAL, RAG, JUDGED],
+    ids=["listwise", "pairwise", "sequential", "rag", "judged"],
 )
 
 
 @pytest.mark.parametrize(
     ("audited", "kills"),
-    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1), (RAG, 2)],
-    ids=["listwise", "pairwise", "sequential", "rag"],
+    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1), (RAG, 2), (JUDGED, 2)],
+    ids=["listwise", "pairwise", "sequential", "rag", "judged"],
 )
 def test_a_kill_or_two(audited: Audited, kills: int, tmp_path: Path) -> None:
     assert len(kill_and_resume(tmp_path, OWN, kills=kills, seed=1, audited=audited)) == kills

@@ -57,7 +57,15 @@ def answer(body: dict[str, Any], attempt: int) -> Reply:
 def test_a_corpus_asked_through_a_server_and_its_log_have_the_same_figures() -> None:
     corpus = write_corpus(Path("corpus"))
     with Server(answer) as server:
-        asked = ("-d", corpus, "--attribution", "cited", "--utility", "exact-match", *server.flags)
+        asked: tuple[str | Path, ...] = (
+            "-d",
+            corpus,
+            "--attribution",
+            "cited",
+            "--utility",
+            "exact-match",
+            *server.flags,
+        )
         measures = ("--measures", ",".join((*SAME, "EU-change")))
         ran(*asked, "--pool", "25", "--samples", "8", "--alpha", "2", *measures, "-o", "run")
     assert value("run", "gold", "EU") == 1 and 0 < value("run", "bm25-2", "EAR(by=cited)") < 1
