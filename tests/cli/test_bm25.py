@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from llmfair import registry
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
@@ -140,8 +141,10 @@ def test_as_the_first_stage() -> None:
 
 
 def test_doctor_lists_it() -> None:
-    assert "rankers that ask no model: bm25, bm25-okapi, monobert, monot5" in llmfair("doctor").out
-    assert llmfair("doctor", "--json").json["rankers"] == ["bm25", "bm25-okapi", "monobert", "monot5"]
+    known = registry.names("ranker")
+    assert known[:2] == ["bm25", "bm25-okapi"]
+    assert f"rankers that ask no model: {', '.join(known)}" in " ".join(llmfair("doctor").out.split())
+    assert llmfair("doctor", "--json").json["rankers"] == known
 
 
 def test_an_index_that_cannot_be_kept_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
