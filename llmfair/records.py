@@ -47,6 +47,8 @@ LABEL = "label"
 """Among a document's groups: the answer that goes with it, a film's genre or a review's stars."""
 MixedPolicy = Literal["drop", "protected", "unprotected"]
 ANY_GROUP = "*"
+LEAST_GAIN = 1e-12
+"""An item is useful whose gain is above this; less is rounding."""
 
 
 @dataclass(frozen=True, slots=True)

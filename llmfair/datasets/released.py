@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.errors import UsageError
+from llmfair.records import LEAST_GAIN
 from llmfair.trec import RUN, Problems, columns, finite_number, text_lines
 
 Lists = Mapping[str, Sequence[str]]
@@ -27,8 +28,6 @@ GENERATORS: Mapping[str, str] = {
 """What folders of released files call the models that they were made with."""
 LABELS = ("relevance_label", "delta")
 """The column that says of what use an item is: 0 or 1, or the gain of showing it alone."""
-LEAST_GAIN = 1e-12
-"""What counts as a gain; less is rounding."""
 HINT = "is it of this task, generator and query set?"
 _LABELS_HINT = "header qid, pid, relevance_label (0 or 1) or delta (a gain), separated by tabs"
 

@@ -19,11 +19,10 @@ from llmfair.metrics.base import Free, measure
 from llmfair.metrics.expected import squares_of
 from llmfair.metrics.retrieved import Retrieved, ShownList
 from llmfair.metrics.values import Convention, Undefined, Value
+from llmfair.records import LEAST_GAIN
 
 Floats = NDArray[np.float64]
 
-LEAST_GAIN = 1e-12
-"""A gain this small is rounding."""
 FEWEST_USEFUL = 2
 """With fewer useful items a query has nothing to treat alike, and is left out [Fair-RAG, 3.1]."""
 

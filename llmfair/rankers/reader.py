@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Generic, TypeVar, overload
 
+from llmfair.metrics import generation
+from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.texts import EMPTY, cleaned
 from llmfair.records import LABEL, Chat, Completion, Document, Finish, Message, Query, Text
 from llmfair.steps import Steps
 
 T = TypeVar("T")
 
-FEWEST_USEFUL = 2
-"""With fewer useful items there is no exposure to share out, so nothing more is asked [Fair-RAG]."""
-LEAST_GAIN = 1e-12
 Shown = tuple[str, ...]
 """The doc_ids that a generator is shown, in order."""
 
@@ -122,9 +122,9 @@ class Asked:
                 shown: _output(completion, self.gain)
                 for shown, completion in zip(labelled, completions, strict=True)
             }
-            without = alone[()].utility
-            gains = {doc_id: alone[doc_id,].utility - without for doc_id in self.items}
-            useful = frozenset(doc_id for doc_id, gain in gains.items() if gain > LEAST_GAIN)
+            added = generation.gains(alone[()].utility, [alone[doc_id,].utility for doc_id in self.items])
+            gains = dict(zip(self.items, added.tolist(), strict=True))
+            useful = frozenset(compress(self.items, generation.useful(added)))
         if len(useful) < FEWEST_USEFUL:
             return Read(query_id, useful, gains, alone)
         lists = self.lists(useful)

@@ -16,8 +16,9 @@ from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.observing import Credited, observed
 from llmfair.audits.rag.policies import Floats, Policies
 from llmfair.audits.rag.results import RagResults
+from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
-from llmfair.rankers.reader import FEWEST_USEFUL, Read, Shown
+from llmfair.rankers.reader import Read, Shown
 from llmfair.rundir import RunDir, csv_text, read_csv
 from llmfair.trec import Problems, read_qrels
 

@@ -23,8 +23,9 @@ from llmfair.audits.rag.tradeoff import traded
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
-from llmfair.rankers.reader import FEWEST_USEFUL, Read, Shown
+from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
 from llmfair.records import Conclusion, Failure, Measurement, Query
 from llmfair.results import Family, ProbeCounts
