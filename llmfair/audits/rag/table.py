@@ -46,7 +46,10 @@ def notes(results: RagResults) -> Iterator[str]:
         f"the generator reads {count(design.k, 'item')} of {count(design.samples, 'list')} drawn a query; EE-D is 1 "
         "where a query always shows the same items, and 0 where it shows all alike"
     )
-    yield f"utility: {design.utility}; kept where the whole interval of its change is at least {-design.margin:g}"
+    yield (
+        f"utility: {design.utility}; kept where the whole interval of its change is at least {-design.margin:g}, and "
+        "enough queries change to tell"
+    )
     if (judged := results.judged) is not None and judged.asked:
         yield (
             f"by={judged.by}: {judged.model} was asked of {count(judged.asked, 'pair')} of item and output whether the "

@@ -11,7 +11,8 @@ WORDS = (
     "spread over items (1: always the same ones, 0: all alike), EE-R how much of it useful items get.",
     "EU is the mean utility of the answers over the lists drawn, EU-change the same less that of the retriever's one "
     "list by score, paired by query. Utility is kept where the whole interval of the change is at least minus the "
-    "margin.",
+    "margin; where fewer than 5 queries change at all, it takes that the share of queries that may change could "
+    "lose no more than the margin.",
     "An answer is credited to shown items that hold it, or that it cites: EAR is their share of the slots, EAE-D how "
     "unequally credit is spread over items.",
 )
