@@ -13,7 +13,7 @@ from llmfair.audits.prospects import prospects_of, require_prospects
 from llmfair.audits.replay import shared_calls
 from llmfair.audits.run import folder_of
 from llmfair.audits.seen import seen
-from llmfair.audits.subject import limits_of, subjects, unready
+from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.settings import AuditSettings, PlanningSettings
 
 
@@ -27,12 +27,18 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     statuses_of(settings.fail_on, kind.failures)
     named = subjects(settings)
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
-    workers = max((limits_of(subject.backend(settings), settings).workers for subject in asked), default=1)
+    backends = [subject.backend(settings) for subject in asked]
+    workers = max((limits_of(backend, settings).workers for backend in backends), default=1)
     design = kind.design(settings, (asked or named)[0])
     # what a gate bars is barred here, too, but a plan tells what would have to change
     prospects = (prospects_of if isinstance(settings, PlanningSettings) else require_prospects)(design)
     prompts, answers = design.tokens() or (None, None)
     _, folder = folder_of(design, design.backend())
+    wishes = [
+        said
+        for subject, backend in zip(asked, backends, strict=True)
+        for said in left_out(backend, subject.label, settings)
+    ]
     planned = {
         "task": kind.name,
         **design.plan(len(asked)),
@@ -47,7 +53,7 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         **shared_calls(replace(design, subject=subject) for subject in asked),
         "unready": unready(settings),
         "assessable": prospects.assessable,
-        "remarks": list(prospects.said),
+        "remarks": [*prospects.said, *wishes],
     }
     if isinstance(settings, PlanningSettings):
         planned |= {

@@ -21,7 +21,7 @@ from llmfair.audits.prospects import Prospects, require_prospects
 from llmfair.audits.seal import inputs_of, is_sealed, seal
 from llmfair.audits.seen import seen
 from llmfair.audits.session import charge, refuse_fewer, session, superseded
-from llmfair.audits.subject import adapter_warnings, limits_of, sampling_of
+from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches
 from llmfair.datasets.base import cache_folder
@@ -114,7 +114,7 @@ def begin(design: Design[Any]) -> Begun:
     sampling_of(settings)  # a malformed flag leaves no folder behind
     prospects = require_prospects(design)
     facts = design.describe()
-    warnings: list[str] = [*facts.get("warnings", ())]
+    warnings: list[str] = [*facts.get("warnings", ()), *left_out(backend, subject.label, settings)]
     if subject.adapted and subject.adapter is not None:
         warnings += adapter_warnings(subject.adapter, identity, str(facts["dataset"]))
     for warning in warnings:

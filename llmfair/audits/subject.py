@@ -18,6 +18,7 @@ from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Attribute, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
+from llmfair.settings.asking import wished
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
@@ -140,6 +141,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
         adapter=settings.adapter,
         adapted=adapted,
         backend_args=backend_args(settings.backend_arg),
+        wishes=_wishes(settings),
         template_args=template_args(settings.template_arg),
     )
     backend: Backend = registry.lookup("backend", prefix)(name, options)
@@ -177,8 +179,20 @@ def sampling_of(settings: Asking) -> Sampling:
 
 
 def backend_args(given: Iterable[str]) -> dict[str, str]:
-    """`--backend-arg` as settings of an engine. Raises UsageError."""
-    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in given)
+    """`--backend-arg` as settings that an engine has to have. Raises UsageError."""
+    return dict(_assignment("--backend-arg", one, "dtype=float32") for one in given if not wished(one))
+
+
+def left_out(backend: Backend, model: str, settings: Asking) -> Iterator[str]:
+    """What a model was wished to be run with (`--backend-arg k?=v`) and has not. Raises UsageError."""
+    for name, value in _wishes(settings).items():
+        if name not in getattr(backend, "arguments", ()):
+            yield f"{model} has no {name}: {name}={value} is left out"
+
+
+def _wishes(settings: Asking) -> dict[str, str]:
+    given = (_assignment("--backend-arg", one, "num_beams?=4") for one in settings.backend_arg if wished(one))
+    return {name.removesuffix("?"): value for name, value in given}
 
 
 def template_args(given: Iterable[str]) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class BackendOptions:
     """What a user may say about how a model is reached; a backend reads what concerns it.
 
     `adapter`: the folder of a LoRA adapter; without `adapted` its base answers, in an engine started for both.
-    `backend_args`: settings of an engine in this process, as they were written. `template_args`: what its chat
-    template is given.
+    `backend_args`: settings of an engine in this process, as they were written; `wishes`: more of them, for one that
+    has such settings. `template_args`: what its chat template is given.
     """
 
     base_url: str | None = None
@@ -44,6 +44,7 @@ class BackendOptions:
     adapter: Path | None = None
     adapted: bool = True
     backend_args: Mapping[str, str] = field(default_factory=dict)
+    wishes: Mapping[str, str] = field(default_factory=dict)
     template_args: Mapping[str, Any] = field(default_factory=dict)
 
 

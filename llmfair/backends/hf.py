@@ -72,7 +72,8 @@ class LocalBackend:
         self.checkpoint = checkpoint
         # Switched off and not there are the same, bit by bit.
         self.options = options = options if options.adapted else replace(options, adapter=None)
-        self.arguments = read_arguments(options.backend_args)
+        wished = {name: value for name, value in options.wishes.items() if name in ARGUMENTS}
+        self.arguments = read_arguments({**wished, **options.backend_args})
         self.capabilities = frozenset({"seed", "adapter", "backend_args"})
         if not checkpoint.encoder_decoder:
             self.capabilities |= {"constrain", "margins", "forced_margins", "system_role"}

@@ -23,6 +23,8 @@ from llmfair.records import LEAST_GAIN
 
 Floats = NDArray[np.float64]
 
+LABEL_OUTPUT = "label_output"
+"""Why nothing is credited for labels that are held against items as they stand."""
 FEWEST_USEFUL = 2
 """With fewer useful items a query has nothing to treat alike, and is left out [Fair-RAG, 3.1]."""
 
@@ -65,6 +67,7 @@ _REASONS = {
     "zero_ceiling": "no list of the query has any utility",
     "no_baseline": "the deterministic list has no answer",
     "no_attribution": "no answer was attributed",
+    LABEL_OUTPUT: "an answer that is a label claims nothing by itself",
     "nothing_attributed": "no answer rests on a shown item",
     "no_samples": "no list was drawn",
     "few_changes": "too few queries change at all for an interval",
@@ -134,7 +137,7 @@ def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
     found = credited(retrieved)
     samples = sum(one.count for one, _ in found)
     if not samples:
-        return Undefined("no_attribution")
+        return Undefined(retrieved.uncredited)
     return retrieved.shares((one.count, doc_ids) for one, doc_ids in found), samples
 
 
@@ -152,7 +155,7 @@ def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mappin
     found = credited(retrieved)
     samples = sum(one.count for one, _ in found)
     if not samples:
-        return {"": Undefined("no_attribution")}
+        return {"": Undefined(retrieved.uncredited)}
 
     def items(one: ShownList) -> int:
         return retrieved.k if over == "k" else max(len(retrieved.shown(one)), 1)
@@ -224,4 +227,4 @@ def _at(retrieved: Retrieved, found: Iterable[tuple[ShownList, tuple[str, ...]]]
         if slot < len(retrieved.shown(one))
     ]
     samples = sum(count for count, _ in there)
-    return sum(count for count, hit in there if hit) / samples if samples else Undefined("no_attribution")
+    return sum(count for count, hit in there if hit) / samples if samples else Undefined(retrieved.uncredited)

@@ -53,7 +53,8 @@ class Retrieved:
 
     `k` items are shown at a time, fewer where there are fewer. `exposure` is the exact expected exposure of the
     policy, by item; None where the policy is unknown, as in a log. `baseline`: mean utility of the same retriever's
-    deterministic list. `ceiling`: the best utility of any list of this query with this generator.
+    deterministic list. `ceiling`: the best utility of any list of this query with this generator. `uncredited`: why
+    there is no attribution where there is none.
     """
 
     about: ClassVar[str] = "shown items"
@@ -66,6 +67,7 @@ class Retrieved:
     lists: tuple[ShownList, ...]
     baseline: float | None = None
     ceiling: float | None = None
+    uncredited: str = "no_attribution"
 
     @cached_property
     def places(self) -> Mapping[str, int]:

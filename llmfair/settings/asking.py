@@ -14,6 +14,11 @@ from llmfair.settings.base import Settings, at_least, seconds, setting
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
 
 
+def wished(backend_arg: str) -> bool:
+    """Whether it is one of those, `k?=v`, that a model without such an argument leaves out."""
+    return backend_arg.partition("=")[0].endswith("?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asking(Settings):
     """Which model answers, how, and for how much."""
@@ -57,7 +62,7 @@ class Asking(Settings):
     )
     backend_arg: tuple[str, ...] = setting(
         (),
-        "k=v for the engine of a model in this process, such as dtype=float32; repeatable.",
+        "k=v for the engine of a model in this process, such as dtype=float32; k?=v where it has one; repeatable.",
         "Model",
         result=False,
         advanced=True,
@@ -167,7 +172,7 @@ class Asking(Settings):
             yield "batch", "--batch"
         if self.adapter is not None:
             yield "adapter", "--adapter"
-        if self.backend_arg:
+        if any(not wished(one) for one in self.backend_arg):
             yield "backend_args", "--backend-arg"
 
     def check(self) -> None:

@@ -71,6 +71,10 @@ class Rag(Kind):
         "useful": ("tell useful items in different ways", "run both with the same --useful"),
         "utility": ("score answers in different ways", "run both with the same --utility"),
         "attribution": ("credit answers in different ways", "run both with the same --attribution"),
+        "hypothesis": (
+            "hold answers against items in different words",
+            "run both with the same --hypothesis",
+        ),
     }
 
     def design(self, settings: RagSettings, subject: Subject | None = None) -> RagAudit:

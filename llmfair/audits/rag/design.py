@@ -13,7 +13,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design, Stage
 from llmfair.audits.rag.attribution import without_markers
-from llmfair.audits.rag.judging import STAGE, Judge, probe_of
+from llmfair.audits.rag.judging import BARE, STAGE, Judge, probe_of
 from llmfair.audits.rag.policies import GOLD, Floats, Policies, conditions_of
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
@@ -41,6 +41,7 @@ class RagDesign(Design[Read | Judged]):
     retrievers: Mapping[str, str]
     scores: Mapping[str, Mapping[str, Floats]]
     judge: Judge | None = None
+    uncredited: str | None = None
     known: Mapping[str, frozenset[str]] | None = None
     labels: str = "gain"
 
@@ -93,6 +94,15 @@ class RagDesign(Design[Read | Judged]):
         """Whether outputs name the items that they rest on; such markers are no part of an answer."""
         return self.settings.attribution == "cited"
 
+    def meaning(self, query: Query, output: str) -> str:
+        """What an output is held against items as."""
+        return output if self.bare else self.dataset.meaning(query, output)
+
+    @property
+    def bare(self) -> bool:
+        """Whether a judge is told the output alone."""
+        return self.judge is not None and self.settings.hypothesis == "bare"
+
     def worth(self, name: str, golds: Sequence[str], output: str) -> float:
         """The utility of an output by that name."""
         return utility(name, without_markers(output) if self.cites else output, golds)
@@ -121,7 +131,8 @@ class RagDesign(Design[Read | Judged]):
             read = results.get(query.query_id)
             if self.judge is not None and read is not None and read.kept:
                 items = {item.doc_id: item for item in self.items(query)}
-                judging = self.judge.judging(self.dataset, query, read, items, self.prompt.hypothesis)
+                hypothesis = BARE if self.bare else self.prompt.hypothesis
+                judging = self.judge.judging(partial(self.meaning, query), read, items, hypothesis)
                 yield Program(probe_of(query), judging.steps)
 
     @cached_property
@@ -162,6 +173,7 @@ class RagDesign(Design[Read | Judged]):
             # which tell useful items, and they what is drawn
             "utility": f"{self.utility} without markers" if self.cites else self.utility,
             **({"judge_sha256": self.judge.prompt.sha256} if self.judge else {}),
+            **({"hypothesis": self.settings.hypothesis} if self.bare else {}),
         }
 
     def facts(self) -> RagFacts:
@@ -178,6 +190,7 @@ class RagDesign(Design[Read | Judged]):
             useful=Path(settings.useful).name,
             utility=self.utility,
             attribution=settings.attribution,
+            uncredited=self.uncredited,
             margin=settings.margin,
         )
 

@@ -119,7 +119,8 @@ def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrie
         useful = frozenset(doc_id for doc_id, (grade, _) in of.items() if grade >= 1)
         if len(useful) >= FEWEST_USEFUL:
             policies = Policies(query_id, tuple(of), scores[query_id], design.k, design.samples, design.seed)
-            for name, one in observed(policies, conditions, useful, outputs[query_id]).items():
+            of_query = observed(policies, conditions, useful, outputs[query_id], design.uncredited)
+            for name, one in of_query.items():
                 found[name].append(one)
     return found
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from llmfair import registry
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import backend_of
 from llmfair.backends.base import Backend
-from llmfair.datasets.answers import AnswerDataset
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.texts import EMPTY, cleaned
 from llmfair.prompts import Prompt, load_prompt
@@ -20,6 +20,8 @@ STAGE = "attribution"
 NLI = "nli"
 MODELS = {NLI: "nli:FacebookAI/roberta-large-mnli"}
 """What a word alone stands for."""
+BARE = "{output}"
+"""The hypothesis of an output that is claimed as it stands."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,13 @@ class Judge:
         return backend_of(self.spec, replace(settings, adapter=None, backend_arg=(), batch=False))
 
     def judging(
-        self, dataset: AnswerDataset, query: Query, read: Read, items: dict[str, Document], hypothesis: str
+        self, meaning: Callable[[str], str], read: Read, items: Mapping[str, Document], hypothesis: str
     ) -> Judging:
         """Every shown item beside every distinct meaning of an output that it was shown for; nothing of empty ones."""
         pairs = dict.fromkeys(
-            pair
-            for shown, output in read.lists.items()
-            for pair in pairs_of(dataset.meaning(query, output.text), shown)
+            pair for shown, output in read.lists.items() for pair in pairs_of(meaning(output.text), shown)
         )
-        return Judging(query.query_id, items, [*pairs], self.prompt, hypothesis)
+        return Judging(read.query_id, items, [*pairs], self.prompt, hypothesis)
 
 
 def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:

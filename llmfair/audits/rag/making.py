@@ -20,7 +20,7 @@ from llmfair.audits.lists import selected_queries
 from llmfair.audits.rag.attribution import ATTRIBUTORS, without_markers
 from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.design import RagDesign
-from llmfair.audits.rag.judging import judge_of
+from llmfair.audits.rag.judging import BARE, judge_of
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, outcome_of
 from llmfair.audits.rag.policies import conditions_of, names_of
 from llmfair.audits.rag.retrieving import pooled, retriever_of
@@ -29,6 +29,8 @@ from llmfair.audits.subject import Subject, sampling_of
 from llmfair.datasets.answers import AnswerDataset, load_answers
 from llmfair.datasets.released import check_belongs, read_useful
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.base import Measure
+from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.metrics.texts import UTILITIES, rating
@@ -85,9 +87,13 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
             f"query '{without[0]}' has no right answer, so that no utility can be told.",
             "give every question a gold",
         )
-    by = [] if settings.attribution == "none" else [judge.by if judge else settings.attribution]
+    prompt, uncredited = load_prompt(str(settings.prompt), "rag"), None
+    by = "" if settings.attribution == "none" else judge.by if judge else settings.attribution
+    if judge is not None and settings.hypothesis == "bare" and prompt.hypothesis != BARE:
+        judge, uncredited = None, LABEL_OUTPUT  # [1] or a tag: nobody is asked what follows from that
+    given = _named_by(settings.measures, by) if settings.measures else ""
     shown, measured = (
-        settings.measures or ",".join((names, *(credit.format(by=one) for one in by)))
+        given or (f"{names},{credit.format(by=by)}" if by else names)
         for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
     )
     named = names_of(settings.retriever)
@@ -103,7 +109,6 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         if Path(spec).is_file():
             belong(Path(spec))
     dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
-    prompt = load_prompt(str(settings.prompt), "rag")
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
     if settings.attribution == "cited":
         _check_citing(prompt, dataset, queries)
@@ -114,7 +119,8 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         attribute=dataset.attributes[0],
         queries=queries,
         measures=bounded(parse_measures(asked_for, Retrieved), utility),
-        shown=parse_measures(shown, Retrieved),
+        # what is the same in every row is said once below the table
+        shown=tuple(one for one in parse_measures(shown, Retrieved) if not (uncredited and _credits(one))),
         gates=gates,
         prompt=prompt,
         ruler=_ruler(settings, subject),
@@ -123,6 +129,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
         scores=scores,
         judge=judge,
+        uncredited=uncredited,
         **_known(settings, dataset, queries, subject.spec or settings.model[0]),
     )
 
@@ -149,6 +156,26 @@ def _known(
         for query_id in items
     }
     return {"known": known, "labels": sha256(path.read_bytes()).hexdigest()}
+
+
+def _named_by(measures: str, by: str) -> str:
+    """The measures, those of credit with the way it is told. Raises UsageError for one that is told another way."""
+    named = []
+    for one in parse_measures(measures, Retrieved):
+        if _credits(one):
+            told = one.arguments["by"] or by
+            if told != by:
+                raise UsageError(
+                    f"--measures {one}: answers are credited by {by or 'nobody'} here.",
+                    f"{one.name} without by, or another --attribution",
+                )
+            one = replace(one, params=tuple(sorted({**dict(one.params), "by": by}.items()))) if by else one
+        named.append(str(one))
+    return ",".join(named)
+
+
+def _credits(measure: Measure) -> bool:
+    return "by" in measure.definition.params
 
 
 def _ruler(settings: RagSettings, subject: Subject) -> Ruler:

@@ -25,8 +25,9 @@ def observed(
     conditions: Sequence[Condition],
     useful: frozenset[str],
     outputs: Mapping[Shown, Credited],
+    uncredited: str | None = None,
 ) -> dict[str, Retrieved]:
-    """One query under every condition; `outputs` has those of all its lists."""
+    """One query under every condition; `outputs` has those of all its lists, `uncredited` why none is credited."""
     drawn = policies.drawn(conditions, useful)
     best = {
         one.factors["retriever"]: outputs[next(iter(drawn[one.name]))].utility
@@ -46,6 +47,7 @@ def observed(
             ),
             baseline=best.get(one.factors["retriever"]),
             ceiling=ceiling,
+            **({"uncredited": uncredited} if uncredited else {}),
         )
         for one in conditions
     }

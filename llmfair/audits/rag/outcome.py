@@ -23,7 +23,7 @@ from llmfair.audits.rag.tradeoff import traded
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
 from llmfair.metrics.columns import Column, measure_all
-from llmfair.metrics.generation import FEWEST_USEFUL
+from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
@@ -55,7 +55,9 @@ def outcome_of(
     for query in design.queries:
         if query.query_id in outputs:
             useful = results[query.query_id].useful
-            of_query = observed(design.policies(query), design.conditions, useful, outputs[query.query_id])
+            of_query = observed(
+                design.policies(query), design.conditions, useful, outputs[query.query_id], design.uncredited
+            )
             for name, one in of_query.items():
                 observations[name].append(one)
     columns = measure_all(design.measures, observations)
@@ -99,7 +101,7 @@ def credited_outputs(
             shown: Credited(
                 output.text,
                 output.utility,
-                credit(design.dataset.meaning(query, output.text), shown),
+                credit(design.meaning(query, output.text), shown),
             )
             for shown, output in read.lists.items()
         }
@@ -168,6 +170,8 @@ def concluded(
 
 
 def _with_conclusion(row: Measurement, findings: Mapping[str, RagFinding]) -> Measurement:
+    if row.query_id == ALL and row.reason == LABEL_OUTPUT:
+        return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
     finding = findings.get(row.condition)
     if finding is None or row.query_id != ALL or row.measure != CHANGE:
         return row

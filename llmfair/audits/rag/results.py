@@ -32,6 +32,9 @@ class RagFacts(DesignFacts):
     useful: Annotated[str, Meta(description="How useful items are told: gain, qrels, or a file of labels.")]
     utility: str
     attribution: str
+    uncredited: Annotated[
+        str | None, Meta(description="Why answers are credited to nothing, where that is so by design.")
+    ] = left_out_without("uncredited")
     margin: float
 
 

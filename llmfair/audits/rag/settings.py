@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
@@ -19,7 +19,8 @@ class RagSettings(PromptSettings, AuditSettings):
     """Fair retrieval for a generator: lists drawn from a retriever's scores, and what is made of them."""
 
     preset_meaning: ClassVar[str] = (
-        "paper: bm25-okapi, 100 lists a query, beams of 4, at most 128 tokens, and the bounds of the paper's own code."
+        "paper: bm25-okapi, splade and contriever, 100 lists a query, beams of 4 where the generator has such, at most "
+        "128 tokens, entailment of bare answers, and the bounds of the paper's own code."
     )
 
     dataset: str = setting(
@@ -89,18 +90,28 @@ class RagSettings(PromptSettings, AuditSettings):
         "Statistics",
         result=False,
     )
+    hypothesis: Literal["prompt", "bare"] = setting(
+        "prompt",
+        "What a model that judges is told an answer claims: the prompt's sentence with it, or the bare answer.",
+        "Statistics",
+        result=False,
+        advanced=True,
+    )
     margin: float = setting(0.02, "Loss of utility that still counts as kept.", "Statistics", result=False)
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         # Kim and Diaz 2025, section 4; 128 tokens and the norm are those of their code
-        measures = ("EE-D(norm=fair-rag,of=samples)", "EE-R(norm=fair-rag,of=samples)", "EU(norm=ceiling)")
+        theirs = "(norm=fair-rag,of=samples)"
+        measures = (f"EE-D{theirs}", f"EE-R{theirs}", "EU(norm=ceiling)", "EAR", f"EAE-D{theirs}")
         return {
             "paper": {
-                "retriever": ("bm25-okapi",),
+                "retriever": ("bm25-okapi", "splade", "contriever"),
                 "samples": 100,
                 "max_tokens": 128,
-                "backend_arg": ("num_beams=4",),
+                "backend_arg": ("num_beams?=4",),
+                "attribution": "nli:FacebookAI/roberta-large-mnli",
+                "hypothesis": "bare",
                 "measures": ",".join(measures),
             }
         }

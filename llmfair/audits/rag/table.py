@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from llmfair.audits.rag.results import RagResults
 from llmfair.records import Conclusion
+from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, conditions_table, count, percent
 
 SAID = {
@@ -56,6 +57,11 @@ def notes(results: RagResults) -> Iterator[str]:
             f"item supports it, and says so of {percent(judged.supported, judged.asked)}"
             + f"; {count(judged.unparseable, 'answer is', 'answers are')} neither yes nor no, and the lists they are "
             "of have no EAR and no EAE-D" * bool(judged.unparseable)
+        )
+    if design.uncredited:
+        yield (
+            f"EAR and EAE-D are not assessable: {in_words(design.uncredited, 'EAR')}; --hypothesis prompt has it claim "
+            "what the prompt makes of it"
         )
     for condition, counted in results.answers.items():
         if counted.unparseable:
