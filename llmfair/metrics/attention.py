@@ -179,6 +179,28 @@ def _kl_limit(judged: Judged, cutoff: int | None, direction: str, eps: float, **
     return Limit(max(kullback_leibler(*pair), 0.0), 0.0)
 
 
+def least_divergence(target: Floats, k: int, direction: str = "current-target", eps: float = 1e-6) -> float:
+    """The least KL that a page of k documents of one group each can have, in nats; target of shape (groups,).
+
+    Exact: KL is a sum over groups of convex terms of each group's share, so that giving the documents out one by one,
+    each to the group whose term grows least, ends at the minimum. A page whose documents belong to several groups may
+    lie below it.
+    """
+    smooth = (target + eps) / (1 + target.size * eps)
+
+    def terms(held: NDArray[np.intp]) -> Floats:
+        shares = (held / k + eps) / (1 + target.size * eps)
+        logarithms = np.log(shares) - np.log(smooth)
+        found: Floats = shares * logarithms if direction == "current-target" else -smooth * logarithms
+        return found
+
+    held = np.zeros(target.size, dtype=np.intp)
+    for _ in range(k):
+        held[np.argmin(terms(held + 1) - terms(held))] += 1
+    pair = (held / k, target) if direction == "current-target" else (target, held / k)
+    return kullback_leibler(*pair, eps)
+
+
 @measure(
     "KL",
     params={
