@@ -6,7 +6,9 @@ from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.records import Candidates, Document
 from llmfair.registry import register
-from llmfair.retrieval.tantivy import Bm25Index, described
+from llmfair.retrieval.analysis import ENGLISH
+from llmfair.retrieval.bm25 import Bm25Index
+from llmfair.retrieval.tantivy import described
 
 
 @register("ranker", "bm25")
@@ -26,7 +28,7 @@ class Bm25(ScoringRanker):
     """
 
     def __init__(self, index: Bm25Index | None = None) -> None:
-        self.identity = index.identity if index else f"{described()} index=each list"
+        self.identity = index.identity if index else f"{described(ENGLISH)} index=each list"
         self._index = index
         self._last: tuple[tuple[Document, ...], Bm25Index] | None = None
 

@@ -9,7 +9,7 @@ import pytest
 from llmfair import registry
 from llmfair.rankers.base import Ranked, RankerOptions, ScoringRanker
 from llmfair.records import Candidates, Chat, Completion, Document, Probe, Query, Ranking
-from llmfair.retrieval.tantivy import Bm25Index
+from llmfair.retrieval.bm25 import Bm25Index
 from llmfair.steps import drive
 
 DOCUMENTS = (

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
 from llmfair.records import Document
-from llmfair.retrieval.tantivy import Bm25Index
+from llmfair.retrieval.bm25 import Bm25Index
 
 PHYSICS = [
     Document("d1", "Marie Curie", "Physics and chemistry of radium"),  # 7 terms
@@ -136,7 +136,7 @@ def files(folder: Path) -> Mapping[str, int]:
 def test_an_index_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = scored("physics", PHYSICS)
     before = files(Path("indexes"))
-    monkeypatch.setattr(Bm25Index, "_build", None)
+    monkeypatch.setattr("llmfair.retrieval.build._build", None)
     assert scored("physics", PHYSICS) == scored("physics", PHYSICS[::-1]) == first
     assert files(Path("indexes")) == before
 
@@ -170,7 +170,7 @@ def test_a_damaged_index_is_made_anew(damage: str) -> None:
         case "removed":
             inverted.unlink()
         case "unlisted":
-            (index / "files.json").write_text("{")
+            (index / "manifest.json").write_text("{")
         case "emptied":
             shutil.rmtree(index)
             index.mkdir()
@@ -191,11 +191,12 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 from llmfair.records import Document
-from llmfair.retrieval import tantivy
+from llmfair.retrieval import build
+from llmfair.retrieval.bm25 import Bm25Index
 if "killed" in sys.argv:
-    tantivy._digests = lambda path: os._exit(9)
+    build._told = lambda file: os._exit(9)
 documents = [Document(str(n), "title", f"word{n % 7} other words") for n in range(2000)]
-print(tantivy.Bm25Index(Path("indexes"), documents).scores("word3", ["3", "4"]))
+print(Bm25Index(Path("indexes"), documents).scores("word3", ["3", "4"]))
 """
 
 

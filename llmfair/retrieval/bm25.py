@@ -1,0 +1,70 @@
+"""BM25 over documents at hand: their index is made once for what they say, when it is first searched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+
+from llmfair.records import Document
+from llmfair.retrieval.analysis import ENGLISH, Analyzer
+from llmfair.retrieval.build import filled, identity, stored
+from llmfair.retrieval.engine import Hit
+from llmfair.retrieval.tantivy import TantivyEngine, content, new_index
+
+SMALL_WRITER_BYTES = 15_000_000  # tantivy's least: enough for what is indexed in memory
+
+
+class Bm25Index:
+    """The engine of these documents' index in `folder`, or in memory without one (None).
+
+    `key` is the SHA-256 of the documents and of all that shapes an index; an index of the same key is used
+    again, one that is damaged is made anew. Several processes may share a folder. Searching raises UsageError
+    when the index cannot be made.
+    """
+
+    def __init__(
+        self, folder: Path | None, documents: Iterable[Document], analyzer: Analyzer = ENGLISH
+    ) -> None:
+        self._documents = sorted(documents, key=lambda document: document.doc_id)
+        self._folder, self._analyzer = folder, analyzer
+        self._made: TantivyEngine | None = None
+        self._making = Lock()
+
+    @cached_property
+    def key(self) -> str:
+        shape = {"schema": 1, "tokenizer": self._analyzer.tokenizer, "tantivy": version("tantivy")}
+        digest = hashlib.sha256(json.dumps(shape).encode())
+        for document in self._documents:
+            digest.update(json.dumps([document.doc_id, content(document)]).encode())
+        return digest.hexdigest()
+
+    @property
+    def identity(self) -> str:
+        return identity(self.key, self._analyzer)
+
+    def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
+        return self._engine().search(text, k, added, weight)
+
+    def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
+        return self._engine().scores(text, doc_ids)
+
+    def count(self) -> int:
+        return len(self._documents)
+
+    def _engine(self) -> TantivyEngine:
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def _make(self) -> TantivyEngine:
+        if self._folder is not None:
+            return stored(self._folder / self.key, self._documents, self.key, self._analyzer)
+        index = new_index(None, self._analyzer)
+        filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
+        return TantivyEngine(index, self._analyzer, self.identity)

@@ -1,0 +1,178 @@
+"""Makes an index on disk from a stream of documents, in bounded memory; a build that was killed goes on.
+
+Beside its files an index has a manifest: what it was made of, by which analyzer and engine, and every file with size,
+time and SHA-256. While one is made it stands under another name and its manifest lists no files, so that a part of
+an index is never read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmfair.errors import RunConflict, UsageError
+from llmfair.records import Document
+from llmfair.retrieval.analysis import Analyzer
+from llmfair.retrieval.tantivy import TantivyEngine, described, entry, new_index
+
+if TYPE_CHECKING:
+    import tantivy
+
+SCHEMA = 2
+MANIFEST = "manifest.json"
+WRITER_BYTES = 64_000_000
+COMMIT_EVERY = 250_000
+"""Documents: what a killed build has to do again at most."""
+
+
+def stored(
+    path: Path,
+    documents: Iterable[Document],
+    source: str,
+    analyzer: Analyzer,
+    commit_every: int = COMMIT_EVERY,
+) -> TantivyEngine:
+    """The engine of the index at this path, which is made when there is none, or a damaged one.
+
+    `source` is the SHA-256 of what the documents are; they themselves, whose ids are distinct, are looked at only where
+    an index is to be made, and come in the same order each time. Several processes may share a path. Raises RunConflict
+    for an index of something else, UsageError when none can be made.
+    """
+    made_of = {"source": source, "tokenizer": analyzer.tokenizer, "tantivy": version("tantivy")}
+    plan = {"schema": SCHEMA, **made_of}
+    try:
+        with _locked(path):
+            manifest = _manifest(path)
+            if not _is_whole(path, manifest):
+                _build(path, documents, plan, analyzer, commit_every)
+            elif other := [name for name in made_of if manifest.get(name) != made_of[name]]:
+                raise RunConflict(
+                    f"the index {path} is another one: {', '.join(other)} differ.",
+                    "another folder, or remove it",
+                )
+            return TantivyEngine(_opened(path), analyzer, identity(source, analyzer))
+    except (OSError, ValueError) as error:  # tantivy tells a full disk by a ValueError
+        raise UsageError(
+            f"the index {path} cannot be made: {error}.",
+            "free its place, or name another cache folder with LLMFAIR_CACHE_DIR",
+        ) from None
+
+
+def identity(source: str, analyzer: Analyzer) -> str:
+    """All that can change a score, in words."""
+    return f"{described(analyzer)} index={source[:12]}"
+
+
+def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: int, writer_bytes: int) -> None:
+    """Writes the documents that the index does not hold yet."""
+    index.reload()
+    held = index.searcher().num_docs
+    writer = index.writer(heap_size=writer_bytes, num_threads=1)
+    for number, document in enumerate(islice(documents, held, None), held + 1):
+        writer.add_document(entry(document))
+        if number % commit_every == 0:
+            writer.commit()
+    writer.commit()
+    writer.wait_merging_threads()
+
+
+def _build(
+    path: Path, documents: Iterable[Document], plan: Mapping[str, Any], analyzer: Analyzer, commit_every: int
+) -> None:
+    """Makes the index beside its place and moves it there whole."""
+    beside, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
+    shutil.rmtree(damaged, ignore_errors=True)
+    filled(_begun(beside, plan, analyzer), documents, commit_every, WRITER_BYTES)
+    _write_manifest(beside, {**plan, "files": {file.name: _told(file) for file in _files(beside)}})
+    if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
+        path.rename(damaged)
+    beside.rename(path)
+    shutil.rmtree(damaged, ignore_errors=True)
+
+
+def _begun(beside: Path, plan: Mapping[str, Any], analyzer: Analyzer) -> tantivy.Index:
+    """The index of a build of the same plan that was killed, with what it had committed; or a new one."""
+    if _manifest(beside) == plan:
+        with suppress(ValueError):
+            return new_index(str(beside), analyzer)
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    _write_manifest(beside, plan)
+    return new_index(str(beside), analyzer)
+
+
+def _opened(path: Path) -> tantivy.Index:
+    import tantivy
+
+    return tantivy.Index.open(str(path))
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """What the manifest says; nothing without one."""
+    with suppress(OSError, ValueError):
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        if isinstance(manifest, dict):
+            return manifest
+    return {}
+
+
+def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    beside = path / f"{MANIFEST}.tmp"
+    beside.write_text(json.dumps(manifest), "utf-8")
+    beside.replace(path / MANIFEST)
+
+
+def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether every file is as it was written: by size and time, and by its content where those differ."""
+    expected = manifest.get("files")
+    try:
+        if manifest.get("schema") != SCHEMA or not isinstance(expected, dict):
+            return False
+        if {file.name for file in _files(path)} != set(expected):
+            return False
+        return all(
+            _stat(path / name) == told[:2] or _told(path / name) == told for name, told in expected.items()
+        )
+    except OSError:
+        return False
+
+
+def _told(file: Path) -> list[Any]:
+    """Size, bytes; time of the last change, ns; SHA-256."""
+    with file.open("rb") as content:
+        return [*_stat(file), hashlib.file_digest(content, "sha256").hexdigest()]
+
+
+def _stat(file: Path) -> list[int]:
+    found = file.stat()
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _files(path: Path) -> list[Path]:
+    """The index's files without its manifest and tantivy's locks, which come and go."""
+    return sorted(
+        file
+        for file in path.iterdir()
+        if file.suffix != ".lock" and file.name not in (MANIFEST, f"{MANIFEST}.tmp")
+    )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds an index against other processes; the kernel lets go of it when this one dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
