@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ from llmfair.records import Measurement
 from llmfair.trec import write_whole
 
 T = TypeVar("T")
+Contents = str | Iterable[str]
+"""A file's text, or its parts, which are made while it is written."""
 JOURNAL = "journal.jsonl"
 LOCK = ".lock"
 REPORT = "report.html"
@@ -102,7 +105,7 @@ class RunDir:
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         write_whole(self.path / name, [json_text(content)])
 
-    def write_files(self, files: Mapping[str, str]) -> None:
+    def write_files(self, files: Mapping[str, Contents]) -> None:
         """Writes the files of a run; rankings that an earlier invocation left and this one lacks are removed."""
         self.drop_report()
         for stale in (self.path / "rankings").glob("*.run"):
@@ -110,7 +113,7 @@ class RunDir:
                 stale.unlink()
         for name, text in files.items():
             (self.path / name).parent.mkdir(exist_ok=True)
-            write_whole(self.path / name, [text])
+            write_whole(self.path / name, [text] if isinstance(text, str) else text)
 
     def drop_report(self) -> None:
         """Removes the page of earlier results, so that none contradicts those of now; it can be written anew."""
@@ -249,12 +252,18 @@ def _answers(journal: Path) -> int:
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """UTF-8, `\\n`, `repr` floats, empty for None."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
+    return "".join(csv_lines(header, rows))
+
+
+def csv_lines(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The same line by line."""
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+    for row in chain([header], rows):
         writer.writerow([repr(cell) if isinstance(cell, float) else cell for cell in row])
-    return text.getvalue()
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
 
 
 def tidy(rows: Iterable[Measurement], run: Mapping[str, str]) -> list[list[Any]]:

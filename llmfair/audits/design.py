@@ -42,7 +42,7 @@ from llmfair.results import (
     rows_of,
     write,
 )
-from llmfair.rundir import csv_text, tidy, with_factors
+from llmfair.rundir import Contents, csv_lines, tidy, with_factors
 from llmfair.settings import AuditSettings, band_of
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Outcome:
 
     results: Results
     rows: Sequence[Measurement]
-    files: Mapping[str, str]
+    files: Mapping[str, Contents]
 
     def broken_off(self) -> Outcome:
         """The same of a run that lacks answers, whichever stage they are of."""
@@ -299,7 +299,7 @@ class Design(ABC, Generic[T]):
         self,
         results: Results,
         rows: Sequence[Measurement],
-        files: Mapping[str, str],
+        files: Mapping[str, Contents],
         failures: Sequence[Failure],
         *,
         queries: Iterable[Query] | None = None,
@@ -334,10 +334,10 @@ class Design(ABC, Generic[T]):
         of_queries = [row for row in rows if row.query_id != ALL]
         failed = sorted((failure.probe_id, failure.failure, failure.message) for failure in failures)
         shared = {
-            TEXTS: "".join(texts_lines(queries, documents)),
-            "metrics.csv": csv_text(*with_factors(tidy(of_all, named), factors)),
-            "per_query.csv": csv_text(*with_factors(tidy(of_queries, named), factors)),
-            "failures.csv": csv_text(FAILURE_COLUMNS, failed),
+            TEXTS: texts_lines(queries, documents),
+            "metrics.csv": csv_lines(*with_factors(tidy(of_all, named), factors)),
+            "per_query.csv": csv_lines(*with_factors(tidy(of_queries, named), factors)),
+            "failures.csv": csv_lines(FAILURE_COLUMNS, failed),
             RESULTS: write(results),
         }
         return Outcome(results, rows, {**files, **shared})

@@ -72,8 +72,8 @@ def check_run(run: RunDir) -> dict[str, Any]:
     if others := _otherwise(run, design):
         problems.append(others)
         return {"answers": answers, "problems": problems}
-    for name, text in design.outcome(_called(run), found.results, found.failures).files.items():
-        path = run.path / name
+    for name, contents in design.outcome(_called(run), found.results, found.failures).files.items():
+        path, text = run.path / name, "".join(contents)
         if not path.is_file():
             if name != TEXTS:  # which older versions did not write
                 problems.append(f"{name} is missing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -38,14 +38,34 @@ class Column:
 def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:
     """Every measure of every query: measures and conditions in the order given, groups as measures name them.
 
+    Raises as `measure_each` does.
+    """
+    each = ((condition, query) for condition, queries in observed.items() for query in queries)
+    return measure_each(measures, each)
+
+
+def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Observation]]) -> list[Column]:
+    """The same of queries that come one by one, each with its condition; none is held longer than it is measured.
+
     Raises ValueError when a query comes twice in a condition or a measure's value is not finite, LlmfairError
     naming measure and query where a measure breaks off.
     """
+    found: dict[Measure, dict[str, dict[str, dict[str, Value]]]] = {measure: {} for measure in measures}
+    for condition, query in observed:
+        for measure, by_condition in found.items():
+            groups = by_condition.setdefault(condition, {})
+            for group, value in _values(measure, query).items():
+                values = groups.setdefault(group, {})
+                if query.query_id in values:
+                    raise ValueError(f"query {query.query_id} comes twice in {condition}")
+                if not all(math.isfinite(part) for part in _parts(value)):
+                    raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
+                values[query.query_id] = value
     return [
-        column
-        for measure in measures
-        for condition, queries in observed.items()
-        for column in _columns(measure, condition, queries)
+        Column(measure, condition, group, dict(sorted(values.items())))
+        for measure, by_condition in found.items()
+        for condition, groups in by_condition.items()
+        for group, values in groups.items()
     ]
 
 
@@ -71,18 +91,6 @@ def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
         f"no order of these lists goes {'above' if best < perfect else 'below'} {best:.3f} on average, since "
         f"{measure.definition.limited_by}"
     )
-
-
-def _columns(measure: Measure, condition: str, queries: Sequence[Observation]) -> list[Column]:
-    groups: dict[str, dict[str, Value]] = {}
-    for query in sorted(queries, key=lambda query: query.query_id):
-        for group, value in _values(measure, query).items():
-            if query.query_id in groups.setdefault(group, {}):
-                raise ValueError(f"query {query.query_id} comes twice in {condition}")
-            if not all(math.isfinite(part) for part in _parts(value)):
-                raise ValueError(f"{measure} of query {query.query_id} is not finite: {value}")
-            groups[group][query.query_id] = value
-    return [Column(measure, condition, group, values) for group, values in groups.items()]
 
 
 def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import FrozenInstanceError, dataclass
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from llmfair import registry
 from llmfair.errors import UsageError
 from llmfair.metrics.base import CONTROLLED, Definition, Judged, Observation, complete, measure, plain_name
-from llmfair.metrics.columns import measure_all
+from llmfair.metrics.columns import measure_all, measure_each
 from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
@@ -253,6 +254,21 @@ def test_columns_come_in_the_order_asked_with_sorted_queries() -> None:
         ("ExpRatio", "neutral", "", ["q1", "q2"]),
         ("ExpRatio", "female", "", ["q2"]),
     ]
+
+
+def test_queries_that_come_one_by_one_are_let_go_once_they_are_measured() -> None:
+    measured: list[weakref.ref[Judged]] = []
+
+    def queries() -> Iterator[tuple[str, Judged]]:
+        for name in ("q2", "q1", "q3"):
+            for condition in ("neutral", "female"):
+                measured.append(weakref.ref(query := lettered("pu", name)))
+                yield condition, query
+                del query
+                assert all(one() is None for one in measured[:-1])
+
+    columns = measure_each([parse("ExpRatio"), parse("Exposure")], queries())
+    assert [list(column.values) for column in columns] == [["q1", "q2", "q3"]] * 6
 
 
 def test_a_query_twice_or_a_value_that_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

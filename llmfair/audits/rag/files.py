@@ -7,19 +7,20 @@ lists are drawn from; `outputs.csv` what was answered beside each list. `gains.t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from llmfair.audits.condition import Condition
 from llmfair.audits.rag.design import RagDesign
-from llmfair.audits.rag.observing import Credited, observed
+from llmfair.audits.rag.observing import Credited, answered_queries, credited_outputs, kept_queries, observed
 from llmfair.audits.rag.policies import Floats, Policies
 from llmfair.audits.rag.results import RagResults
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
 from llmfair.rankers.reader import Read, Shown
-from llmfair.rundir import RunDir, csv_text, read_csv
+from llmfair.rankers.support import Judged
+from llmfair.rundir import Contents, RunDir, csv_lines, read_csv
 from llmfair.trec import Problems, read_qrels
 
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
@@ -30,57 +31,53 @@ NOBODY = "-"
 
 
 def files_of(
-    design: RagDesign,
-    results: Mapping[str, Read],
-    outputs: Mapping[str, Mapping[Shown, Credited]],
-    observations: Mapping[str, Sequence[Retrieved]],
-) -> dict[str, str]:
-    """Every file by name."""
-    reads = [results[query.query_id] for query in design.queries if query.query_id in results]
+    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
+) -> dict[str, Contents]:
+    """Every file by name; its lines are made, a query at a time, while it is written."""
     return {
-        QRELS: "".join(_qrels(design, results)),
-        SCORES: csv_text(SCORE_COLUMNS, _scores(design)),
-        OUTPUTS: csv_text(OUTPUT_COLUMNS, [line for read in reads for line in _outputs(read, outputs)]),
-        "gains.tsv": "".join(_gains(reads)),
-        **{f"rankings/{retriever}.run": "".join(_run(design, retriever)) for retriever in design.scores},
-        **{f"samples/{name}.tsv": "".join(_samples(of)) for name, of in observations.items()},
+        QRELS: _qrels(design, results),
+        SCORES: csv_lines(SCORE_COLUMNS, _scores(design)),
+        OUTPUTS: csv_lines(OUTPUT_COLUMNS, _outputs(design, results, judged)),
+        "gains.tsv": _gains(design, results),
+        **{f"rankings/{retriever}.run": _run(design, retriever) for retriever in design.scores},
+        **{f"samples/{one.name}.tsv": _samples(design, results, one) for one in design.conditions},
     }
 
 
 def _qrels(design: RagDesign, results: Mapping[str, Read]) -> Iterator[str]:
-    for query in design.queries:
-        read = results.get(query.query_id)
-        if read is not None:
-            for item in design.items(query):
-                yield f"{query.query_id} 0 {item.doc_id} {int(item.doc_id in read.useful)}\n"
+    for query, read in answered_queries(design, results):
+        for item in design.items(query):
+            yield f"{query.query_id} 0 {item.doc_id} {int(item.doc_id in read.useful)}\n"
 
 
-def _scores(design: RagDesign) -> list[tuple[str, str, str, float]]:
-    return [
-        (retriever, query.query_id, item.doc_id, score)
-        for retriever, of in design.scores.items()
-        for query in design.queries
-        for item, score in zip(design.items(query), of[query.query_id].tolist(), strict=True)
-    ]
+def _scores(design: RagDesign) -> Iterator[tuple[str, str, str, float]]:
+    for retriever, of in design.scores.items():
+        for query in design.queries:
+            for item, score in zip(design.items(query), of[query.query_id].tolist(), strict=True):
+                yield retriever, query.query_id, item.doc_id, score
 
 
-def _outputs(read: Read, outputs: Mapping[str, Mapping[Shown, Credited]]) -> Iterator[tuple[object, ...]]:
-    """Outputs for labels, to which nothing is credited, then those for lists."""
-    credited = {shown: output.credited for shown, output in outputs.get(read.query_id, {}).items()}
-    for of in (read.alone, read.lists):
-        for shown, output in of.items():
-            of_list = credited.get(shown) if of is read.lists else None
+def _outputs(
+    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
+) -> Iterator[tuple[object, ...]]:
+    """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
+    for query, read in answered_queries(design, results):
+        for shown, output in read.alone.items():
+            yield query.query_id, " ".join(shown), output.text, str(output.finish), output.utility, NOBODY
+        outputs = credited_outputs(design, query, read, judged)
+        for shown, output in read.lists.items():
+            of_list = outputs[shown].credited
             credit = NOBODY if of_list is None else " ".join(one for one in shown if one in of_list)
-            yield read.query_id, " ".join(shown), output.text, str(output.finish), output.utility, credit
+            yield query.query_id, " ".join(shown), output.text, str(output.finish), output.utility, credit
 
 
-def _gains(reads: Sequence[Read]) -> Iterator[str]:
+def _gains(design: RagDesign, results: Mapping[str, Read]) -> Iterator[str]:
     """In the columns of Fair-RAG's own files."""
     yield "qid\tpid\taugment_score\tbaseline_score\tdelta\n"
-    for read in reads:
+    for query, read in answered_queries(design, results):
         for doc_id, gain in read.gains.items():
             without, alone = read.alone[()].utility, read.alone[doc_id,].utility
-            yield f"{read.query_id}\t{doc_id}\t{alone!r}\t{without!r}\t{gain!r}\n"
+            yield f"{query.query_id}\t{doc_id}\t{alone!r}\t{without!r}\t{gain!r}\n"
 
 
 def _run(design: RagDesign, retriever: str) -> Iterator[str]:
@@ -91,13 +88,13 @@ def _run(design: RagDesign, retriever: str) -> Iterator[str]:
             yield f"{query.query_id} Q0 {items[place].doc_id} {rank} {len(items) - rank + 1} {retriever}\n"
 
 
-def _samples(observations: Sequence[Retrieved]) -> Iterator[str]:
+def _samples(design: RagDesign, results: Mapping[str, Read], condition: Condition) -> Iterator[str]:
     yield "qid\tsample\tdocno\trank\tsim\trun_id\n"
-    for one in observations:
-        drawn = [shown.doc_ids for shown in one.lists for _ in range(shown.count)]
-        for number, doc_ids in enumerate(drawn):
+    for query, read in kept_queries(design, results):
+        lists = design.policies(query).drawn([condition], read.useful)[condition.name]
+        for number, doc_ids in enumerate(lists.elements()):
             for rank, doc_id in enumerate(doc_ids, start=1):
-                yield f"{one.query_id}\t{number}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
+                yield f"{query.query_id}\t{number}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
 
 
 # Read back

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from llmfair.audits.condition import Condition
+from llmfair.audits.rag.attribution import ATTRIBUTORS, Credit
+from llmfair.audits.rag.design import RagDesign
+from llmfair.audits.rag.judging import probe_of, supporting
 from llmfair.audits.rag.policies import DETERMINISTIC, Policies
 from llmfair.metrics.retrieved import Retrieved, ShownList
-from llmfair.rankers.reader import Shown
+from llmfair.rankers.reader import Read, Shown
+from llmfair.rankers.support import Judged
+from llmfair.records import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +24,47 @@ class Credited:
     text: str
     utility: float
     credited: frozenset[str] | None
+
+
+def answered_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tuple[Query, Read]]:
+    """The queries that have all their answers."""
+    found = ((query, results.get(query.query_id)) for query in design.queries)
+    return [(query, read) for query, read in found if read is not None]
+
+
+def kept_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tuple[Query, Read]]:
+    """Those of them that are measured: with enough useful items."""
+    return [(query, read) for query, read in answered_queries(design, results) if read.kept]
+
+
+def observations_of(
+    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
+) -> Iterator[tuple[str, Retrieved]]:
+    """What measures read of an audit, query by query, each under every condition."""
+    for query, read in kept_queries(design, results):
+        outputs = credited_outputs(design, query, read, judged)
+        yield from observed(
+            design.policies(query), design.conditions, read.useful, outputs, design.uncredited
+        ).items()
+
+
+def credited_outputs(
+    design: RagDesign, query: Query, read: Read, judged: Mapping[str, Judged]
+) -> dict[Shown, Credited]:
+    """The outputs for the lists of a query, with the items that they are credited to."""
+    credit = _credit_of(design, query, judged)
+    return {
+        shown: Credited(output.text, output.utility, credit(design.meaning(query, output.text), shown))
+        for shown, output in read.lists.items()
+    }
+
+
+def _credit_of(design: RagDesign, query: Query, judged: Mapping[str, Judged]) -> Credit:
+    if design.judge is not None:
+        return partial(supporting, judged.get(probe_of(query)))
+    if attribute := ATTRIBUTORS.get(design.settings.attribution):
+        return attribute({item.doc_id: item for item in design.items(query)})
+    return lambda meaning, shown: None
 
 
 def observed(

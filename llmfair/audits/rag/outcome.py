@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from math import fsum, isfinite
 
 import numpy as np
 
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import Outcome
-from llmfair.audits.rag.attribution import ATTRIBUTORS
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.files import files_of
-from llmfair.audits.rag.judging import probe_of, supporting
-from llmfair.audits.rag.observing import Credited, observed
+from llmfair.audits.rag.observing import kept_queries, observations_of
 from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
 from llmfair.audits.rag.results import Collected, JudgedPairs, OutputCounts, RagFinding, RagResults
-from llmfair.audits.rag.tradeoff import traded
+from llmfair.audits.rag.tradeoff import lacking, traded
 from llmfair.audits.readable import as_readable
 from llmfair.audits.summary import ALL, Inference, summarise, value_of
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.columns import Column, measure_each
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
-from llmfair.metrics.retrieved import Retrieved
-from llmfair.rankers.reader import Read, Shown
+from llmfair.rankers.reader import Read
 from llmfair.rankers.support import Judged
-from llmfair.records import Conclusion, Failure, Measurement, Query
+from llmfair.records import Conclusion, Failure, Measurement
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
@@ -46,25 +42,18 @@ FEWEST_CHANGED = 5
 def outcome_of(
     design: RagDesign, run: str, found: Mapping[str, Read | Judged], failures: Sequence[Failure]
 ) -> Outcome:
-    """Measures the queries that have all their answers and enough useful items."""
+    """Measures the queries that have all their answers and enough useful items, one at a time."""
     settings, names = design.settings, [condition.name for condition in design.conditions]
     results = {name: result for name, result in found.items() if isinstance(result, Read)}
     judged = {name: result for name, result in found.items() if isinstance(result, Judged)}
-    outputs = credited_outputs(design, results, judged)
-    observations: dict[str, list[Retrieved]] = {name: [] for name in names}
-    for query in design.queries:
-        if query.query_id in outputs:
-            useful = results[query.query_id].useful
-            of_query = observed(
-                design.policies(query), design.conditions, useful, outputs[query.query_id], design.uncredited
-            )
-            for name, one in of_query.items():
-                observations[name].append(one)
-    columns = measure_all(design.measures, observations)
+    further = lacking(design.measures)
+    every = measure_each([*design.measures, *further], observations_of(design, results, judged))
+    columns = [column for column in every if column.measure not in further]
     rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
     findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
-    answers = {name: _counted(of, results) for name, of in observations.items()}
-    cost = traded(design.conditions, columns, observations, settings.level)
+    answers = _counted(design, results)
+    slots = {query.query_id: min(settings.k, len(design.items(query))) for query in design.queries}
+    cost = traded(design.conditions, every, slots, settings.level)
     told = RagResults(
         **design.told(
             run, dict.fromkeys(names, ProbeCounts(len(design.queries), len(results))), failures, columns
@@ -84,40 +73,7 @@ def outcome_of(
     if told.status == "complete":
         # the plan counted as many lists of `gold` as there can be, and those of queries that are dropped
         told = replace(told, design=replace(told.design, calls=told.calls_made))
-    return design.laid_out(told, rows, files_of(design, results, outputs, observations), failures)
-
-
-def credited_outputs(
-    design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
-) -> dict[str, dict[Shown, Credited]]:
-    """The outputs for the lists of kept queries, with the items that they are credited to."""
-    found: dict[str, dict[Shown, Credited]] = {}
-    for query in design.queries:
-        read = results.get(query.query_id)
-        if read is None or not read.kept:
-            continue
-        credit = _credit_of(design, query, judged)
-        found[query.query_id] = {
-            shown: Credited(
-                output.text,
-                output.utility,
-                credit(design.meaning(query, output.text), shown),
-            )
-            for shown, output in read.lists.items()
-        }
-    return found
-
-
-def _credit_of(
-    design: RagDesign, query: Query, judged: Mapping[str, Judged]
-) -> Callable[[str, Shown], frozenset[str] | None]:
-    """Which of the items shown an output is credited to; None where nobody asked or can tell."""
-    if design.judge is not None:
-        return partial(supporting, judged.get(probe_of(query)))
-    if attribute := ATTRIBUTORS.get(design.settings.attribution):
-        items = {item.doc_id: item for item in design.items(query)}
-        return lambda meaning, shown: attribute(meaning, shown, items)
-    return lambda meaning, shown: None
+    return design.laid_out(told, rows, files_of(design, results, judged), failures)
 
 
 def _judged(design: RagDesign, judged: Mapping[str, Judged]) -> JudgedPairs | None:
@@ -195,13 +151,16 @@ def _changed(column: Column, level: float, margin: float) -> tuple[Conclusion, s
     return said, None, change.p
 
 
-def _counted(observed: Sequence[Retrieved], results: Mapping[str, Read]) -> OutputCounts:
-    """How the distinct outputs of a condition ended."""
-    ended = Counter(
-        results[one.query_id].lists[shown.doc_ids].ended for one in observed for shown in one.lists
-    )
-    outputs, fine = ended.total(), ended.pop("ok", 0)
-    return OutputCounts(outputs=outputs, unparseable=outputs - fine, classes=dict(ended))
+def _counted(design: RagDesign, results: Mapping[str, Read]) -> dict[str, OutputCounts]:
+    """How the distinct outputs of every condition ended."""
+    ended: dict[str, Counter[str]] = {condition.name: Counter() for condition in design.conditions}
+    for query, read in kept_queries(design, results):
+        for name, lists in design.drawn(query, read.useful).items():
+            ended[name].update(read.lists[shown].ended for shown in lists)
+    return {
+        name: OutputCounts(outputs=of.total(), unparseable=of.total() - of.pop("ok", 0), classes=dict(of))
+        for name, of in ended.items()
+    }
 
 
 def _collected(design: RagDesign, results: Mapping[str, Read]) -> Collected:

@@ -17,13 +17,13 @@ from llmfair.audits.rag.policies import DETERMINISTIC, GOLD
 from llmfair.audits.rag.results import AlphaTest, Curve, CurvePoint, IntervalCell, Intervals
 from llmfair.audits.summary import value_of
 from llmfair.metrics.base import Measure
-from llmfair.metrics.columns import Column, measure_all
+from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.retrieved import Retrieved
 from llmfair.results import Figure
 from llmfair.stats import tradeoff
 from llmfair.stats.intervals import Estimate
 
+AXES = ("EE-D", "EE-R", "EU")
 RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
 """The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
 UNBOUNDED = (-inf, inf)
@@ -40,18 +40,25 @@ class Traded:
     alpha_tests: Mapping[str, Sequence[AlphaTest]]
 
 
+def lacking(measures: Sequence[Measure]) -> list[Measure]:
+    """What is measured for the curves beside the measures of a run."""
+    wanted = [*(_first(name, measures) for name in AXES), RAW]
+    return [measure for measure in map(parse_measure, wanted) if measure not in measures]
+
+
 def traded(
     conditions: Sequence[Condition],
     columns: Sequence[Column],
-    observations: Mapping[str, Sequence[Retrieved]],
+    slots: Mapping[str, int],
     level: float,
 ) -> Traded:
-    """What the draws of every retriever cost, from the columns of a run and what they were measured of."""
+    """What the draws of every retriever cost, from the columns of a run, those it is `lacking` among them.
+
+    `slots`: how many items of each query are shown at a time.
+    """
     measures = list(dict.fromkeys(column.measure for column in columns))
-    disparity, relevance, utility = (_first(name, measures) for name in ("EE-D", "EE-R", "EU"))
-    wanted = [*map(parse_measure, (disparity, relevance, utility, RAW))]
-    more = measure_all([measure for measure in wanted if measure not in measures], observations)
-    values = _values([*columns, *more], observations)
+    disparity, relevance, utility = (_first(name, measures) for name in AXES)
+    values = _values(columns, slots)
     drawn: dict[str, list[str]] = {}
     for one in conditions:
         if one.name != GOLD and one.factors["alpha"] != DETERMINISTIC:
@@ -103,7 +110,7 @@ def _first(name: str, measures: Sequence[Measure]) -> str:
     return next(iter(_named(name, measures)), name)
 
 
-def _values(columns: Sequence[Column], observations: Mapping[str, Sequence[Retrieved]]) -> Values:
+def _values(columns: Sequence[Column], slots: Mapping[str, int]) -> Values:
     found: Values = {
         (str(column.measure), column.condition): {
             query_id: number
@@ -113,14 +120,14 @@ def _values(columns: Sequence[Column], observations: Mapping[str, Sequence[Retri
         for column in columns
         if not column.group
     }
-    for condition, observed in observations.items():
-        raw = found.get((RAW, condition), {})
-        found[OF_SLOTS, condition] = {
-            one.query_id: raw[one.query_id] / min(one.k, len(one.doc_ids))
-            for one in observed
-            if one.query_id in raw
+    per_slot: Values = {
+        (OF_SLOTS, condition): {
+            query_id: raw[query_id] / shown for query_id, shown in slots.items() if query_id in raw
         }
-    return found
+        for (measure, condition), raw in found.items()
+        if measure == RAW
+    }
+    return found | per_slot
 
 
 def _observations(

@@ -41,14 +41,14 @@ ITEMS = {
 )
 def test_markers_credit_items_and_are_no_part_of_the_answer(output: str, answer: str, items: str) -> None:
     assert without_markers(output) == answer
-    assert cited(output, SHOWN, ITEMS) == {*items}
+    assert cited(ITEMS)(output, SHOWN) == frozenset(items)
 
 
 @pytest.mark.parametrize(
     ("output", "items"), [("basel", "ab"), ("Comedy", "c"), ("RHINE  flows", "a"), ("", ""), ("<empty>", "")]
 )
 def test_items_hold_an_output_in_any_case_and_labelled_ones_by_their_label(output: str, items: str) -> None:
-    assert held(output, SHOWN, ITEMS) == {*items}
+    assert held(ITEMS)(output, SHOWN) == frozenset(items)
 
 
 FLAGS = ("-q", "--no-report", "--no-cache", "-k", "2", "--samples", "3", "--alpha", "1")

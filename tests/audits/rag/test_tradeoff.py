@@ -11,7 +11,7 @@ from scipy import stats
 
 from llmfair.audits.rag.policies import conditions_of
 from llmfair.audits.rag.results import Curve, Intervals
-from llmfair.audits.rag.tradeoff import Traded, traded
+from llmfair.audits.rag.tradeoff import Traded, lacking, traded
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.retrieved import Retrieved, ShownList
@@ -52,8 +52,9 @@ def traded_of(of: Mapping[str, list[tuple[float, float]]], measures: str = "EE-D
             for alpha, by_query in of.items()
         },
     }
-    columns = measure_all(parse_measures(measures), observations)
-    return traded(conditions, columns, observations, 0.95)
+    asked = parse_measures(measures)
+    columns = measure_all([*asked, *lacking(asked)], observations)
+    return traded(conditions, columns, dict.fromkeys(QUERIES, 1), 0.95)
 
 
 def test_slopes_and_areas_over_observations_and_over_the_nearest_places() -> None:
