@@ -77,12 +77,14 @@ def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: in
     index.reload()
     held = index.searcher().num_docs
     writer = index.writer(heap_size=writer_bytes, num_threads=1)
-    for number, document in enumerate(islice(documents, held, None), held + 1):
-        writer.add_document(entry(document))
-        if number % commit_every == 0:
-            writer.commit()
-    writer.commit()
-    writer.wait_merging_threads()
+    try:
+        for number, document in enumerate(islice(documents, held, None), held + 1):
+            writer.add_document(entry(document))
+            if number % commit_every == 0:
+                writer.commit()
+        writer.commit()
+    finally:
+        writer.wait_merging_threads()  # lets go of the folder, too
 
 
 def _build(
@@ -140,7 +142,8 @@ def _is_whole(path: Path, manifest: Mapping[str, Any]) -> bool:
         if {file.name for file in _files(path)} != set(expected):
             return False
         return all(
-            _stat(path / name) == told[:2] or _told(path / name) == told for name, told in expected.items()
+            _stat(path / name) == told[:2] or _told(path / name)[2] == told[2]
+            for name, told in expected.items()
         )
     except OSError:
         return False
