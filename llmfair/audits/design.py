@@ -107,6 +107,11 @@ class Design(ABC, Generic[T]):
         """How many queries the headline can be read from."""
         return len(self.queries)
 
+    @property
+    def stops(self) -> bool:
+        """Whether it ends early, as it was asked to: before any further stage, or before that."""
+        return False
+
     why_not_assessable: ClassVar[str] = ""
     """Why some cannot."""
 

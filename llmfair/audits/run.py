@@ -156,7 +156,7 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
                 warnings += from_other_runs(journal)
                 for stage in begun.stages:
-                    if answered.error is None:
+                    if answered.error is None and not design.stops:
                         answered = _further(stage, answered, folder, design, progress, manifest)
                         warnings += answered.warnings
         finally:
@@ -165,7 +165,7 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
         if answered.error is not None:
             outcome = outcome.broken_off()
         folder.write_files(outcome.files)
-        status = "complete" if answered.error is None else "incomplete"
+        status = "complete" if answered.error is None and not design.stops else "incomplete"
         manifest |= {
             "status": status,
             "answers": plain(outcome.results.answers),
@@ -176,7 +176,8 @@ def carry_out(begun: Begun, watch: Watch) -> RunResult:
             manifest["invocations"][-1]["model"] = found
     if answered.error is not None:
         raise answered.error
-    begun.judge(outcome.results)
+    if not design.stops:
+        begun.judge(outcome.results)
     named = {key: facts[key] for key in ("server", "label", "sees") if key in facts}
     return RunResult(folder, replace(outcome.results, warnings=warnings, **named), outcome.rows)
 

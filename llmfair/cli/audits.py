@@ -228,6 +228,10 @@ def _audit(
         results |= terminal.failure(error)
         if isinstance(error, Incomplete):
             terminal.say(how_far())
+    elif results["status"] == "incomplete":
+        terminal.say(
+            f"Stopped where it was asked to. Without --stop-after the same command goes on: {run.path}"
+        )
     say_cost(seen["folder"], seen["progress"], spender)
     return results, error, run
 

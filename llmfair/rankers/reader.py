@@ -125,10 +125,8 @@ class Asked:
             added = generation.gains(alone[()].utility, [alone[doc_id,].utility for doc_id in self.items])
             gains = dict(zip(self.items, added.tolist(), strict=True))
             useful = frozenset(compress(self.items, generation.useful(added)))
-        if len(useful) < FEWEST_USEFUL:
-            return Read(query_id, useful, gains, alone)
-        lists = self.lists(useful)
-        completions = yield Chats(lists, self.chat)
+        lists = self.lists(useful) if len(useful) >= FEWEST_USEFUL else []
+        completions = (yield Chats(lists, self.chat)) if lists else []
         outputs = (_output(completion, self.utility) for completion in completions)
         return Read(query_id, useful, gains, alone, dict(zip(lists, outputs, strict=True)))
 

@@ -83,7 +83,7 @@ class RagDesign(Design[Read | Judged]):
             query=query,
             items={item.doc_id: item for item in items},
             render=fitting.messages,
-            lists=partial(self.lists, query),
+            lists=partial(self.lists, query) if self.settings.stop_after != "labels" else lambda useful: [],
             utility=partial(self.worth, self.utility, golds),
             gain=partial(self.worth, self.gain, golds),
             useful=self.judged(query),
@@ -109,12 +109,16 @@ class RagDesign(Design[Read | Judged]):
 
     def programs(self) -> Iterator[Program]:
         """A program a query: what it asks of one list, other conditions need too."""
-        for query in self.queries:
+        for query in self.queries if self.settings.stop_after != "retrieval" else ():
             yield Program(query.query_id, partial(self._steps, query))
 
     def _steps(self, query: Query) -> Steps[Read]:
         """The program of a query; its items are cut to fit when it begins, and forgotten when it ends."""
         return (yield from self.asked(query).steps())
+
+    @property
+    def stops(self) -> bool:
+        return self.settings.stop_after is not None
 
     def stages(self) -> Sequence[Stage]:
         return self._stages
@@ -129,7 +133,7 @@ class RagDesign(Design[Read | Judged]):
         """A program a query whose lists were asked about."""
         for query in self.queries:
             read = results.get(query.query_id)
-            if self.judge is not None and read is not None and read.kept:
+            if self.judge is not None and read is not None and read.kept and not self.stops:
                 items = {item.doc_id: item for item in self.items(query)}
                 hypothesis = BARE if self.bare else self.prompt.hypothesis
                 judging = self.judge.judging(partial(self.meaning, query), read, items, hypothesis)
@@ -141,23 +145,32 @@ class RagDesign(Design[Read | Judged]):
 
         Queries that labels drop ask fewer; so does a judge, where outputs are alike.
         """
+        if self.settings.stop_after == "retrieval":
+            return 0
         return sum(self._calls(query) for query in self.queries)
 
     def _calls(self, query: Query) -> int:
-        judged = self.judged(query)
+        judged, labels_only = self.judged(query), self.settings.stop_after == "labels"
         if judged is not None:
-            return self._calls_of(query, len(self.lists(query, judged)))
+            return 0 if labels_only else self._calls_of(query, len(self.lists(query, judged)))
+        if labels_only:
+            return 1 + len(self.items(query))
         lists_of = self.drawn(query, frozenset())
         drawn = {one for name, lists in lists_of.items() if name != GOLD for one in lists}
         return 1 + len(self.items(query)) + self._calls_of(query, len(drawn) + self.settings.samples)
 
     def _calls_of(self, query: Query, lists: int) -> int:
         """An output for each list, and what a judge is asked of it at most."""
-        return lists if self.judge is None else lists * (1 + min(self.settings.k, len(self.items(query))))
+        return (
+            lists
+            if self.judge is None or self.stops
+            else lists * (1 + min(self.settings.k, len(self.items(query))))
+        )
 
     @property
     def longest(self) -> int:
-        return (2 if self.known is None else 1) + (self.judge is not None)
+        lists = self.settings.stop_after not in ("labels", "retrieval")
+        return min(self.calls, (self.known is None) + lists + (self.judge is not None and not self.stops))
 
     def name_parts(self) -> tuple[str, ...]:
         return (self.dataset.name,)

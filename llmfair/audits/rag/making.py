@@ -55,7 +55,8 @@ class RagAudit(RagDesign):
     """An audit of a generator made but not begun: what it asks, and what the answers come to."""
 
     def outcome(self, run: str, results: Mapping[str, Read | Judged], failures: Sequence[Failure]) -> Outcome:
-        return outcome_of(self, run, results, failures)
+        outcome = outcome_of(self, run, results, failures)
+        return outcome.broken_off() if self.stops else outcome
 
 
 def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudit:

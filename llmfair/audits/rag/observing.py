@@ -33,8 +33,8 @@ def answered_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tup
 
 
 def kept_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tuple[Query, Read]]:
-    """Those of them that are measured: with enough useful items."""
-    return [(query, read) for query, read in answered_queries(design, results) if read.kept]
+    """Those of them that are measured: with enough useful items, and asked about lists."""
+    return [(query, read) for query, read in answered_queries(design, results) if read.kept and read.lists]
 
 
 def observations_of(
@@ -74,8 +74,13 @@ def observed(
     outputs: Mapping[Shown, Credited],
     uncredited: str | None = None,
 ) -> dict[str, Retrieved]:
-    """One query under every condition; `outputs` has those of all its lists, `uncredited` why none is credited."""
+    """One query under every condition, once it has the outputs of all its lists; {} before.
+
+    `uncredited`: why nothing is credited, where that is so.
+    """
     drawn = policies.drawn(conditions, useful)
+    if any(shown not in outputs for lists in drawn.values() for shown in lists):
+        return {}
     best = {
         one.factors["retriever"]: outputs[next(iter(drawn[one.name]))].utility
         for one in conditions

@@ -49,15 +49,14 @@ def outcome_of(
     further = lacking(design.measures)
     every = measure_each([*design.measures, *further], observations_of(design, results, judged))
     columns = [column for column in every if column.measure not in further]
+    ended = sum(bool(read.lists) or not read.kept for read in results.values())
     rows = summarise(columns, Inference(level=settings.level, seed=settings.seed))
     findings, rows = concluded(design.conditions, columns, rows, settings.level, settings.margin)
     answers = _counted(design, results)
     slots = {query.query_id: min(settings.k, len(design.items(query))) for query in design.queries}
     cost = traded(design.conditions, every, slots, settings.level)
     told = RagResults(
-        **design.told(
-            run, dict.fromkeys(names, ProbeCounts(len(design.queries), len(results))), failures, columns
-        ),
+        **design.told(run, dict.fromkeys(names, ProbeCounts(len(design.queries), ended)), failures, columns),
         reach={},
         collection=_collected(design, results),
         intervals=cost.intervals,

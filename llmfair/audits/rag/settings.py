@@ -97,6 +97,14 @@ class RagSettings(PromptSettings, AuditSettings):
         result=False,
         advanced=True,
     )
+    stop_after: Literal["labels", "retrieval", "outputs"] | None = setting(
+        None,
+        "End early: with each retriever's scores (retrieval, which asks nobody), with what is useful (labels), or "
+        "before a model judges (outputs). The same command without it goes on.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
     margin: float = setting(0.02, "Loss of utility that still counts as kept.", "Statistics", result=False)
 
     @classmethod
@@ -129,6 +137,11 @@ class RagSettings(PromptSettings, AuditSettings):
         for flag, values in (("retriever", self.retriever), ("alpha", tuple(self.alphas()))):
             if twice := next((value for value in values if values.count(value) > 1), None):
                 raise UsageError(f"--{flag} names {twice} twice.", "each once")
+        if self.stop_after and (self.require or self.fail_on):
+            gate = "--require" if self.require else "--fail-on"
+            raise UsageError(
+                f"--stop-after ends before there is anything for {gate} to judge.", "leave one out"
+            )
         if self.k == 1 and self.samples == 1:
             raise UsageError("--samples 1 with -k 1 shows one item in all.", "--samples 20")
 

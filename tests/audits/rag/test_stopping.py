@@ -1,0 +1,81 @@
+"""`--stop-after`: what there is by then is written, counted and checked, and the same command without it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import llmfair, only_run, ran, refuses, table
+
+FLAGS = ("rag", "-q", "--no-report", "--no-cache", "--alpha", "1,8", "--attribution", "fake:reader")
+BYPRODUCTS = ("manifest.json", "journal.jsonl", "attribution.jsonl", ".seal", ".lock")
+
+
+def planned(*more: str) -> int:
+    counted = ran(*FLAGS, "--dry-run", "--json", *more).json
+    return int(counted["calls"])
+
+
+def asked(folder: Path) -> int:
+    journals = [path for path in folder.glob("*.jsonl") if path.name != "texts.jsonl"]
+    return sum("key" in json.loads(line) for path in journals for line in path.read_text().splitlines())
+
+
+def told(folder: Path, name: str = "results") -> Any:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_folder() -> None:
+    ran(*FLAGS, "-o", "whole")
+    counts = []
+    for stop in ("retrieval", "labels", "outputs"):
+        found = ran(*[flag for flag in FLAGS if flag != "-q"], "--stop-after", stop)
+        run = only_run()
+        assert "Stopped where it was asked to. Without --stop-after the same command goes on" in found.err
+        assert told(run)["status"] == told(run, "manifest")["status"] == "incomplete"
+        assert llmfair("runs", "check", str(run)).code == 0
+        if stop != "retrieval":
+            ran("score", str(run), "-o", f"again-{stop}", "--no-report", "-q")
+        counts.append(asked(run))
+        assert counts[-1] <= planned("--stop-after", stop)
+        qrels = (run / "qrels.txt").read_text().splitlines()
+        assert len(qrels) == (0 if stop == "retrieval" else 8 * 20)
+        assert len(table(run / "scores.csv")) == 8 * 20 and (run / "rankings/bm25.run").is_file()
+        assert bool(table(run / "metrics.csv")) == (stop == "outputs")
+    assert counts[:2] == [0, 8 * 21] and counts[2] > 300
+    assert told(run)["collection"]["kept"] == 8 and told(run)["judged"]["asked"] == 0
+    ran(*FLAGS)
+    assert only_run() == run, "the same run"
+    assert asked(run) == asked(Path("whole"))
+    for path in Path("whole").rglob("*"):
+        if path.is_file() and path.name not in BYPRODUCTS:
+            ours = (run / path.relative_to("whole")).read_text().replace(run.name, "whole")
+            assert ours == path.read_text(), path
+
+
+def test_labels_that_are_known_ask_nobody() -> None:
+    folder = Path("corpus")
+    folder.mkdir()
+    docs = [{"doc_id": f"d{n}", "text": f"note {n}"} for n in range(4)]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
+    (folder / "queries.tsv").write_text("q\twhat note?\n")
+    (folder / "qrels.txt").write_text("q 0 d1 1\nq 0 d2 1\n")
+    (folder / "answers.jsonl").write_text(json.dumps({"query_id": "q", "gold": "two"}) + "\n")
+    flags = (*FLAGS, "-d", "corpus", "-k", "2", "--useful", "qrels")
+    ran(*flags, "--stop-after", "labels", "-o", "run")
+    assert asked(Path("run")) == 0 and Path("run/qrels.txt").read_text().count(" 1\n") == 2
+    assert planned("-d", "corpus", "-k", "2", "--useful", "qrels", "--stop-after", "labels") == 0
+
+
+def test_nothing_is_gated_that_is_not_there_yet() -> None:
+    refuses(
+        "--stop-after ends before there is anything for --require", *FLAGS, "--stop-after", "labels", "--require", "EU>=0"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stop", ["label", "attribution"])
+def test_a_stop_that_is_none_is_refused(stop: str) -> None:
+    assert llmfair(*FLAGS, "--stop-after", stop).code == 2
