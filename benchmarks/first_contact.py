@@ -5,6 +5,7 @@ Prints the median of five runs after one warm-up, beside the same interpreter do
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 import subprocess
@@ -25,6 +26,7 @@ def median_seconds(command: Sequence[str], folder: str, runs: int = 5) -> float:
 
 
 def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled, too
     llmfair = [sys.executable, "-m", "llmfair"]
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],

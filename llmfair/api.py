@@ -124,7 +124,7 @@ def __getattr__(name: str) -> Callable[..., Result]:
     command, _, of = name.partition("_")
     if command == "study" and of in studies():
         call = _study_of(*studies()[of])
-    elif command in OF_KINDS and of in registry.names("audit"):
+    elif command in OF_KINDS and registry.has("audit", of):
         call = OF_KINDS[command](kind_of(of))
     else:
         raise AttributeError(f"module 'llmfair' has no attribute {name!r}")

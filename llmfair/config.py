@@ -92,7 +92,7 @@ def _from(folder: Path, key: str, value: Any, hint: Any) -> Any:
     if key == "queries" and value.startswith("@"):
         return "@" + _from(folder, key, value[1:], Path)
     there, is_there = folder / Path(value).expanduser(), NAME_OR_PATH.get(key)
-    named = is_there is not None and is_there(there) and value not in registry.names("dataset")
+    named = is_there is not None and is_there(there) and not registry.has("dataset", value)
     if hint is Path or Path in get_args(hint) or named:
         return value if Path(value).is_absolute() else os.path.relpath(there)
     return value

@@ -49,14 +49,21 @@ def register(kind: What, name: str) -> Callable[[F], F]:
 
 def lookup(kind: What, name: str) -> Any:
     """What is registered under `name`. Raises UsageError with the nearest name."""
-    if name not in _found[kind]:
-        _discover(kind)
-    if name not in _found[kind]:
+    if not has(kind, name):
         raise UsageError(
             f"no {kind} '{name}'.{did_you_mean(name, _found[kind])}",
             f"known: {', '.join(names(kind))}",
         )
     return _found[kind][name]
+
+
+def has(kind: What, name: str) -> bool:
+    """Whether something is registered under `name`; imports no more than it has to in order to tell."""
+    if name not in _found[kind]:
+        _import_own(kind, name.replace("-", "_"))
+    if name not in _found[kind]:
+        _discover(kind)
+    return name in _found[kind]
 
 
 def names(kind: What) -> list[str]:
@@ -85,15 +92,25 @@ def _group(kind: What) -> str:
     return f"llmfair.{_PLURALS.get(kind, kind + 's')}"
 
 
+def _import_own(kind: What, module: str) -> None:
+    """Imports our module of this name, if there is one: most of what is asked for stands in a module named like it."""
+    if module in _modules(kind):
+        import_module(f"{_PACKAGES[kind]}.{module}")
+
+
+@cache
+def _modules(kind: What) -> frozenset[str]:
+    """Our modules that may register something of this kind. A kind of audit is a folder; files beside it serve all."""
+    path = getattr(import_module(_PACKAGES[kind]), "__path__", ())  # one file has none
+    return frozenset(found.name for found in pkgutil.iter_modules(path) if found.ispkg or kind != "audit")
+
+
 def _discover(kind: What) -> None:
     """Imports our modules of this kind and the entry points of other packages, once."""
     if kind in _complete:
         return
-    package = import_module(_PACKAGES[kind])
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):  # one file has none
-        if kind == "audit" and not module.ispkg:  # a kind is a folder; files beside it serve them all
-            continue
-        import_module(f"{_PACKAGES[kind]}.{module.name}")
+    for module in sorted(_modules(kind)):
+        _import_own(kind, module)
     for point in _points().select(group=_group(kind)):
         try:
             offered = point.load()

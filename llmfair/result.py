@@ -165,7 +165,7 @@ class Result:
     @property
     def _measured(self) -> bool:
         """Whether the rows are measurements."""
-        return self.kind in ("score", "finetune-lora", *registry.names("audit"))
+        return self.kind in ("score", "finetune-lora") or registry.has("audit", self.kind)
 
     def _table(self) -> Table:
         from llmfair.audits.kind import found_of

@@ -23,6 +23,6 @@ def printed_by(code: str, *arguments: str | Path, **environment: str) -> str:
 
 
 def loaded_by(code: str) -> set[str]:
-    """Top-level modules in memory after `code` ran."""
-    probe = f"{code}\nimport sys\nprint('\\n' + ' '.join(sorted({{m.split('.')[0] for m in sys.modules}})))"
+    """Modules in memory after `code` ran, the packages that hold them among them."""
+    probe = f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules))"
     return set(printed_by(probe).splitlines()[-1].split())

@@ -198,6 +198,17 @@ def test_the_offline_audit_imports_neither_openai_nor_torch_nor_what_draws(tmp_p
     assert not loaded & {"matplotlib", "jinja2"}, "only a report draws"
 
 
+def test_a_command_loads_no_other_command_nor_kind() -> None:
+    loaded = loaded_by("from llmfair.cli.app import run\nassert run(['listwise', '--help']) == 0")
+    assert "llmfair.audits.listwise.settings" in loaded
+    assert not loaded & {
+        "llmfair.cli.plan",
+        "llmfair.cli.runs",
+        "llmfair.audits.pairwise",
+        "llmfair.audits.rag",
+    }
+
+
 def test_help_answers_within_the_bar() -> None:
     help_of = [sys.executable, "-m", "llmfair", "--help"]
     # most of it reads files and memory, where a neighbour slows it more than the loop it is compared with

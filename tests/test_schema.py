@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 from jsonschema import Draft202012Validator
 
 import llmfair
-from llmfair.cli.app import app
+from llmfair.cli import app
 from llmfair.rundir import COLUMNS
 from llmfair.stats.conclusions import Conclusion
 from tests.cli.command import kept, only_run, well
@@ -44,7 +43,7 @@ def leaves(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
             yield (*words, name), one
 
 
-COMMANDS = dict(leaves(typer.main.get_command(app)))
+COMMANDS = dict(leaves(app.command()))
 
 
 def test_the_schema_is_one_and_knows_what_the_code_knows() -> None:

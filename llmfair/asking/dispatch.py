@@ -58,14 +58,15 @@ def dispatch(
     limits: Limits = Limits(),
     progress: Progress | None = None,
     cache: Cache | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Generator[tuple[str, Any | Failure], None, None]:
     """Runs the programs and yields `(probe_id, result or Failure)` as they finish.
 
-    Synchronous for its caller. A failure inside one program ends that program only. What ends the run leaves
-    the journal complete: raises BackendError when nothing could be asked at all, Incomplete when it broke off
-    after the first answer or a budget was spent. A KeyboardInterrupt (or a subclass raised by a signal
-    handler) sends nothing new, waits for answers in flight, which are paid for, and is raised again; a
-    second one cancels at once.
+    Synchronous for its caller, which may have something to do `meanwhile`: it is called once, when asking has
+    begun. A failure inside one program ends that program only. What ends the run leaves the journal complete:
+    raises BackendError when nothing could be asked at all, Incomplete when it broke off after the first answer
+    or a budget was spent. A KeyboardInterrupt (or a subclass raised by a signal handler) sends nothing new,
+    waits for answers in flight, which are paid for, and is raised again; a second one cancels at once.
     """
     progress = progress if progress is not None else Progress()
     finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
@@ -75,6 +76,8 @@ def dispatch(
     try:
         # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
         done.add_done_callback(lambda _: finished.put(None))
+        if meanwhile is not None:
+            meanwhile()
         while (item := finished.get()) is not None:
             yield item
         done.result()

@@ -321,7 +321,7 @@ def kind_of(name: str) -> Kind:
 
 def kind_in(file: str | Path, task: str) -> Kind:
     """The kind that a file of a run folder names. Raises UsageError naming the file."""
-    if task not in registry.names("audit"):
+    if not registry.has("audit", task):
         raise UsageError(
             f"{file}: there is no audit '{task}' here.", "install the package that brings it beside llmfair"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -301,6 +302,14 @@ def from_other_runs(journal: Journal) -> Iterator[str]:
         )
 
 
+def _ready_to_measure() -> None:
+    """Imports what intervals take, a quarter of a second that passes while a server thinks.
+
+    Not beside a model of this process: one that forks while another thread imports can leave its child hanging.
+    """
+    import scipy.special  # noqa: F401
+
+
 def ask(
     programs: Iterable[Program],
     backend: Backend,
@@ -313,6 +322,8 @@ def ask(
     answered, settings = ProbeResults(), design.settings
     limits, sampling, taken = limits_of(backend, settings), sampling_of(settings), dict[str, None]()
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
+    if getattr(backend, "server", ""):
+        asking = partial(dispatch, meanwhile=_ready_to_measure)
     asked: Any = backend
     if settings.batch and "batch" in backend.capabilities:  # a further stage may have a model without
         asking, asked = dispatch_batch, Batches(asked, limits.retries)

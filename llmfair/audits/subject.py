@@ -54,7 +54,8 @@ class Subject:
     @cached_property
     def ranks(self) -> bool:
         """Whether it is a ranker that asks no model, such as `bm25` or `monot5:CHECKPOINT`."""
-        return self.spec.partition(":")[0] in registry.names("ranker")
+        prefix = self.spec.partition(":")[0]
+        return not registry.has("backend", prefix) and registry.has("ranker", prefix)
 
     def backend(self, settings: AuditSettings) -> Backend:
         """What answers its chats. Raises UsageError for an unknown model, and one that cannot do what is asked."""
@@ -124,10 +125,11 @@ def unready(settings: AuditSettings) -> list[str]:
 def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Backend:
     """The backend a model spec names. Raises UsageError for an unknown prefix or model."""
     prefix, colon, name = model.partition(":")
-    rankers, example = registry.names("ranker"), "for example openai:gpt-4o-mini or fake:biased"
-    if prefix in rankers:
+    example = "for example openai:gpt-4o-mini or fake:biased"
+    if Subject(model).ranks:
         raise UsageError(f"{prefix} ranks lists; it answers no questions, so this takes a model.", example)
     if not colon or not name:
+        rankers = registry.names("ranker")
         raise UsageError(
             f"'{model}' is not a model.{did_you_mean(model, rankers)}",
             f"write PREFIX:NAME, {example}; lists can also be ranked by {', '.join(rankers)}",

@@ -6,7 +6,8 @@ import io
 import os
 import signal
 import sys
-from functools import cache as cache_once
+from functools import cache
+from importlib import import_module
 from itertools import pairwise as neighbours
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -15,28 +16,20 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
-from llmfair import former, terminal
-from llmfair.audits.kind import kinds
-from llmfair.cli.audits import audit_command
-from llmfair.cli.cache import cache
-from llmfair.cli.calibrate import calibrate
-from llmfair.cli.compare import compare
+from llmfair import former, registry, terminal
+from llmfair.audits.kind import kind_of, kinds
+from llmfair.cli import audits
 from llmfair.cli.complete import leave_values_unread
-from llmfair.cli.datasets import datasets
-from llmfair.cli.doctor import doctor
-from llmfair.cli.finetune_lora import finetune_lora
 from llmfair.cli.help import with_help
 from llmfair.cli.once import with_single_values
-from llmfair.cli.options import ELSEWHERE, add_command, no_settings, variables, with_flags
-from llmfair.cli.plan import plan
-from llmfair.cli.prompts import prompts
-from llmfair.cli.report import report
-from llmfair.cli.runs import runs
-from llmfair.cli.score import score
-from llmfair.cli.study import study
+from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.settings import FinetuneSettings, ScoreSettings
 
+COMMANDS = (
+    "score", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
+    "datasets", "prompts", "runs", "cache", "doctor",
+)  # fmt: skip
+"""The commands beside the audits, each a module of this folder."""
 HELP = {"help_option_names": ["-h", "--help"]}
 ASKS_NOTHING = {*HELP["help_option_names"], "--help-all", "--version", "-V"}
 COMPLETES = "_LLMFAIR_COMPLETE"
@@ -49,46 +42,6 @@ llmfair COMMAND --help    flags with their meaning, and examples
 README.md, docs/          how to read the numbers, how to ask your own model
 """
 
-app = typer.Typer(
-    name="llmfair",
-    help="Measures whether a ranker built on a large language model treats groups of items alike.",
-    pretty_exceptions_enable=False,
-    context_settings=HELP,
-    rich_markup_mode=None,
-    epilog="llmfair listwise\n\nllmfair listwise -m openai:gpt-4o-mini --dry-run",
-)
-for kind in kinds():
-    add_command(app, kind.name, kind.settings, audit_command(kind), kind.help(), "Audit")
-app.command(
-    rich_help_panel="Audit",
-    epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
-    "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
-)(with_flags(ScoreSettings, score))
-app.command(
-    "finetune-lora",
-    rich_help_panel="Mitigate",
-    epilog="llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run\n\n"
-    "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
-)(with_flags(FinetuneSettings, finetune_lora))
-app.add_typer(plan, rich_help_panel="Plan")
-app.add_typer(calibrate, rich_help_panel="Plan")
-app.add_typer(study, rich_help_panel="Plan")
-app.command(
-    rich_help_panel="Read",
-    epilog="llmfair report listwise-sample --open\n\n"
-    "llmfair report runs/one runs/two runs/three -o models.html --figures pdf",
-)(report)
-app.command(
-    rich_help_panel="Read",
-    epilog="llmfair compare pairwise-base pairwise-lora\n\n"
-    "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
-)(compare)
-app.add_typer(datasets, rich_help_panel="Look")
-app.add_typer(prompts, rich_help_panel="Look")
-app.add_typer(runs, rich_help_panel="Look")
-app.add_typer(cache, rich_help_panel="Look")
-app.command(rich_help_panel="Look", epilog="llmfair doctor\n\nllmfair doctor --json")(doctor)
-
 
 def _version(value: bool) -> None:
     if value:
@@ -96,7 +49,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
     version: Annotated[
@@ -116,10 +68,33 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise terminal.Terminated
 
 
-@cache_once
-def command() -> Any:
-    """The application as Typer makes it of its commands, which takes a tenth of a second."""
+@cache
+def command(name: str | None = None) -> Any:
+    """The application as Typer makes it of its commands; of one alone where only that is asked for.
+
+    All of them take a tenth of a second to make.
+    """
+    app = typer.Typer(
+        name="llmfair",
+        help="Measures whether a ranker built on a large language model treats groups of items alike.",
+        pretty_exceptions_enable=False,
+        context_settings=HELP,
+        rich_markup_mode=None,
+        epilog="llmfair listwise\n\nllmfair listwise -m openai:gpt-4o-mini --dry-run",
+    )
+    app.callback(invoke_without_command=True)(start)
+    for one in (*(kind.name for kind in kinds()), *COMMANDS) if name is None else (name,):
+        if one in COMMANDS:
+            import_module(f"llmfair.cli.{one.replace('-', '_')}").add(app)
+        else:
+            audits.add(app, kind_of(one))
     return with_single_values(with_help(typer.main.get_command(app)))
+
+
+def _asked_for(arguments: list[str]) -> str | None:
+    """The one command that a line is about; None where it may be about all."""
+    name = arguments[0] if arguments else ""
+    return name if name in COMMANDS or registry.has("audit", name) else None
 
 
 def run(arguments: list[str]) -> int:
@@ -132,10 +107,11 @@ def run(arguments: list[str]) -> int:
         for before, now in zip(given, arguments, strict=True):
             if before != now:
                 terminal.warn(f"{before.partition('=')[0]} is called {now.partition('=')[0]} now.")
-        if not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
+        set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
+        if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
             for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
                 terminal.warn(said)
-        code = command()(arguments, prog_name="llmfair", standalone_mode=False)
+        code = command(_asked_for(arguments))(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
         return code if isinstance(code, int) else 0

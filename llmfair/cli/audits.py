@@ -14,6 +14,7 @@ import typer
 
 from llmfair import terminal
 from llmfair.audits.kind import Kind
+from llmfair.cli.options import add_command
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.settings import AuditSettings, default_of
 
@@ -34,6 +35,10 @@ def audit_command(kind: Kind) -> Callable[..., None]:
         (_dry_run if settings.dry_run else run_audits)(kind, settings, style)
 
     return run
+
+
+def add(app: typer.Typer, kind: Kind) -> None:
+    add_command(app, kind.name, kind.settings, audit_command(kind), kind.help(), "Audit")
 
 
 def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:

@@ -108,3 +108,7 @@ def _answers(count: int) -> str:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(cache, rich_help_panel="Look")

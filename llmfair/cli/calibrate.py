@@ -45,3 +45,7 @@ def _of(kind: Kind) -> Callable[..., None]:
 for kind in kinds():
     if kind.calibrated is not None:
         add_command(calibrate, kind.name, kind.calibrated, _of(kind), kind.help("calibrate"))
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(calibrate, rich_help_panel="Plan")

@@ -57,3 +57,11 @@ def compare(
         print(markdown(compare_table(compared)), end="")
     else:
         terminal.print_table(compare_table(compared))
+
+
+def add(app: typer.Typer) -> None:
+    app.command(
+        rich_help_panel="Read",
+        epilog="llmfair compare pairwise-base pairwise-lora\n\n"
+        "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
+    )(compare)

@@ -303,3 +303,7 @@ def _print_facts(found: dict[str, Any]) -> None:
     notes.append(f"fingerprint {found['fingerprint'][:16]}")
     title = f"{found['dataset']} · {found['documents']} documents · {len(found['queries'])} queries"
     terminal.print_table(Table(title, header, tuple(rows), tuple(notes)))
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(datasets, rich_help_panel="Look")

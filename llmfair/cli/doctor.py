@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from llmfair import terminal
 from llmfair.cli import complete
 from llmfair.cli.options import Json, flag
@@ -171,3 +173,7 @@ async def _answer(backend: Backend, request: Request) -> Completion:
         raise Unavailable(f"no answer: {error}.", "a run would try again; check the server") from None
     finally:
         await backend.close()
+
+
+def add(app: typer.Typer) -> None:
+    app.command(rich_help_panel="Look", epilog="llmfair doctor\n\nllmfair doctor --json")(doctor)

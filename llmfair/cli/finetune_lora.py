@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from llmfair import terminal
+from llmfair.cli.options import with_flags
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.settings import FinetuneSettings
 
@@ -109,3 +110,12 @@ def _merge(settings: FinetuneSettings, style: str) -> None:
         terminal.print_json(plain(merged))
     else:
         print(merge_text(merged))
+
+
+def add(app: typer.Typer) -> None:
+    app.command(
+        "finetune-lora",
+        rich_help_panel="Mitigate",
+        epilog="llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run\n\n"
+        "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
+    )(with_flags(FinetuneSettings, finetune_lora))

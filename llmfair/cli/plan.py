@@ -62,3 +62,7 @@ def _busy(what: str) -> Iterator[None]:
         return
     with stderr.status(what):
         yield
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(plan, rich_help_panel="Plan")

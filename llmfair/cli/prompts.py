@@ -101,3 +101,7 @@ def _print(chats: Sequence[Chat], number: int, what: str, style: str) -> None:
 
 for kind in kinds():
     add_command(render, kind.name, kind.settings, _of(kind), kind.help("render"))
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(prompts, rich_help_panel="Look")

@@ -128,3 +128,11 @@ def show(path: Path) -> None:
 
     if not webbrowser.open(path.resolve().as_uri()):
         terminal.warn(f"no browser could be opened for {path}")
+
+
+def add(app: typer.Typer) -> None:
+    app.command(
+        rich_help_panel="Read",
+        epilog="llmfair report listwise-sample --open\n\n"
+        "llmfair report runs/one runs/two runs/three -o models.html --figures pdf",
+    )(report)

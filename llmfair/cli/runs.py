@@ -159,3 +159,7 @@ def check(
             print(line)
     if found["problems"]:
         raise typer.Exit(1)
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(runs, rich_help_panel="Look")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
+from llmfair.cli.options import with_flags
 from llmfair.errors import RequirementFailed
 from llmfair.settings import ScoreSettings
 
@@ -79,3 +80,11 @@ def _tell(path: Path) -> None:
     size = path.stat().st_size if path.is_file() else 0
     if size >= TOLD_FROM and terminal.output.progress:
         terminal.say(f"Reading {path}, {size / 1e6:,.0f} MB")
+
+
+def add(app: typer.Typer) -> None:
+    app.command(
+        rich_help_panel="Audit",
+        epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
+        "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
+    )(with_flags(ScoreSettings, score))

@@ -142,3 +142,7 @@ def _show_plan(named: Study, planned: Mapping[str, Any], style: str) -> None:
         terminal.print_table(named.plan_table(planned))
         for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
             terminal.say(line)
+
+
+def add(app: typer.Typer) -> None:
+    app.add_typer(study, rich_help_panel="Plan")

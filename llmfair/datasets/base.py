@@ -132,7 +132,7 @@ class DocumentSource(GroupedDocuments, Protocol):
 
 def load_dataset(name: str, allow_missing: bool = False) -> Any:
     """A Dataset or Source by id, or the user's own folder, which is both. Raises UsageError with the nearest ids."""
-    if name in registry.names("dataset"):
+    if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():
         from llmfair.datasets.files import Folder

@@ -50,7 +50,7 @@ def in_short(verdict: RunVerdict) -> str:
 def _spoken(measure: str) -> str:
     """A measure by the words that figures have for it."""
     name = plain_name(measure)
-    return (registry.lookup("measure", name).label if name in registry.names("measure") else "") or name
+    return (registry.lookup("measure", name).label if registry.has("measure", name) else "") or name
 
 
 def markdown_lead(lead: Lead) -> list[str]:

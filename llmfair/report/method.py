@@ -56,7 +56,7 @@ def method_of(
     limits = [*LIMITS]
     model = str(results.get("model", ""))
     # a ranker that asks nothing reads titles and texts, whatever a model would be shown
-    if settings.get("input") == "title" and model.partition(":")[0] not in registry.names("ranker"):
+    if settings.get("input") == "title" and not registry.has("ranker", model.partition(":")[0]):
         limits.append(TITLES_ONLY)
     if model.startswith("fake:"):
         limits.append(SIMULATED)

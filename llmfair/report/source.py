@@ -38,7 +38,7 @@ class Source:
 
     @property
     def is_audit(self) -> bool:
-        return self.results is not None and self.results["task"] in registry.names("audit")
+        return self.results is not None and registry.has("audit", self.results["task"])
 
     @property
     def study(self) -> Study | None:

@@ -56,7 +56,7 @@ def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:
     if spec in others:
         return None
     prefix, colon, name = spec.partition(":")
-    if not colon or not name or prefix not in registry.names("backend"):
+    if not colon or not name or not registry.has("backend", prefix):
         known = (*others, *MODELS)
         raise UsageError(
             f"--attribution {attribution} is unknown.{did_you_mean(attribution, known)}",
