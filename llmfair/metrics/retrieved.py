@@ -37,7 +37,8 @@ class ShownList:
 
     `count`: how many of the samples drew it. `output`: the generator's answer, None where it was not asked or did not
     answer; `utility` of that answer against the gold, higher is better. `attributed`: the shown items that the answer
-    is credited to; None where nobody asked.
+    is credited to; None where nobody asked. `supported`: of those that the answer cites, the ones that a judge says
+    support it.
     """
 
     doc_ids: tuple[str, ...]
@@ -45,6 +46,7 @@ class ShownList:
     output: str | None
     utility: float | None
     attributed: frozenset[str] | None = None
+    supported: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,10 @@ def held(items: Mapping[str, Document]) -> Credit:
     return credit
 
 
-def cited(items: Mapping[str, Document]) -> Credit:
+def cited(output: str, shown: Shown) -> frozenset[str]:
     """The items that the output names as [1], [2] …, by the slots in which they were shown."""
-
-    def credit(output: str, shown: Shown) -> frozenset[str]:
-        slots = {
-            int(number) for marker in re.findall(MARKER, output) for number in re.findall(r"\d+", marker)
-        }
-        return frozenset(doc_id for slot, doc_id in enumerate(shown, start=1) if slot in slots)
-
-    return credit
+    slots = {int(number) for marker in re.findall(MARKER, output) for number in re.findall(r"\d+", marker)}
+    return frozenset(doc_id for slot, doc_id in enumerate(shown, start=1) if slot in slots)
 
 
 def without_markers(output: str) -> str:
@@ -47,7 +41,10 @@ def without_markers(output: str) -> str:
     return _MARKERS.sub("", output).strip()
 
 
-ATTRIBUTORS: Mapping[str, Callable[[Mapping[str, Document]], Credit]] = {"overlap": held, "cited": cited}
+ATTRIBUTORS: Mapping[str, Callable[[Mapping[str, Document]], Credit]] = {
+    "overlap": held,
+    "cited": lambda items: cited,
+}
 """How credit is given among the items of a query."""
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import Design, Stage
-from llmfair.audits.rag.attribution import without_markers
-from llmfair.audits.rag.judging import BARE, STAGE, Judge, probe_of
+from llmfair.audits.rag.attribution import cited, without_markers
+from llmfair.audits.rag.judging import BARE, STAGE, Judge, pairs_of, probe_of
 from llmfair.audits.rag.policies import GOLD, Floats, Policies, conditions_of
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
@@ -22,7 +22,7 @@ from llmfair.metrics.texts import utility
 from llmfair.prompts import Prompt
 from llmfair.rankers.fitting import Fitting, Ruler
 from llmfair.rankers.reader import Asked, Read, Shown
-from llmfair.rankers.support import Judged
+from llmfair.rankers.support import Judged, Pair
 from llmfair.records import Document, Query
 from llmfair.steps import Steps
 
@@ -92,16 +92,28 @@ class RagDesign(Design[Read | Judged]):
     @property
     def cites(self) -> bool:
         """Whether outputs name the items that they rest on; such markers are no part of an answer."""
-        return self.settings.attribution == "cited"
+        return self.settings.cites
 
     def meaning(self, query: Query, output: str) -> str:
         """What an output is held against items as."""
         return output if self.bare else self.dataset.meaning(query, output)
 
+    def pairs(self, query: Query, output: str, shown: Shown) -> list[Pair]:
+        """What a judge is asked of an output: of every item shown, or of those alone that it cites."""
+        if not self.cites:
+            return pairs_of(self.meaning(query, output), shown)
+        named = cited(output, shown)
+        return pairs_of(without_markers(output), tuple(one for one in shown if one in named))
+
     @property
     def bare(self) -> bool:
         """Whether a judge is told the output alone."""
         return self.judge is not None and self.settings.hypothesis == "bare"
+
+    @property
+    def judges_citations(self) -> bool:
+        """Whether a judge is asked of items that outputs cite."""
+        return self.cites and self.judge is not None
 
     def worth(self, name: str, golds: Sequence[str], output: str) -> float:
         """The utility of an output by that name."""
@@ -136,7 +148,7 @@ class RagDesign(Design[Read | Judged]):
             if self.judge is not None and read is not None and read.kept and not self.stops:
                 items = {item.doc_id: item for item in self.items(query)}
                 hypothesis = BARE if self.bare else self.prompt.hypothesis
-                judging = self.judge.judging(partial(self.meaning, query), read, items, hypothesis)
+                judging = self.judge.judging(partial(self.pairs, query), read, items, hypothesis)
                 yield Program(probe_of(query), judging.steps)
 
     @cached_property

@@ -26,6 +26,8 @@ from llmfair.trec import Problems, read_qrels
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
 OUTPUT_COLUMNS = ("query_id", "doc_ids", "output", "finish", "utility", "credited")
 SCORE_COLUMNS = ("retriever", "query_id", "doc_id", "score")
+SUPPORTED = "supported"
+"""A further column, of citations that a judge was asked about."""
 NOBODY = "-"
 """Stands for the credit of an output that nobody asked about."""
 
@@ -34,10 +36,11 @@ def files_of(
     design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
 ) -> dict[str, Contents]:
     """Every file by name; its lines are made, a query at a time, while it is written."""
+    columns = (*OUTPUT_COLUMNS, SUPPORTED) if design.judges_citations else OUTPUT_COLUMNS
     return {
         QRELS: _qrels(design, results),
         SCORES: csv_lines(SCORE_COLUMNS, _scores(design)),
-        OUTPUTS: csv_lines(OUTPUT_COLUMNS, _outputs(design, results, judged)),
+        OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, results, judged))),
         "gains.tsv": _gains(design, results),
         **{f"rankings/{retriever}.run": _run(design, retriever) for retriever in design.scores},
         **{f"samples/{one.name}.tsv": _samples(design, results, one) for one in design.conditions},
@@ -61,14 +64,19 @@ def _outputs(
     design: RagDesign, results: Mapping[str, Read], judged: Mapping[str, Judged]
 ) -> Iterator[tuple[object, ...]]:
     """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
+    nothing = Credited("", 0.0, None)
     for query, read in answered_queries(design, results):
-        for shown, output in read.alone.items():
-            yield query.query_id, " ".join(shown), output.text, str(output.finish), output.utility, NOBODY
         outputs = credited_outputs(design, query, read, judged)
-        for shown, output in read.lists.items():
-            of_list = outputs[shown].credited
-            credit = NOBODY if of_list is None else " ".join(one for one in shown if one in of_list)
-            yield query.query_id, " ".join(shown), output.text, str(output.finish), output.utility, credit
+        for of, credited in ((read.alone, {}), (read.lists, outputs)):
+            for shown, output in of.items():
+                found = credited.get(shown, nothing)
+                said = (output.text, str(output.finish), output.utility)
+                credit = (_told(shown, found.credited), _told(shown, found.supported))
+                yield query.query_id, " ".join(shown), *said, *credit
+
+
+def _told(shown: Shown, items: frozenset[str] | None) -> str:
+    return NOBODY if items is None else " ".join(one for one in shown if one in items)
 
 
 def _gains(design: RagDesign, results: Mapping[str, Read]) -> Iterator[str]:
@@ -136,6 +144,9 @@ def _read_scores(run: RunDir) -> dict[str, dict[str, Floats]]:
 
 
 def _read_output(row: dict[str, str]) -> tuple[str, Shown, Credited]:
-    credited = None if row["credited"] == NOBODY else frozenset(row["credited"].split())
-    output = Credited(row["output"], float(row["utility"]), credited)
+    credited, supported = (
+        None if items == NOBODY else frozenset(items.split())
+        for items in (row["credited"], row.get(SUPPORTED, NOBODY))
+    )
+    output = Credited(row["output"], float(row["utility"]), credited, supported)
     return row["query_id"], tuple(row["doc_ids"].split()), output

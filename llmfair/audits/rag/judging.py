@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmfair import registry
@@ -41,13 +41,17 @@ class Judge:
         return backend_of(self.spec, replace(settings, adapter=None, backend_arg=(), batch=False))
 
     def judging(
-        self, meaning: Callable[[str], str], read: Read, items: Mapping[str, Document], hypothesis: str
+        self,
+        pairs: Callable[[str, Shown], Sequence[Pair]],
+        read: Read,
+        items: Mapping[str, Document],
+        hypothesis: str,
     ) -> Judging:
-        """Every shown item beside every distinct meaning of an output that it was shown for; nothing of empty ones."""
-        pairs = dict.fromkeys(
-            pair for shown, output in read.lists.items() for pair in pairs_of(meaning(output.text), shown)
+        """The `pairs` of every output and the items that it was shown, each once."""
+        asked = dict.fromkeys(
+            pair for shown, output in read.lists.items() for pair in pairs(output.text, shown)
         )
-        return Judging(read.query_id, items, [*pairs], self.prompt, hypothesis)
+        return Judging(read.query_id, items, [*asked], self.prompt, hypothesis)
 
 
 def judge_of(attribution: str, others: tuple[str, ...]) -> Judge | None:
@@ -75,10 +79,8 @@ def pairs_of(meaning: str, shown: Shown) -> list[Pair]:
     return [] if cleaned(meaning) == EMPTY else [(doc_id, meaning) for doc_id in shown]
 
 
-def supporting(judged: Judged | None, meaning: str, shown: Shown) -> frozenset[str] | None:
-    """The items that support an output; None where one of them was not asked about, or the answer cannot be read."""
-    pairs = pairs_of(meaning, shown)
-    answers = {} if judged is None else judged.supported
-    if any(answers.get(pair) is None for pair in pairs):
+def supporting(judged: Judged | None, pairs: Sequence[Pair]) -> frozenset[str] | None:
+    """The items of these pairs that support an output; None where nobody asked, or an answer cannot be read."""
+    if judged is None or any(judged.supported.get(pair) is None for pair in pairs):
         return None
-    return frozenset(doc_id for doc_id, meant in pairs if answers[doc_id, meant])
+    return frozenset(pair[0] for pair in pairs if judged.supported[pair])

@@ -46,7 +46,8 @@ CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""
 LOCAL = ("hf", "vllm")
 """Whose tokenizers are on this machine."""
-CITED = "rag/cited"
+CITING = "rag/cited"
+CITATIONS = ",CitationPrecision,CitationRecall"
 CREDIT, SLOTS = "EAR(by={by}),EAE-D(by={by})", "AttributionAt(by={by})"
 
 
@@ -67,7 +68,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
         )
     dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels")
     queries = tuple(selected_queries(dataset, settings))
-    citing = CITED if settings.attribution == "cited" else dataset.prompt
+    citing = CITING if settings.cites else dataset.prompt
     settings = replace(settings, prompt=settings.prompt or citing)
     utility = settings.utility or dataset.utility
     if utility not in UTILITIES:
@@ -82,19 +83,23 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
                     f"query '{query.query_id}': the right answer '{wrong[0]}' is no number.",
                     "--utility accuracy",
                 )
-    judge = judge_of(settings.attribution, (*ATTRIBUTORS, "none"))
+    alone = settings.judging == settings.attribution
+    judge = judge_of(settings.judging, (*ATTRIBUTORS, "none") if alone else ())
     if without := [query.query_id for query in queries if not dataset.golds(query.query_id)]:
         raise UsageError(
             f"query '{without[0]}' has no right answer, so that no utility can be told.",
             "give every question a gold",
         )
     prompt, uncredited = load_prompt(str(settings.prompt), "rag"), None
-    by = "" if settings.attribution == "none" else judge.by if judge else settings.attribution
-    if judge is not None and settings.hypothesis == "bare" and prompt.hypothesis != BARE:
+    by = judge.by if judge and not settings.cites else settings.attribution.partition(",")[0]
+    by = "" if by == "none" else by
+    citations = CITATIONS if judge and settings.cites else ""
+    bare = settings.hypothesis == "bare" and not settings.cites
+    if judge is not None and bare and prompt.hypothesis != BARE:
         judge, uncredited = None, LABEL_OUTPUT  # [1] or a tag: nobody is asked what follows from that
     given = _named_by(settings.measures, by) if settings.measures else ""
     shown, measured = (
-        given or (f"{names},{credit.format(by=by)}" if by else names)
+        given or ((f"{names},{credit.format(by=by)}" if by else names) + citations)
         for names, credit in ((SHOWN, CREDIT), (MEASURED, f"{CREDIT},{SLOTS}"))
     )
     named = names_of(settings.retriever)
@@ -111,7 +116,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagAudi
             belong(Path(spec))
     dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
-    if settings.attribution == "cited":
+    if settings.cites:
         _check_citing(prompt, dataset, queries)
     return RagAudit(
         settings=settings,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from llmfair.audits.condition import Condition
-from llmfair.audits.rag.attribution import ATTRIBUTORS, Credit
+from llmfair.audits.rag.attribution import ATTRIBUTORS
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.judging import probe_of, supporting
 from llmfair.audits.rag.policies import DETERMINISTIC, Policies
+from llmfair.audits.rag.settings import CITED
 from llmfair.metrics.retrieved import Retrieved, ShownList
 from llmfair.rankers.reader import Read, Shown
 from llmfair.rankers.support import Judged
@@ -19,11 +19,15 @@ from llmfair.records import Query
 
 @dataclass(frozen=True, slots=True)
 class Credited:
-    """An output, its utility, and the shown items that it is credited to; None where nobody asked."""
+    """An output, its utility, and the shown items that it is credited to; None where nobody asked.
+
+    `supported`: of those it cites, the ones that a judge says support it.
+    """
 
     text: str
     utility: float
     credited: frozenset[str] | None
+    supported: frozenset[str] | None = None
 
 
 def answered_queries(design: RagDesign, results: Mapping[str, Read]) -> list[tuple[Query, Read]]:
@@ -52,19 +56,15 @@ def credited_outputs(
     design: RagDesign, query: Query, read: Read, judged: Mapping[str, Judged]
 ) -> dict[Shown, Credited]:
     """The outputs for the lists of a query, with the items that they are credited to."""
-    credit = _credit_of(design, query, judged)
-    return {
-        shown: Credited(output.text, output.utility, credit(design.meaning(query, output.text), shown))
-        for shown, output in read.lists.items()
-    }
-
-
-def _credit_of(design: RagDesign, query: Query, judged: Mapping[str, Judged]) -> Credit:
-    if design.judge is not None:
-        return partial(supporting, judged.get(probe_of(query)))
-    if attribute := ATTRIBUTORS.get(design.settings.attribution):
-        return attribute({item.doc_id: item for item in design.items(query)})
-    return lambda meaning, shown: None
+    items = {item.doc_id: item for item in design.items(query)}
+    attribute = ATTRIBUTORS.get(CITED if design.cites else design.settings.attribution)
+    credit, asked = attribute(items) if attribute else None, judged.get(probe_of(query))
+    found = {}
+    for shown, output in read.lists.items():
+        supported = supporting(asked, design.pairs(query, output.text, shown)) if asked else None
+        credited = credit(design.meaning(query, output.text), shown) if credit else supported
+        found[shown] = Credited(output.text, output.utility, credited, supported if credit else None)
+    return found
 
 
 def observed(
@@ -106,4 +106,4 @@ def observed(
 
 
 def _shown_list(shown: Shown, count: int, output: Credited) -> ShownList:
-    return ShownList(shown, count, output.text, output.utility, output.credited)
+    return ShownList(shown, count, output.text, output.utility, output.credited, output.supported)

@@ -12,6 +12,7 @@ from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
 
 LARGEST_ALPHA = 1000.0
+CITED = "cited"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ class RagSettings(PromptSettings, AuditSettings):
     attribution: str = setting(
         "overlap",
         "Which items an answer is credited to: overlap (those that hold it), cited (those it names), those "
-        "that a model says support it (openai:NAME, nli:NAME), none.",
+        "that a model says support it (openai:NAME, nli:NAME), none; cited,MODEL: which citations hold, too.",
         "Statistics",
         result=False,
     )
@@ -129,6 +130,16 @@ class RagSettings(PromptSettings, AuditSettings):
         groups = {"attribute", "mixed", "band"}
         drawn = {"candidates", "buckets", "relevant", "min_relevant", "allow_missing"}
         return super().idle() | groups | drawn | {"ci", "input", "words", "constrain"}
+
+    @property
+    def cites(self) -> bool:
+        """Whether answers name the items that they rest on."""
+        return self.attribution.partition(",")[0] == CITED
+
+    @property
+    def judging(self) -> str:
+        """What tells which items support an answer: the attribution, or what stands beside `cited`."""
+        return self.attribution.removeprefix(f"{CITED},")
 
     def check(self) -> None:
         super().check()

@@ -152,3 +152,44 @@ def test_a_run_s_judge_stays() -> None:
     )
     attributed("other", by="overlap")
     refusal(llmfair("compare", "run", "other"), "credit answers in different ways")
+
+
+def test_a_judge_beside_cited_is_asked_of_citations_alone() -> None:
+    """a and c hold the answer, b does not; every answer cites its first two items."""
+    items = [{"id": name, "text": f"{name} says {text}"} for name, text in zip("abc", "101", strict=True)]
+    Path("q.jsonl").write_text(json.dumps({"id": "q", "input": "one?", "gold": "one", "items": items}))
+    judged = []
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        if "Statement:" not in text:
+            return Reply("one [1][2]" if "says 1" in text else "none [1]")
+        judged.append(text)
+        return Reply("yes" if "says 1" in text else "no")
+
+    flags = ("-d", "q.jsonl", "-k", "3", "--samples", "3", "--attribution", "cited,openai:judge")
+    with Server(answer) as server:
+        ran(*QUICK, "-o", "run", "--alpha", "1", *flags, *server.flags)
+    assert len(judged) == 3 and all("Statement: one\n" in text for text in judged)
+    with Path("run/outputs.csv").open(newline="") as file:
+        lists = [line for line in csv.DictReader(file) if len(line["doc_ids"].split()) == 3]
+    for line in lists:
+        cited = line["doc_ids"].split()[:2]
+        assert line["credited"].split() == cited
+        assert line["supported"].split() == [name for name in cited if name != "b"]
+
+    def figures(folder: str) -> dict[str, str]:
+        with Path(folder, "metrics.csv").open(newline="") as file:
+            return {
+                line["measure"]: line["value"]
+                for line in csv.DictReader(file)
+                if line["condition"] == "bm25-deterministic" and not line["group"]
+            }
+
+    found, first = figures("run"), lists[0]["supported"].split()
+    assert float(found["CitationPrecision"]) == len(first) / 2 and float(found["CitationRecall"]) == 1
+    assert float(found["EAR(by=cited)"]) == pytest.approx(2 / 3)
+    ran("score", "run", "-o", "again", "--no-report", "-q")
+    assert figures("again") == found
+    assert llmfair("runs", "check", "run").code == 0
+    refusal(llmfair(*QUICK, "--attribution", "cited,overlap"), "--attribution overlap is unknown")
