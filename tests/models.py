@@ -163,8 +163,8 @@ def adapter(base: Path, folder: Path, *, seed: int = 0, scale: float = 0.5, **co
     return folder
 
 
-def t5(folder: Path, *, seed: int = 0) -> Path:
-    """An encoder–decoder with the pieces that MonoT5 reads, ▁true and ▁false."""
+def t5(folder: Path, *, seed: int = 0, varied: bool = False) -> Path:
+    """An encoder–decoder with the pieces that MonoT5 reads, ▁true and ▁false; `varied`: it says other things of others."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
@@ -185,11 +185,11 @@ def t5(folder: Path, *, seed: int = 0) -> Path:
         model = T5ForConditionalGeneration(
             T5Config(
                 vocab_size=128, d_model=64, d_kv=32, d_ff=128, num_layers=2, num_heads=2,
-                decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
+                decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=not varied,
             )
         )  # fmt: skip
-        for weights in model.parameters():
-            weights.data.mul_(1.5)
+        for name, weights in model.named_parameters():
+            weights.data.mul_(16 if varied and "EncDec" in name else 1 if varied else 1.5)
     save(model, folder)
     return folder
 

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.support import Judging
 from llmfair.records import Chat, Completion, Document, Message, Request, Sampling, Text
 from tests import models
-from tests.cli.command import llmfair, ran, refuses
+from tests.cli.command import llmfair, ran, refuses, table
+from tests.lamp import WORDS
 from tests.models import one_thread as one_thread
 
 pytestmark = pytest.mark.whole
@@ -152,4 +154,53 @@ def test_a_run_is_attributed_by_it_whatever_the_order_of_its_classes(
     found = json.loads(Path("one/results.json").read_text())
     assert found["judged"]["by"] == "nli" and 0 < found["judged"]["supported"] < found["judged"]["asked"]
     assert {"EAR(by=nli)", "EAE-D(by=nli)"} <= {row["measure"] for row in found["rows"]}
+    assert llmfair("runs", "check", "one").code == 0
+
+
+def corpus(folder: Path) -> Path:
+    """Six questions about twelve notes, four of them judged useful for each; the words differ from note to note."""
+    docs = [
+        {
+            "doc_id": f"d{n}",
+            "title": WORDS[n % 10],
+            "text": " ".join(WORDS[(n * 3 + m) % 10] for m in range(9)),
+        }
+        for n in range(12)
+    ]
+    asked = [(f"q{n}", f"what of the {WORDS[n]} and the {WORDS[n + 3]}?") for n in range(6)]
+    folder.mkdir()
+    (folder / "docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
+    (folder / "queries.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in asked))
+    (folder / "qrels.txt").write_text(
+        "".join(f"{name} 0 d{(n * 2 + m) % 12} 1\n" for n, (name, _) in enumerate(asked) for m in range(4))
+    )
+    golds = [{"query_id": name, "gold": WORDS[n]} for n, (name, _) in enumerate(asked)]
+    (folder / "answers.jsonl").write_text("".join(json.dumps(gold) + "\n" for gold in golds))
+    return folder
+
+
+def test_outputs_of_a_model_here_are_judged_by_a_classifier_here(classifier: Path, tmp_path: Path) -> None:
+    """The published design with tiny models: T5 with beams, two retrievers, entailment of bare answers."""
+    t5, retrievers = models.t5(tmp_path / "t5", varied=True), ["--retriever", "bm25-okapi"]
+    if find_spec("sentence_transformers") is not None:
+        retrievers += ["--retriever", f"dense:{models.encoder(tmp_path / 'dense')}"]
+    other = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
+    flags = (
+        "rag", "-q", "--no-report", "--no-cache", "--preset", "paper", "-d", str(corpus(tmp_path / "corpus")), "--useful",
+        "qrels", "-m", f"hf:{t5}", *retrievers, "--samples", "4", "-k", "3",
+        "--alpha", "1,8", "--max-tokens", "8", "--max-invalid", "1",
+    )  # fmt: skip
+    for folder, model, more in (("one", classifier, ()), ("two", other, ("--workers", "1"))):
+        ran(*flags, "-o", folder, "--attribution", f"nli:{model}", *more)
+    assert rows("one") == rows("two"), "whatever the order of classes, in batches and one by one"
+    found = json.loads(Path("one/results.json").read_text())
+    outputs = {line["output"] for line in table(Path("one/outputs.csv"))}
+    asked = json.loads(Path("one/manifest.json").read_text())["settings"]["identity"]
+    assert len(outputs) > 10 and "num_beams=4" in asked
+    assert 0 < found["judged"]["supported"] < found["judged"]["asked"]
+    assert all(
+        row["value"] is not None for row in found["rows"] if row["measure"].startswith(("EAR", "EAE-D"))
+    )
+    for row in found["rows"]:
+        assert row["value"] is not None or row["reason"], row
     assert llmfair("runs", "check", "one").code == 0
