@@ -28,6 +28,7 @@ TOLD: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D", "EE-R"): ("useful-shown", "Useful items shown", "Exposure of useful items"),
     ("EE-R", "EU"): ("useful-utility", "What useful items bring", "Utility of the answers"),
     ("EE-D", "EAR"): ("credited-share", "Items that answers rest on", "Share of slots that answers are credited to"),
+    ("EE-R", "EAR"): ("useful-credited", "Useful items and credit", "Share of slots that answers are credited to"),
     ("EE-D/k'", "EAE-D"): ("credited-disparity", "Credit beside exposure", "How unequally credit is spread"),
 }  # fmt: skip
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""

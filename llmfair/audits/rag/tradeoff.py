@@ -64,7 +64,7 @@ def traded(
         if one.name != GOLD and one.factors["alpha"] != DETERMINISTIC:
             drawn.setdefault(one.factors["retriever"], []).append(one.name)
     axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
-    axes += [(disparity, ear) for ear in _named("EAR", measures)[:1]]
+    axes += [(across, ear) for ear in _named("EAR", measures)[:1] for across in (disparity, relevance)]
     axes += [(OF_SLOTS, eae) for eae in _named("EAE-D", measures)[:1]]
     cells, baselines = [], []
     for retriever, names in drawn.items():

@@ -115,7 +115,7 @@ def test_the_first_measure_of_a_name_counts_and_raw_ones_lie_nowhere() -> None:
 def test_credit_stands_over_disparity_of_the_same_greatest_value() -> None:
     curves = found({"8": [(1.0, 0.4)] * 6}, "EE-D,EE-R,EU,EAR(by=cited),EAE-D(by=cited)")[1]
     assert [(one.across, one.up) for one in curves[3:]] == [
-        ("EE-D", "EAR(by=cited)"), ("EE-D/k'", "EAE-D(by=cited)"),
+        ("EE-D", "EAR(by=cited)"), ("EE-R", "EAR(by=cited)"), ("EE-D/k'", "EAE-D(by=cited)"),
     ]  # fmt: skip
     assert curves[4].deterministic == (1, 1)
 
