@@ -167,6 +167,13 @@ class Kind(ABC):
     """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
     of_conditions: Collection[str] = ()
     """Settings that say which conditions there are: of several runs they do not make a model another row."""
+    limits: Sequence[str] = (
+        "The attribute is binary here: items that are in neither the protected nor the reference group, or in both, "
+        "are left out of the ratios. Groups are what the data set records, not what people say of themselves.",
+        "A distance from parity is a fact about these lists, prompts and answers. It names no cause, and passes no "
+        "judgement.",
+    )
+    """What its figures cannot say, in sentences."""
     lopsided: bool = False
     """Whether intervals may be bootstrap-t intervals, which are not symmetric."""
     studies: Sequence[Study] = ()

@@ -11,7 +11,7 @@ from llmfair.manifest import AskedWith, Manifest
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared
 from llmfair.report.groups import DRAWN, AuditedRun, Group, groups_of
-from llmfair.report.method import LIMITS, SIMULATED, Method, cost_of, formulas_of, lopsided
+from llmfair.report.method import SIMULATED, Method, cost_of, formulas_of, limits_of, lopsided
 from llmfair.report.page import General, Page
 from llmfair.report.source import Source, missing_of, unfinished
 from llmfair.report.tables import (
@@ -78,7 +78,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Mapping[st
             facts=[(source.name, _about(source)) for source in sources],
             prompt="",
             command="llmfair report " + " ".join(source.name for source in sources),
-            limits=[*LIMITS, *[SIMULATED] * simulated],
+            limits=[*limits_of(one.results for one in sources if one.results), *[SIMULATED] * simulated],
         ),
         rows=[row for group in groups for audited in group.audits() for row in _shown_rows(audited.results)],
         outcome=outcome,

@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair import registry
-from llmfair.audits.kind import kind_of
+from llmfair.audits.kind import Kind, kind_of
 from llmfair.manifest import Manifest
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.tables import capitalised, count
 
-LIMITS = (
-    "The attribute is binary here: items that are in neither the protected nor the reference group, or in "
-    "both, are left out of the ratios. "
-    "Groups are what the data set records, not what people say of themselves.",
-    "A distance from parity is a fact about these lists, prompts and answers. It names no cause, and passes no "
-    "judgement.",
-)
 LOPSIDED = (
     "With few queries or short lists the interval of an exposure ratio is a bootstrap-t interval over queries: it is "
     "not symmetric, but extends further to where single queries lie far out."
@@ -53,7 +46,7 @@ def method_of(
 ) -> Method:
     """The method of a run: `words` and `facts` of its own among those of every run."""
     settings, design = {} if manifest is None else manifest.used(), results.get("design", {})
-    limits = [*LIMITS]
+    limits = limits_of([results])
     model = str(results.get("model", ""))
     # a ranker that asks nothing reads titles and texts, whatever a model would be shown
     if settings.get("input") == "title" and not registry.has("ranker", model.partition(":")[0]):
@@ -70,6 +63,13 @@ def method_of(
         command=exhibits.command or "",
         limits=limits,
     )
+
+
+def limits_of(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What figures of these results cannot say; those of studies, adapters and rankings are of lists and pairs."""
+    tasks = [results["task"] for results in found]
+    kinds = [kind_of(task) if registry.has("audit", task) else Kind for task in tasks]
+    return [*dict.fromkeys(said for kind in kinds for said in kind.limits)]
 
 
 def lopsided(found: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -110,12 +110,12 @@ def _facts(
     own: Sequence[tuple[str, str]],
 ) -> list[tuple[str, Any]]:
     words, versions = results.get("words", {}), manifest.versions if manifest else results.get("versions", {})
-    sides = f"{words.get('protected')} (protected), {words.get('unprotected')}" if words else ""
+    sides = f"{words['protected']} (protected), {words['unprotected']}" if words.get("protected") else ""
     facts: list[tuple[str, Any]] = [
         ("run", results.get("run")),
         *(_measured(results) if results["task"] == "score" else ()),
         ("data set", results.get("dataset")),
-        ("attribute", f"{results['attribute']}: {sides}" if results.get("attribute") else ""),
+        ("attribute", ": ".join(filter(None, (results.get("attribute"), sides)))),
         ("label", results.get("label")),
         ("model", results.get("model")),
         ("server", results.get("server")),
@@ -129,7 +129,10 @@ def _facts(
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
         ("seed", str(design.get("seed", results.get("seed", settings.get("seed", ""))))),
         ("interval level", f"{100 * results['level']:g} %" if "level" in results else ""),
-        ("band of conclusions", "{:g} to {:g}".format(*results["band"]) if "band" in results else ""),
+        (
+            "band of conclusions",
+            "{:g} to {:g}".format(*results["band"]) if sides and "band" in results else "",
+        ),
         ("the model sees", manifest.sees if manifest else ""),
         ("prompt", f"{prompt.file}, SHA-256 {prompt.sha256}" if prompt else ""),
         ("lists, SHA-256", settings.get("lists_sha256")),

@@ -66,6 +66,11 @@ class Rag(Kind):
     condition = "setting"
     statuses = ("lost", "not assessable", "inconclusive", "kept")
     numbered = "Which question, of those for labels: the first shows no item, the others one each."
+    limits = (
+        "An equal chance is one among the items that are useful to this generator for a question, whoever made them.",
+        "What a setting keeps or loses is a fact about these questions, this generator and this score of answers. It "
+        "names no cause, and passes no judgement.",
+    )
     agree: ClassVar = {
         "k": ("show different numbers of items", "run both with the same -k"),
         "useful": ("tell useful items in different ways", "run both with the same --useful"),

@@ -60,6 +60,13 @@ def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
     assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}
 
 
+def test_its_method_speaks_of_no_groups() -> None:
+    method = page_of(ran()).method
+    assert not any("protected" in said for said in method.limits)
+    assert dict(method.facts)["attribute"] == "item"
+    assert "band of conclusions" not in dict(method.facts)
+
+
 def test_queries_that_are_all_dropped_leave_a_page() -> None:
     page = page_of(ran("-d", questions(question("q1", "abbb"), question("q2", "bbbb"))))
     assert page.plots == [] and len(page.tables) == 2
