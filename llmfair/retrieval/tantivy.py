@@ -55,8 +55,8 @@ class TantivyEngine:
                 4  # short documents tie by the hundred, and tantivy has ties in the order of its segments
             )
         least = hits[:k][-1][0] if hits else 0.0
-        found = [Hit(self._doc_id(address), score) for score, address in hits if score >= least]
-        return sorted(found, key=lambda hit: (-hit.score, hit.doc_id))[:k]
+        found = sorted((-score, self._doc_id(address)) for score, address in hits if score >= least)
+        return [Hit(doc_id, -score) for score, doc_id in found[:k]]
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
         from tantivy import Occur, Query
