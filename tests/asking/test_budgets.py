@@ -89,18 +89,19 @@ class Counting(Scripted):
         return Completion("y", Finish.STOP, len(text) // 4, answered)
 
 
-def programs() -> Iterator[Program]:
+def programs(threaded: bool = False) -> Iterator[Program]:
     def start(chain: int) -> Program:
         def steps() -> Steps[None]:
             for number in range(5):
                 yield [Chat((Message("user", f"{chain:04}-{number:04}{'x' * 391}"),), Text())]
 
-        return Program(str(chain), steps)
+        return Program(str(chain), steps, threaded)
 
     return (start(chain) for chain in range(20))
 
 
-def test_a_run_holds_its_budget_and_the_same_command_continues(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_run_holds_its_budget_and_the_same_command_continues(threaded: bool, tmp_path: Path) -> None:
     """100 calls of 1 + 0.1 to 0.9 in all about 150: three invocations at 60."""
     journal = Journal(tmp_path / "journal.jsonl", "run", "counting")
     counts, sampling, limits = (
@@ -110,7 +111,7 @@ def test_a_run_holds_its_budget_and_the_same_command_continues(tmp_path: Path) -
     )
     for invocation in range(3):
         backend, progress = Counting(), Progress()
-        run = dispatch(programs(), backend, journal, sampling, limits, progress)
+        run = dispatch(programs(threaded), backend, journal, sampling, limits, progress)
         if invocation < 2:
             with pytest.raises(Incomplete, match="budget of 60 has no room") as caught:
                 list(run)

@@ -18,7 +18,7 @@ from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
-from llmfair.errors import Rejected
+from llmfair.errors import Rejected, UsageError
 from llmfair.records import Chat, Completion, Failure, Request, Sampling
 from llmfair.steps import Steps
 from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single
@@ -162,6 +162,20 @@ def test_a_failure_within_a_thread_ends_its_program_only(journal: Journal) -> No
     assert found["a"] == Failure("a", "TypeError", "a bug") and found["b"] == Failure("b", "Rejected", "no")
     assert found["c"] == "C.."
     assert isinstance(progress.bug, TypeError)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_search_that_nobody_can_make_ends_the_run_with_its_own_sentence(
+    threaded: bool, journal: Journal
+) -> None:
+    def steps() -> Steps[None]:
+        raise UsageError("the index cannot be made: no space left.", "free its place")
+        yield []
+
+    backend = Scripted(latency=0.02)
+    with pytest.raises(UsageError, match="no space left"):
+        run([Program("p", steps, threaded), *(chain(f"c{i}", 50) for i in range(4))], backend, journal)
+    assert sum(backend.asked.values()) < 20
 
 
 @pytest.mark.parametrize("threaded", [False, True])
