@@ -31,6 +31,7 @@ STATUSES: Mapping[Conclusion, str] = {
 """The statuses of a kind that concludes by a band, the gravest first."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
+UNFINISHED = "the command that began the run asks what is missing, and then says more"
 FORM = "--constrain holds a model to the form of its answers; what it answered: llmfair runs show {run} --invalid"
 ADVICE: Mapping[str, str] = {
     "too_few_queries": "ask at least 5 queries (--limit takes some away)",
@@ -306,7 +307,7 @@ class VerdictWords:
         """The next step."""
         found = case.found
         if not found.complete:
-            return "the command that began the run asks what is missing, and then says more"
+            return UNFINISHED
         if gravest == Conclusion.INCONCLUSIVE and case.two_sided:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):

@@ -286,8 +286,7 @@ def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None
     if style == "tsv":
         print(tidy_tsv(found_of(results).rows), end="")
     elif not ranked(results):
-        asked = sum(condition["asked"] for condition in results["chains"].values())
-        print(f"No result: none of the {asked:,} {kind.unit} has all its answers.")
+        print(f"No result: none of the {kind.unit} has all its answers.")
     elif style == "md":
         print(markdown(_table(kind, results, folder)), end="")
     else:

@@ -70,6 +70,7 @@ _REASONS = {
     LABEL_OUTPUT: "an answer that is a label claims nothing by itself",
     "nothing_attributed": "no answer rests on a shown item",
     "no_samples": "no list was drawn",
+    "no_useful_items": "no query has two useful items",
     "few_changes": "too few queries change at all for an interval",
     "one_sample": "of one list nothing is known of the others",
 }

@@ -130,8 +130,9 @@ def test_an_interrupt_before_the_first_answer_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (("listwise", *SMALL), "No result: none of the 8 chains has all its answers."),
-        (("pairwise", "-n", "2", "--pairs", "3"), "No result: none of the 16 probes has all its answers."),
+        (("listwise", *SMALL), "No result: none of the chains has all its answers."),
+        (("pairwise", "-n", "2", "--pairs", "3"), "No result: none of the probes has all its answers."),
+        (("rag", "-n", "2"), "No result: none of the queries has all its answers."),
         (("study", "windows", "-n", "2", "--orders", "1"), "No result: no setting has a chain with all its answers."),
     ],
     ids=lambda case: case[0] if isinstance(case, tuple) else "",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from llmfair.audits.kind import Help
+from llmfair.audits.kind import Help, Kind, kinds
 from llmfair.cli.app import command
 from llmfair.cli.help import GROUPS, SHORT, AdvancedPanel, with_help
 from llmfair.cli.options import add_command, settings_of_commands
@@ -162,6 +162,13 @@ def test_every_setting_is_a_flag_and_explains_itself() -> None:
                 meaning = item.metadata["meaning"]
                 assert meaning.endswith(".") and len(meaning) > 10, item.name
                 assert meaning[0].isupper() or meaning[0] in "kp" or meaning.startswith("openai:"), item.name
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.name)
+def test_fail_on_names_the_verdicts_that_an_audit_has(kind: Kind) -> None:
+    (item,) = (item for item in fields(kind.settings) if item.name == "fail_on")
+    every = {status for one in kinds() for status in one.failures}
+    assert {status for status in every if status in item.metadata["meaning"]} == {*kind.failures}
 
 
 @pytest.mark.parametrize(

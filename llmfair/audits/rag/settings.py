@@ -106,6 +106,12 @@ class RagSettings(PromptSettings, AuditSettings):
         result=False,
         advanced=True,
     )
+    fail_on: str | None = setting(
+        None,
+        "Verdicts that end in exit 4, comma-separated: lost, inconclusive, 'not assessable'.",
+        "Statistics",
+        result=False,
+    )
     margin: float = setting(0.02, "Loss of utility that still counts as kept.", "Statistics", result=False)
 
     @classmethod

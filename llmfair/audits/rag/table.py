@@ -26,7 +26,8 @@ def rag_table(results: RagResults, title: str, called: str) -> Table:
         else text
         for condition, text in table.said.items()
     }
-    rows = tuple((*row[:-1], said[row[0]]) if row[0] in said else row for row in table.rows)
+    concludes = table.header[-1] == "conclusion"  # a column without a word is not there
+    rows = tuple((*row[:-1], said[row[0]]) for row in table.rows) if concludes else table.rows
     return replace(table, rows=rows, said=said, notes=(*notes(results), *table.notes))
 
 

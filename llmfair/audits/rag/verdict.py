@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from llmfair.audits.verdict import ADVICE, Case, Conclusions
+from llmfair.audits.verdict import ADVICE, UNFINISHED, Case, Conclusions
 from llmfair.records import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count
@@ -14,7 +14,7 @@ LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = "lost", "not assessable", "inconclusi
 STATUSES = (LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT)
 ADDED = {
     "too_few_queries": "more queries: fewer than 5 with two useful items say nothing",
-    "no_useful_items": "a generator that uses what it is shown, or --useful qrels: no query has two useful items",
+    "no_useful_items": "a generator that answers better with items than without, or --useful qrels and judgements",
 }
 
 
@@ -41,12 +41,16 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
             sentence="a log says how unequally items were shown, not what fairer lists would have cost",
             next="llmfair rag asks the generator about fairer lists of the same items",
         )
-    reason = cases[0].finding.reason if cases else None
-    why = in_words(reason, cases[0].finding.measure) if cases else "no setting draws lists"
+    if not cases and not found.complete:
+        why, advice = "not all questions are answered yet", UNFINISHED
+    else:
+        reason = str(cases[0].finding.reason if cases else "no_useful_items")
+        why = in_words(reason, "EU-change")
+        advice = ADDED.get(reason) or ADVICE.get(reason, "what stands behind it: llmfair report {run}")
     return RunVerdict(
         status=NOT_ASSESSABLE,
         sentence=f"nothing can be said of what fairness costs: {why}",
-        next=ADDED.get(str(reason), ADVICE.get(str(reason), "llmfair rag --alpha 1,2,4,8")),
+        next=advice.format(run=quote(found.run or "RUN")),
     )
 
 
@@ -88,7 +92,7 @@ def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
 def _next(status: str, case: Case, cases: list[Case]) -> str:
     found = case.found
     if not found.complete:
-        return "the command that began the run asks what is missing, and then says more"
+        return UNFINISHED
     if status == KEPT:
         margin = getattr(case.finding, "margin", 0.0)
         gate = quote(f"{case.finding.measure}:{case.condition}>={-margin:g}")

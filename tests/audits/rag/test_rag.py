@@ -139,6 +139,18 @@ def test_queries_without_two_useful_items_are_dropped_and_counted() -> None:
     assert "too_few_queries" in reasons and found["verdict"]["status"] == "not assessable"
 
 
+def test_without_a_query_that_has_two_useful_items_the_verdict_says_so() -> None:
+    found = ran("-m", "fake:reader,follow=0", "-o", "run")
+    assert found.out.startswith(
+        "VERDICT  not assessable: nothing can be said of what fairness costs: no query has two useful items\n"
+        "NEXT     a generator that answers better with items than without, or --useful qrels and judgements\n"
+    )
+    assert "\n bm25-deterministic\n bm25-1\n" in found.out, "a setting has its name, though it has no figure"
+    ran("-o", "begun", "--max-calls", "3", code=3)
+    begun = json.loads(Path("begun/results.json").read_text())["verdict"]["sentence"]
+    assert begun.endswith("costs: not all questions are answered yet")
+
+
 def test_profiles_shorter_than_the_list_and_profiles_of_useful_items_alone() -> None:
     found = ran("-d", questions(question("q1", "aab"), question("q2", "aaaaaa")), "-o", "run", "--json")
     assert found.json["status"] == "complete"
