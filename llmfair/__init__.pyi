@@ -80,3 +80,12 @@ def calibrate_pairwise(dataset: str | Path = ..., *, preset: str | None = ..., *
 def study_windows(
     dataset: str | Path = ..., *, progress: bool = ..., preset: str | None = ..., **settings: Any
 ) -> Result: ...
+def audit_refine(
+    dataset: str | Path = ...,
+    *,
+    model: Any = ...,
+    progress: bool = ...,
+    preset: str | None = ...,
+    **settings: Any,
+) -> Result: ...
+def plan_refine(dataset: str | Path = ..., *, preset: str | None = ..., **settings: Any) -> Result: ...

@@ -22,6 +22,7 @@ from llmfair.arguments import COMMAND_LINE
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.windows import WindowsSettings
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.refine.settings import RefineSettings
 from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
 from llmfair.metrics.base import Judged
@@ -40,12 +41,12 @@ PUBLIC = [
     "MissingKey", "PairOutcome", "PairAnswer", "Permutation", "Probe", "Qrels", "Query", "Ranking", "Rejected",
     "Request", "RequirementFailed", "Result", "Run", "RunConflict", "Sampling", "Side", "Steps", "Text",
     "Unavailable", "UsageError", "PairVerdict", "__version__", "audit_listwise", "audit_pairwise",
-    "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure",
+    "audit_refine", "plan_refine", "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure",
     "open_run", "parse_measure", "parse_model", "plan_listwise", "plan_pairwise", "register", "schema",
     "score", "study_windows", "write_report",
 ]  # fmt: skip
 FUNCTIONS: dict[str, type[CommandSettings]] = {
-    "audit_listwise": ListwiseSettings, "audit_pairwise": PairwiseSettings,
+    "audit_listwise": ListwiseSettings, "audit_pairwise": PairwiseSettings, "audit_refine": RefineSettings,
     "calibrate_listwise": CalibrateSettings, "calibrate_pairwise": CalibratePairwiseSettings,
     "finetune_lora": FinetuneSettings, "plan_listwise": PlanSettings, "plan_pairwise": PlanPairwiseSettings,
     "score": ScoreSettings, "study_windows": WindowsSettings,

@@ -323,7 +323,7 @@ class Design(ABC, Generic[T]):
         kind = registry.lookup("audit", self.task)
         gated = GatedFigures(
             results.design.conditions, results.shown, results.rows, results.findings, results.reach,
-            f" {kind.condition}", where, kind.aside, kind.titles,
+            f" {kind.condition}", where, {*kind.aside, *kind.by_name}, kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         results = judged(

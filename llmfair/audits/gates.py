@@ -115,7 +115,8 @@ class GatedFigures:
     """What gates are asked of: the figures of a run, and what has to be known to trust them.
 
     `asked` is what a condition is called in words (" prompt", " pairs"), unless `titles` has it; `where` of which
-    setting figures are; conditions `aside` only repeat another, and are asked about by name alone.
+    setting figures are; conditions `aside` only repeat another, or others are held against them: gates name them,
+    or do not speak of them.
     """
 
     conditions: Sequence[str]

@@ -165,6 +165,8 @@ class Kind(ABC):
 
     aside: Collection[str] = ()
     """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
+    by_name: Collection[str] = ()
+    """Conditions that others are held against, such as a baseline: gates speak of them by name alone."""
     of_conditions: Collection[str] = ()
     """Settings that say which conditions there are: of several runs they do not make a model another row."""
     limits: Sequence[str] = (
@@ -237,6 +239,13 @@ class Kind(ABC):
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """What a question showed, in a word."""
         return ""
+
+    def trail(self, run: RunDir, query_id: str | None) -> Iterator[str]:
+        """How a run went about its queries, or one of them, step by step, a line each. Raises UsageError."""
+        raise UsageError(
+            f"{run.path}: {self.name} keeps no trail.",
+            "its answers, one by one: llmfair runs show RUN --answers",
+        )
 
     # Measured again and compared
 

@@ -4,7 +4,7 @@
 Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. How a form of question is answered, and by
 which parameters, is registered beside the others (`simulated/`). Every answer is drawn from its request's key, so
 answers depend neither on order nor on how many are in flight. `fake:reader` answers by what the items say that it is
-shown: a generator, of `llmfair rag`.
+shown: a generator, of `llmfair rag`. `fake:refiner` and `fake:name` write keywords, for `llmfair refine`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "rankers": ("bm25", "bm25-okapi", "contriever", "dense", "monobert", "monot5", "sbert", "sparse", "splade"),
     "strategies": ("windows",),
     "datasets": (
-        "lamp/1", "lamp/2", "lamp/3", "lamp/4", "lamp/5", "lamp/6", "lamp/7", "rag-sample", "sample",
+        "lamp/1", "lamp/2", "lamp/3", "lamp/4", "lamp/5", "lamp/6", "lamp/7", "rag-sample", "refine-sample", "sample",
         "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
     ),
@@ -34,7 +34,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")
-FAKE = ("fake:biased", "fake:oracle", "fake:random", "fake:reader")
+FAKE = ("fake:biased", "fake:oracle", "fake:random", "fake:reader", "fake:refiner", "fake:name")
 
 
 def leave_values_unread() -> None:

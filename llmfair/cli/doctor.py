@@ -78,7 +78,8 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
     yield (
         "fake",
         "ready",
-        "offline: fake:biased, fake:oracle, fake:random, fake:reader; fake:biased,pairwise=-1 injects log odds of -1",
+        "offline: fake:biased, fake:oracle, fake:random, fake:reader, fake:refiner, fake:name; fake:biased,pairwise=-1 "
+        "injects log odds of -1",
     )
     key, elsewhere = "OPENAI_API_KEY", "--base-url" if base_url else "OPENAI_BASE_URL"
     compatible = base_url or os.environ.get("OPENAI_BASE_URL")

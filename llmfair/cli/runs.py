@@ -60,6 +60,9 @@ def show(
     furthest: Annotated[
         bool, flag("The queries furthest from parity.", "--furthest", named="show_furthest")
     ] = False,
+    trail: Annotated[
+        bool, flag("How each query was refined, round by round.", "--trail", named="show_trail")
+    ] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
     verbose: Verbose = False,
@@ -77,6 +80,9 @@ def show(
     run = find_run(name, runs_dir)
     if furthest:
         _show_furthest(run, as_json)
+        return
+    if trail:
+        _show_trail(run, query, as_json)
         return
     if not (answers or failures or invalid or query):
         manifest, command = run.read_manifest(), continuing(run)
@@ -116,6 +122,18 @@ def _status(run: RunDir) -> str | None:
     except UsageError:
         return None
     return status
+
+
+def _show_trail(run: RunDir, query_id: str | None, as_json: bool) -> None:
+    """How a run went about its queries, step by step."""
+    from llmfair.audits.kind import kind_in
+
+    lines = kind_in(run.manifest, run.read_manifest().task).trail(run, query_id)
+    if as_json:
+        terminal.print_json({"schema": 1, "run": run.path.name, "trail": [*lines]})
+        return
+    for line in lines:
+        print(line)
 
 
 def _show_furthest(run: RunDir, as_json: bool) -> None:

@@ -50,9 +50,9 @@ def of_dataset(name: str) -> Judgements:
 
 
 def of_files(
-    qrels: Path, groups: Path, known: Mapping[str, Attribute], undeclared: bool = False
+    qrels: Path | None, groups: Path, known: Mapping[str, Attribute], undeclared: bool = False
 ) -> Judgements:
-    """Judgements of a qrels file and a groups file; a document is listed when either names it.
+    """Judgements of a qrels file, if there is one, and a groups file; a document is listed when either names it.
 
     `known` declares attributes; with `undeclared` the groups file may name others too. Raises UsageError with
     file and line.
@@ -60,7 +60,7 @@ def of_files(
     problems = Problems()
     judged = {
         query_id: {doc_id: relevance for doc_id, (relevance, _) in rows.items()}
-        for query_id, rows in read_qrels(qrels, problems).items()
+        for query_id, rows in (read_qrels(qrels, problems) if qrels else {}).items()
     }
     found, used = _groups(groups, None if undeclared else known, problems)
     problems.raise_any(HINT)
@@ -70,7 +70,7 @@ def of_files(
             if doc_id not in documents:
                 documents[doc_id] = Document(doc_id, "", groups=NO_GROUPS)
     used_in_order = [attribute for name, attribute in known.items() if name in used]
-    return Judgements(str(qrels), judged, documents, used_in_order)
+    return Judgements(str(qrels or groups), judged, documents, used_in_order)
 
 
 def _groups(

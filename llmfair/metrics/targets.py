@@ -219,7 +219,7 @@ def _background_shares(groups: Groups, attribute: Attribute, axis: Sequence[str]
 def _stated(path: str, spread: Cells) -> Floats:
     """The shares of a file, in the shape of the cells; a name that is not given has none. Raises UsageError."""
     named = list(map("*".join, product(*spread.axes)))
-    shares = _read_shares(path)
+    shares = read_shares(path)
     for name in shares:
         if name not in named:
             raise UsageError(
@@ -231,7 +231,8 @@ def _stated(path: str, spread: Cells) -> Floats:
 
 
 @cache
-def _read_shares(path: str) -> Mapping[str, float]:
+def read_shares(path: str) -> Mapping[str, float]:
+    """The shares of a file by name, as they stand there. Raises UsageError."""
     hint = 'write { "group": share, … } with shares from 0 that are not all 0'
     try:
         shares = json.loads(Path(path).read_text("utf-8"))

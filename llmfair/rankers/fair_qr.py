@@ -206,7 +206,7 @@ class FairQr:
         page, named = standing.page, topic.target.items()
         shown = [name for name, share in named if share > 0 or page.shares[name] > 0]
         values = {
-            "Query": clean(refined_text(topic.query, standing.added), WHOLE),
+            "Query": clean(text := refined_text(topic.query, standing.added), WHOLE),
             "Target Exposure Distribution": _shares(topic.target, shown),
             "Current Exposure Distribution": _shares(page.shares, shown),
             "Top_K": self.k,
@@ -218,6 +218,7 @@ class FairQr:
             "query_id": topic.query.query_id,
             "iteration": standing.iteration + 1,
             "subgroup": subgroup,
+            "query": text,
         }
         if topic.hints is not None:
             about["hints"] = list(topic.hints(subgroup, standing.added))

@@ -79,7 +79,7 @@ def test_names_are_those_that_are_registered() -> None:
 def test_what_is_offered() -> None:
     expected: list[tuple[tuple[str, ...], list[str]]] = [
         (("pla",), ["plan"]),
-        (("plan", ""), ["listwise", "pairwise", "rag"]),
+        (("plan", ""), ["listwise", "pairwise", "rag", "refine"]),
         (("listwise", "--max-c"), ["--max-calls", "--max-cost"]),
         (("listwise", "-d", "trec-fair/2022/"), ["trec-fair/2022/eval/gender", "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location"]),
         (("pairwise", "--attribute", ""), ["gender", "location"]),
@@ -91,7 +91,7 @@ def test_what_is_offered() -> None:
         (("prompts", "show", "list"), ["listwise", "listwise-general"]),
         (("listwise", "--prompt", "ge"), ["general"]),
         (("datasets", "show", "sa"), ["sample"]),
-        (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random", "fake:reader"]),
+        (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random", "fake:reader", "fake:refiner", "fake:name"]),
     ]  # fmt: skip
     found = offered_each(*[words for words, _ in expected])
     for (words, says), told in zip(expected, found, strict=True):

@@ -109,6 +109,7 @@ def test_prompts_are_listed_by_what_prompt_takes() -> None:
         "neural": None,
         "pairwise": "wikiproject",
         "pairwise-general": "general",
+        "refine": None,
     }
     refuses("'general' is a prompt of several tasks", "prompts", "show", "general")
     refuses("Did you mean 'general'?", "listwise", "--prompt", "genral", "--dry-run")

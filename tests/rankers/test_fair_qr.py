@@ -164,7 +164,8 @@ def test_what_the_model_is_told() -> None:
     assert '{"female": 0.500, "male": 0.500}, which shows' in said
     assert 'distribution of: {"female": 0.000, "male": 1.000}.' in said
     assert "first 4 documents" in said and "keywords about female.\n\nReply with one JSON object" in said
-    assert chat.about == {"task": "refine", "query_id": "q1", "iteration": 1, "subgroup": "female"}
+    about = {"task": "refine", "query_id": "q1", "iteration": 1, "subgroup": "female"}
+    assert chat.about == {**about, "query": "physicist laboratory prize"}
 
 
 def test_the_form_of_the_paper_is_its_appendix_alone() -> None:

@@ -1,0 +1,136 @@
+"""What is concluded of refinement: whether pages come nearer their target, and whether that costs relevance.
+
+Paired by topic: fair-qr less the original query, in every measure with a direction. Nearer: the whole intervals of the
+objective and of AWRF lie on the better side of 0; no nearer: one of them lies on the other side, or nothing changed.
+p by flipped signs; adjusted (Holm) over the methods that fair-qr is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from llmfair.audits.refine.design import FAIR_QR
+from llmfair.audits.refine.results import RefineFinding
+from llmfair.audits.refine.settings import BASELINE
+from llmfair.audits.summary import ALL, Inference, row_of, value_of
+from llmfair.metrics.base import Measure
+from llmfair.metrics.columns import Column
+from llmfair.metrics.names import parse_measure
+from llmfair.records import Conclusion, Measurement
+from llmfair.stats.paired import change_by_query
+from llmfair.stats.significance import holm
+
+AGAINST = (BASELINE,)
+"""The methods that fair-qr is held against."""
+Goals = tuple[str, str, str]
+"""The names of the objective, of what nearness is told by too, and of what refinement costs."""
+
+
+def compared(method: str) -> str:
+    """The condition of rows that hold fair-qr against a method."""
+    return f"{FAIR_QR} vs {method}"
+
+
+def concluded(
+    columns: Sequence[Column], rows: Sequence[Measurement], goals: Goals, inference: Inference
+) -> tuple[list[Measurement], dict[str, RefineFinding], int]:
+    """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
+    changes = _changes(columns, inference)
+    for measure in dict.fromkeys(row.measure for row in changes):
+        places = [
+            place for place, row in enumerate(changes) if row.measure == measure and row.query_id == ALL
+        ]
+        for place, adjusted in zip(places, holm([changes[place].p for place in places]), strict=True):
+            changes[place] = replace(changes[place], p_adjusted=adjusted)
+    of_all = {
+        row.measure: row for row in changes if row.query_id == ALL and row.condition == compared(BASELINE)
+    }
+    objective, aimed, utility = (of_all.get(name) for name in goals)
+    finding = _finding(objective, aimed, utility, goals[0])
+    told = [
+        replace(row, conclusion=finding.conclusion)
+        if (row.query_id, row.measure, row.condition) == (ALL, goals[0], compared(BASELINE))
+        else row
+        for row in (*rows, *changes)
+    ]
+    return told, {FAIR_QR: finding}, sum(row.p is not None for row in changes if row.measure == goals[0])
+
+
+def _changes(columns: Sequence[Column], inference: Inference) -> list[Measurement]:
+    """A row a topic and one of all, for every measure with a direction and every method held against."""
+    by = {(column.measure, column.condition): column for column in columns if not column.group}
+    rows: list[Measurement] = []
+    for measure in dict.fromkeys(measure for measure, _ in by):
+        if not measure.definition.better or measure.of_all or measure.definition.better == "parity":
+            continue
+        for method in AGAINST:
+            rows += _paired(measure, by.get((measure, FAIR_QR)), by.get((measure, method)), method, inference)
+    return rows
+
+
+def _paired(
+    measure: Measure, one: Column | None, other: Column | None, method: str, inference: Inference
+) -> list[Measurement]:
+    if one is None or other is None:
+        return []
+    name, condition = str(measure), compared(method)
+    pairs = {
+        query_id: (before, after)
+        for query_id in sorted(one.values.keys() & other.values.keys())
+        if (before := value_of(other.values[query_id])[0]) is not None
+        and (after := value_of(one.values[query_id])[0]) is not None
+    }
+    if not pairs:
+        return [Measurement(ALL, name, None, condition, n=0, reason="no_common_query")]
+    rows = [
+        Measurement(query_id, name, after - before, condition) for query_id, (before, after) in pairs.items()
+    ]
+    values = np.array([*pairs.values()])
+    rng = np.random.default_rng(inference.seed)
+    change = change_by_query(values[:, 0], values[:, 1], False, inference.level, rng)
+    return [*rows, replace(row_of(name, condition, change.estimate), p=change.p)]
+
+
+def _finding(
+    objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None, measure: str
+) -> RefineFinding:
+    """Of the changes in the objective, in AWRF and in nDCG."""
+    if objective is None or objective.value is None or objective.low is None:
+        reason = "no_target" if objective is None or objective.value is None else objective.reason
+        return RefineFinding(
+            measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason or "too_few_queries",
+            nearer=None, loss=None,
+        )  # fmt: skip
+    said = [_better(row) for row in (objective, aimed) if row is not None]
+    nearer = True if all(said) else False if False in said else None
+    conclusion = {
+        True: Conclusion.WITHIN,
+        False: Conclusion.OUTSIDE,
+        None: Conclusion.INCONCLUSIVE,
+    }[nearer]
+    loss = None if utility is None or utility.low is None or utility.high is None else _fell(utility)
+    return RefineFinding(
+        measure=measure, conclusion=conclusion, reason=None, nearer=nearer, loss=loss,
+        p=objective.p, p_adjusted=objective.p_adjusted,
+    )  # fmt: skip
+
+
+def _better(row: Measurement) -> bool | None:
+    """Whether the change is for the better for certain, or for certain is not; None where it is open."""
+    if row.low is None or row.high is None:
+        return None
+    low, high = (
+        (row.low, row.high)
+        if parse_measure(row.measure).definition.better == "higher"
+        else (-row.high, -row.low)
+    )
+    if low > 0:
+        return True
+    return False if high <= 0 else None
+
+
+def _fell(row: Measurement) -> bool:
+    return row.high is not None and row.high < 0

@@ -1,0 +1,216 @@
+"""The design of an audit of query refinement: a loop a topic, whose first page is the baseline's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Names
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from llmfair.asking.dispatch import Program
+from llmfair.audits.condition import Condition
+from llmfair.audits.design import CHARACTERS_PER_TOKEN, Design
+from llmfair.audits.refine.hints import distinguishing, terms_of
+from llmfair.audits.refine.observing import Pages
+from llmfair.audits.refine.results import RefineFacts
+from llmfair.audits.refine.settings import BASELINE, RefineSettings
+from llmfair.datasets.collection import Collection
+from llmfair.metrics.attention import least_divergence, shares_of
+from llmfair.metrics.base import Measure
+from llmfair.metrics.targets import Cells, cells, target_shares
+from llmfair.metrics.values import Undefined
+from llmfair.prompts import Prompt
+from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
+from llmfair.records import Query
+from llmfair.retrieval.engine import Engine
+
+REFINED, FAIR_QR = "refined", "fair-qr"
+TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
+"""Whether a method is told at run time what its figures are measured against."""
+MOST_REPLIES = 2
+"""A round asks once more where the first reply cannot be read."""
+TOKENS_ANSWERED = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineDesign(Design[Refined]):
+    """Everything that is asked about a collection's topics; `left_out` are those without a target, by the reason."""
+
+    task = "refine"
+    settings: RefineSettings
+    dataset: Collection
+    prompt: Prompt
+    engine: Engine
+    objective: Measure
+    aimed: Measure
+    utility: Measure
+    left_out: Mapping[str, Sequence[str]]
+
+    why_not_assessable = "the others have no target"
+
+    @cached_property
+    def conditions(self) -> Sequence[Condition]:
+        return [Condition(name, {"target_known": known}) for name, known in TARGET_KNOWN.items()]
+
+    @property
+    def k(self) -> int:
+        """The length of a page: the objective's cutoff."""
+        return int(self.objective.cutoff or 0)
+
+    @cached_property
+    def topics(self) -> Sequence[Query]:
+        """Those that have a target."""
+        without = {query_id for of in self.left_out.values() for query_id in of}
+        return [query for query in self.queries if query.query_id not in without]
+
+    @property
+    def assessable(self) -> int:
+        return len(self.topics)
+
+    @property
+    def calls(self) -> int:
+        """The most there can be: every round of every topic, each reply but the last unreadable at first."""
+        return len(self.topics) * self.longest
+
+    @property
+    def longest(self) -> int:
+        return MOST_REPLIES * self.settings.max_iterations
+
+    def tokens(self) -> tuple[int, int]:
+        """By the prompt's length and that of queries, which grow by a few words."""
+        asked = sum(len(query.text) for query in self.topics) + len(self.topics) * len(self.prompt.text)
+        return asked // CHARACTERS_PER_TOKEN * self.longest, TOKENS_ANSWERED * self.calls
+
+    @cached_property
+    def pages(self) -> Pages:
+        return Pages(self.attribute, self.groups, self.dataset.qrels)
+
+    @cached_property
+    def spread(self) -> Cells:
+        """The groups that the objective is about, without a cell of what is unknown where it drops that."""
+        arguments = self.objective.arguments
+        over = arguments["over"]
+        return cells(self.groups, None if over is None else str(over), str(arguments["unknown"]))
+
+    def target(self, query: Query) -> Mapping[str, float] | Undefined:
+        """The share that each group of a page should have. Raises UsageError for a file that is none."""
+        arguments, judged = self.objective.arguments, self.pages.judged(query.query_id, ())
+        shares = target_shares(judged, self.spread, str(arguments["target"]), str(arguments["membership"]))
+        return (
+            shares
+            if isinstance(shares, Undefined)
+            else dict(zip(self.spread.names, shares.tolist(), strict=True))
+        )
+
+    def stopping(self, target: Mapping[str, float]) -> Stopping:
+        """When the topic's loop ends: at the best that a page can have, as far as that is known."""
+        definition, settings = self.objective.definition, self.settings
+        lower = definition.better == "lower"
+        best = definition.bounds[0 if lower else 1]
+        if self.objective.name == "KL" and settings.floor:
+            best = self.least(target)
+        content = best + settings.kl_threshold if lower else best - settings.kl_threshold
+        return Stopping(
+            settings.max_iterations, "lower" if lower else "higher", content if isfinite(content) else None
+        )
+
+    def page(self, query: Query, added: Sequence[str]) -> Page:
+        """What the query finds with these words behind it."""
+        hits = self.engine.search(query.text, self.k, " ".join(added), self.settings.weight)
+        doc_ids = tuple(hit.doc_id for hit in hits)
+        arguments = self.objective.arguments
+        rows = self.spread.rows(doc_ids, str(arguments["membership"]), str(arguments["unlisted"]))
+        shares = shares_of(rows[:, self.spread.kept])
+        held = [0.0] * len(self.spread.names) if shares is None else (shares / shares.sum()).tolist()
+        objective = self.pages.value(self.objective, query.query_id, doc_ids) if doc_ids else None
+        return Page(doc_ids, dict(zip(self.spread.names, held, strict=True)), objective)
+
+    def reorder(self, query: Query, doc_ids: Sequence[str]) -> Sequence[str]:
+        """By the original query, ties by id; documents that it does not find come last."""
+        if self.settings.rerank == "none":
+            return doc_ids
+        scores = self.engine.scores(query.text, doc_ids)
+        return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
+
+    def programs(self) -> Iterator[Program]:
+        for query in self.topics:
+            yield Program(query.query_id, partial(self._steps, query), threaded=True, condition=FAIR_QR)
+
+    def _steps(self, query: Query) -> Any:
+        return self.program.steps(self.topic(query))
+
+    @cached_property
+    def program(self) -> FairQr:
+        return FairQr(self.prompt, self.attribute.name, self.k, self.settings.form, self.settings.keep)
+
+    def topic(self, query: Query) -> Topic:
+        """The topic as the loop is told of it."""
+        target = self.target(query)
+        assert not isinstance(target, Undefined)
+        return Topic(
+            query,
+            target,
+            self.stopping(target),
+            partial(self.page, query),
+            partial(self.reorder, query),
+            partial(self.hints, query) if self.subject.spec.startswith("fake:") else None,
+        )
+
+    def hints(self, query: Query, group: str, added: Names[str]) -> Sequence[str]:
+        """What simulated models are told: the words that distinguish a group among what the query finds."""
+        found = self.engine.search(query.text, self.engine.count())
+        documents = [self.dataset.documents[hit.doc_id] for hit in found]
+        return distinguishing(
+            {one.doc_id: one.groups.get(self.attribute.name, ()) for one in documents},
+            {one.doc_id: terms_of(one) for one in documents},
+            group,
+            refined_text(query, [*added]),
+        )
+
+    def least(self, target: Mapping[str, float]) -> float:
+        """The least divergence that a page of whole documents can have from the target."""
+        import numpy as np
+
+        arguments = self.objective.arguments
+        direction, eps = str(arguments["direction"]), float(arguments["eps"] or 0)
+        return least_divergence(np.array([*target.values()]), self.k, direction, eps)
+
+    def unparseable(self, result: Refined) -> int:
+        return sum(not reply.read.readable for reply in result.replies)
+
+    # What names it
+
+    def identity(self) -> dict[str, Any]:
+        target = self.settings.target
+        return {
+            **super().identity(),
+            "lists_sha256": self.dataset.fingerprint(self.queries, self.attribute.name),
+            "engine": self.engine.identity,
+            **({"target": Path(target).read_text("utf-8")} if Path(target).is_file() else {}),
+        }
+
+    def facts(self) -> RefineFacts:
+        settings = self.settings
+        return RefineFacts(
+            preset=settings.preset_name(),
+            queries=len(self.topics),
+            conditions=[condition.name for condition in self.conditions],
+            factors={one.name: one.factors for one in self.conditions},
+            calls=self.calls,
+            seed=settings.seed,
+            documents=len(self.dataset.documents),
+            k=self.k,
+            objective=str(self.objective),
+            target=Path(settings.target).name,
+            aimed=str(self.aimed),
+            utility=str(self.utility),
+            max_iterations=settings.max_iterations,
+            keep=settings.keep,
+            rerank=settings.rerank,
+            weight=settings.weight,
+            form=settings.form,
+            analyzer=settings.analyzer,
+        )

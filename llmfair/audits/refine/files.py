@@ -1,0 +1,124 @@
+"""The files of a run folder of `llmfair refine`, and what measures read of them again.
+
+All figures follow from `rankings/` (the pages), `qrels.txt` and `groups.tsv`, which names the documents on pages, the
+relevant ones, and one of every other group, so that it has all groups of the collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from llmfair.audits.refine.design import FAIR_QR, REFINED, RefineDesign
+from llmfair.audits.refine.observing import Pages
+from llmfair.audits.refine.settings import BASELINE
+from llmfair.audits.refine.trail import TRAIL, TrailLine, trail_lines
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.judgements import of_files
+from llmfair.metrics.base import Groups, Judged
+from llmfair.metrics.targets import UNKNOWN
+from llmfair.rankers.fair_qr import Refined, refined_text
+from llmfair.records import Attribute, Ranking, Side
+from llmfair.results import Results
+from llmfair.rundir import RunDir
+from llmfair.trec import Problems, groups_lines, qrels_lines, read_run, run_lines
+
+QRELS, GROUPS = "qrels.txt", "groups.tsv"
+HINT = "the command that began the run writes its files anew, without a call"
+
+
+def rankings_of(refined: Refined) -> dict[str, tuple[str, ...]]:
+    """The page of a topic under every condition."""
+    return {
+        BASELINE: refined.rounds[0].page.doc_ids,
+        REFINED: refined.kept.page.doc_ids,
+        FAIR_QR: refined.final,
+    }
+
+
+def files_of(design: RefineDesign, found: Sequence[Refined], trail: Sequence[TrailLine]) -> dict[str, str]:
+    """Every file by name."""
+    pages: dict[str, list[Ranking]] = {}
+    for refined in found:
+        for condition, doc_ids in rankings_of(refined).items():
+            pages.setdefault(condition, []).append(Ranking(refined.query.query_id, doc_ids))
+    reached = {refined.query.query_id for refined in found}
+    qrels = {query_id: judged for query_id, judged in design.dataset.qrels.items() if query_id in reached}
+    original = "".join(f"{one.query.query_id}\t{one.query.text}\n" for one in found)
+    last = (f"{one.query.query_id}\t{refined_text(one.query, one.kept.added)}\n" for one in found)
+    return {
+        TRAIL: "".join(trail_lines(trail)),
+        "queries/original.tsv": original,
+        "queries/refined.tsv": "".join(last),
+        **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
+        GROUPS: "".join(groups_lines(_groups(design, found, qrels))),
+        **{f"rankings/{name}.run": "".join(run_lines(of, "llmfair")) for name, of in pages.items()},
+    }
+
+
+def _groups(
+    design: RefineDesign, found: Sequence[Refined], qrels: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """By document and attribute; a document of unknown group says so, or nobody would know that it is listed."""
+    documents = design.dataset.documents
+    named = {doc_id for refined in found for one in rankings_of(refined).values() for doc_id in one}
+    named |= {
+        doc_id
+        for judged in qrels.values()
+        for doc_id, grade in judged.items()
+        if grade >= 1 and doc_id in documents
+    }
+    named |= {*_of_each_group(design)}
+    return {
+        doc_id: {
+            **documents[doc_id].groups,
+            design.attribute.name: documents[doc_id].groups.get(design.attribute.name) or (UNKNOWN,),
+        }
+        for doc_id in sorted(named)
+    }
+
+
+def _of_each_group(design: RefineDesign) -> Iterator[str]:
+    """The first document of every group there is."""
+    seen = set[tuple[str, str]]()
+    for doc_id, document in sorted(design.dataset.documents.items()):
+        groups = {(name, group) for name, of in document.groups.items() for group in of}
+        if not groups <= seen:
+            seen |= groups
+            yield doc_id
+
+
+# Read back
+
+
+def read_observations(run: RunDir, results: Results) -> dict[str, list[Judged]]:
+    """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
+    attribute = _attribute(run.read_manifest().settings["attribute"])
+    known = {**read_attributes(shipped_attributes()), attribute.name: attribute}
+    qrels = run.path / QRELS  # of a run without judgements there is none
+    judgements = of_files(qrels if qrels.is_file() else None, run.path / GROUPS, known, undeclared=True)
+    attributes = {one.name: one for one in judgements.attributes} | {attribute.name: attribute}
+    groups = Groups(attribute.name, attributes, judgements.documents)
+    pages = Pages(attribute, groups, judgements.qrels)
+    found: dict[str, list[Judged]] = {}
+    for condition in results.design.conditions:
+        problems = Problems()
+        file = read_run(run.path / "rankings" / f"{condition}.run", problems)
+        problems.raise_any(HINT)
+        found[condition] = [
+            pages.judged(query_id, ranking.doc_ids) for query_id, ranking in file.rankings.items()
+        ]
+    return found
+
+
+def _attribute(row: Mapping[str, Any]) -> Attribute:
+    """The attribute as the manifest has it, with the backgrounds of the shipped one of its name."""
+    shipped = read_attributes(shipped_attributes()).get(row["name"])
+    return Attribute(
+        row["name"],
+        protected=tuple(row["protected"]),
+        unprotected=tuple(row["unprotected"]),
+        other=tuple(row["other"]),
+        words={side: row["words"][side] for side in Side},
+        backgrounds=shipped.backgrounds if shipped else (),
+    )

@@ -1,0 +1,143 @@
+"""Makes an audit of query refinement from what the user set.
+
+The data's way: topics and a collection -> its index -> one loop a topic -> dispatch -> pages -> measures -> intervals
+-> run folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmfair import registry
+from llmfair.audits.design import NOBODY, Outcome
+from llmfair.audits.gates import read_gates
+from llmfair.audits.lists import selected_queries
+from llmfair.audits.refine.design import TARGET_KNOWN, RefineDesign
+from llmfair.audits.refine.outcome import outcome_of
+from llmfair.audits.refine.settings import RefineSettings
+from llmfair.audits.subject import Subject
+from llmfair.datasets.base import cache_folder, load_dataset, named_attribute
+from llmfair.datasets.collection import Collection
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.metrics.base import Judged, Measure
+from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.metrics.targets import TARGETS, read_shares
+from llmfair.metrics.values import Undefined
+from llmfair.prompts import load_prompt
+from llmfair.rankers.fair_qr import Refined
+from llmfair.records import Failure
+from llmfair.retrieval.analysis import ANALYZERS
+from llmfair.retrieval.bm25 import Bm25Index
+
+SHOWN = "nDCG@{k},AWRF@{k},nDCGxAWRF@{k}"
+EMPIRICAL = "empirical"
+SUMS_TO_ONE = 1e-3
+"""How far the shares of a file may be from 1 in sum: rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineAudit(RefineDesign):
+    """An audit of query refinement made but not begun: what it asks, and what the answers come to."""
+
+    def outcome(self, run: str, results: Mapping[str, Refined], failures: Sequence[Failure]) -> Outcome:
+        return outcome_of(self, run, results, failures)
+
+
+def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> RefineAudit:
+    """Loads what the settings name; the collection is indexed when it is first searched. Raises UsageError."""
+    for model in settings.model:
+        if model.partition(":")[0] in registry.names("ranker"):
+            raise UsageError(
+                f"-m {model}: refine asks a model for keywords, and {model} writes none.",
+                f"--baseline {model.partition(':')[0]} holds refinement against it",
+            )
+    settings = replace(settings, prompt=settings.prompt or "refine")
+    dataset = Collection(load_dataset(settings.dataset, settings.allow_missing))
+    attribute = named_attribute(dataset, settings.attribute, settings.mixed)
+    queries = tuple(selected_queries(dataset, settings))
+    objective = objective_of(settings)
+    check_target(settings.target)
+    k = int(objective.cutoff or 0)
+    usual = f"{SHOWN.format(k=k)},{objective}"
+    aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
+    gates = tuple(
+        replace(gate, measure=str(aimed_at(parse_measure(gate.measure), settings.target)))
+        for gate in read_gates(settings.require, [*TARGET_KNOWN], Judged)
+    )
+    shown = measures_of(settings.measures or usual, settings.target)
+    asked_for = measures_of(
+        ",".join((usual, *map(str, shown), *(gate.measure for gate in gates))), settings.target
+    )
+    design = RefineAudit(
+        settings=settings,
+        subject=subject,
+        dataset=dataset,
+        attribute=attribute,
+        queries=queries,
+        measures=tuple(dict.fromkeys((*shown, *asked_for))),
+        shown=shown,
+        gates=gates,
+        prompt=load_prompt(str(settings.prompt), "refine"),
+        engine=Bm25Index(
+            cache_folder() / "indexes", dataset.documents.values(), ANALYZERS[settings.analyzer]
+        ),
+        objective=objective,
+        aimed=aimed,
+        utility=utility,
+        left_out={},
+    )
+    design.program  # noqa: B018  a prompt that lacks what is asked is said before anything else
+    without = {"no_target": [q.query_id for q in queries if isinstance(design.target(q), Undefined)]}
+    if len(without["no_target"]) == len(queries):
+        raise UsageError(
+            f"--target {settings.target} needs judgements, and no document of a known group is relevant to any topic.",
+            "--target uniform, or a file of shares such as --target ./shares.json",
+        )
+    return replace(design, left_out={reason: of for reason, of in without.items() if of})
+
+
+def objective_of(settings: RefineSettings) -> Measure:
+    """The measure that the loop improves, with the target aimed at. Raises UsageError for one that has none."""
+    objective = parse_measure(settings.objective, Judged)
+    hint = "KL@20, AWRF@20, or KL(direction=target-current)@20"
+    if "target" not in objective.definition.params:
+        raise UsageError(f"--objective {objective} has no target.", hint)
+    if objective.definition.better not in ("lower", "higher"):
+        raise UsageError(f"--objective {objective} has no direction in which it is better.", hint)
+    if objective.cutoff is None:
+        raise UsageError(
+            f"--objective {objective} has no cutoff: how long is a page?", f"for example {objective}@20"
+        )
+    return aimed_at(objective, settings.target)
+
+
+def check_target(target: str) -> None:
+    """Raises UsageError for a file whose shares are not those of one page; names are checked where it is read."""
+    if target in TARGETS:
+        return
+    if not re.search(r"[./]", target):
+        raise UsageError(
+            f"--target {target} is unknown.{did_you_mean(target, TARGETS)}",
+            f"known: {', '.join(TARGETS)}, or a file as in ./shares.json",
+        )
+    total = sum(read_shares(target).values())
+    if abs(total - 1) > SUMS_TO_ONE:
+        raise UsageError(f"{target}: the shares sum to {total:g}, not to 1.", 'write { "group": share, … }')
+
+
+def aimed_at(measure: Measure, target: str) -> Measure:
+    """The measure with this target, where it has one and names none."""
+    named = dict(measure.params)
+    if target == EMPIRICAL or "target" not in measure.definition.params or "target" in named:
+        return measure
+    params = ",".join(f"{name}={value}" for name, value in sorted({**named, "target": target}.items()))
+    return parse_measure(
+        f"{measure.name}({params})" + ("" if measure.cutoff is None else f"@{measure.cutoff:g}")
+    )
+
+
+def measures_of(names: str, target: str) -> tuple[Measure, ...]:
+    """The measures of these names, each with the target where it names none."""
+    return tuple(dict.fromkeys(aimed_at(measure, target) for measure in parse_measures(names, Judged)))

@@ -1,0 +1,115 @@
+"""What can be set of an audit of query refinement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from llmfair.errors import UsageError
+from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
+
+BASELINE = "bm25"
+"""The page of the original query: every run has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineSettings(PromptSettings, AuditSettings):
+    """FAIR-QR: queries refined until the groups on the first page meet a target."""
+
+    preset_meaning: ClassVar[str] = (
+        "paper: no stems, no stop words, the appendix's prompt alone, temperature 0.3, and a threshold of 1e-6."
+    )
+
+    dataset: str = setting(
+        "refine-sample", "Dataset id, or a folder of your own.", "Data", flags=("-d",), result=False
+    )
+    model: tuple[str, ...] = setting(
+        ("fake:refiner",),
+        "Who writes keywords: openai:NAME, hf:NAME, vllm:NAME, fake:refiner, fake:name (the group's name alone); "
+        "repeatable, one run each.",
+        "Model",
+        flags=("-m",),
+        result=False,
+    )
+    prompt: str | None = setting(
+        None, "Prompt template of your own, a TOML file (default: refine).", "Prompt", result=False
+    )
+    form: Literal["json", "paper"] = setting(
+        "json", "How a reply is asked for: json, or nothing said of it, as in the paper's prompt.", "Prompt"
+    )
+    baseline: tuple[str, ...] = setting(
+        (BASELINE,), "What refinement is held against: bm25, the original query.", "Data", result=False
+    )
+    analyzer: Literal["english", "standard"] = setting(
+        "english", "How text becomes terms: english cuts endings, standard leaves words whole.", "Data"
+    )
+    objective: str = setting(
+        "KL@20",
+        "The measure of one page that the loop improves; its cutoff is the length of the page.",
+        "Statistics",
+    )
+    target: str = setting(
+        "empirical",
+        "The groups' shares aimed at: empirical (those of the relevant documents), trec2021, trec2022, uniform, or a "
+        "file as in ./shares.json; of all measures that name none.",
+        "Statistics",
+    )
+    max_iterations: int = setting(5, "Rounds of refinement, at most.", "Data")
+    keep: Literal["added", "last"] = setting(
+        "added", "Words accumulate (added), or each round's replace those before (last).", "Data"
+    )
+    rerank: Literal["bm25", "none"] = setting(
+        "bm25",
+        "How the last page is ordered: by the original query (bm25), or as it was found (none).",
+        "Data",
+    )
+    weight: float = setting(1.0, "What an added word counts beside one of the query.", "Data", advanced=True)
+    kl_threshold: float = setting(
+        0.0,
+        "How far from the best that a page can have the loop is content, in units of the objective.",
+        "Statistics",
+        advanced=True,
+    )
+    floor: bool = setting(
+        True,
+        "Stop at the least divergence that a page of whole documents can have, not only at none.",
+        "Statistics",
+        advanced=True,
+    )
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
+        # Chen and Fang 2025, sections 2 and 3; the limit of 5 and the objective are the defaults
+        return {
+            "paper": {
+                "analyzer": "standard",
+                "form": "paper",
+                "temperature": 0.3,
+                "kl_threshold": 1e-6,
+                "floor": False,
+            }
+        }
+
+    @classmethod
+    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
+        return {}
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        drawn = {"candidates", "buckets", "relevant", "min_relevant", "seed"}
+        return super().idle() | drawn | {"band", "ci", "input", "words", "constrain", "mixed", "batch"}
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"max_iterations": 0, "kl_threshold": 0})
+        if not 0 < self.weight < math.inf:
+            raise UsageError(f"--weight is {self.weight}, but is above 0.", "1: as a word of the query")
+        if self.batch:
+            raise UsageError(
+                "--batch asks all at once, but a round of refinement needs the one before it.",
+                "leave it out: topics are asked side by side",
+            )
+        if other := [name for name in self.baseline if name != BASELINE]:
+            raise UsageError(f"--baseline {other[0]} is unknown.", f"known: {BASELINE}")

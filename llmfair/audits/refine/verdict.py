@@ -1,0 +1,94 @@
+"""The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?"""
+
+from __future__ import annotations
+
+from llmfair.audits.refine.concluding import compared
+from llmfair.audits.refine.design import FAIR_QR
+from llmfair.audits.refine.settings import BASELINE
+from llmfair.audits.verdict import ADVICE, Conclusions
+from llmfair.metrics.names import parse_measure
+from llmfair.records import Conclusion
+from llmfair.report.reasons import in_words
+from llmfair.report.tables import FEW_QUERIES, count
+from llmfair.results import Figure, RunVerdict
+
+NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE = "no nearer", "not assessable", "inconclusive"
+AT_A_LOSS, NEARER = "nearer at a loss", "nearer"
+STATUSES = (NO_NEARER, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, NEARER)
+
+
+def refine_verdict(found: Conclusions) -> RunVerdict:
+    """What becomes of the objective, of AWRF and of nDCG, paired by topic."""
+    finding = found.findings.get(FAIR_QR)
+    if finding is None or finding.conclusion == Conclusion.NOT_ASSESSABLE:
+        reason, measure = (None, "") if finding is None else (finding.reason, finding.measure)
+        why = "nothing was measured" if reason is None else in_words(reason, measure)
+        return RunVerdict(
+            status=NOT_ASSESSABLE,
+            sentence=f"nothing can be said of refinement: {why}",
+            next=ADVICE.get(str(reason), "llmfair refine on at least 5 topics with judgements").format(
+                run=_run(found)
+            ),
+        )
+    nearer, loss = getattr(finding, "nearer", None), getattr(finding, "loss", None)
+    status = {True: AT_A_LOSS if loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[nearer]
+    changes = {
+        measure: figure
+        for (measure, condition), figure in found.figures.items()
+        if condition == compared(BASELINE) and figure.value is not None
+    }
+    figure = changes.get(finding.measure)
+    told = [_change(measure, changes[measure]) for measure in _told(finding.measure, changes)]
+    said = {
+        NEARER: "refined queries bring the page nearer its target",
+        AT_A_LOSS: "refined queries bring the page nearer its target, but lose relevance",
+        NO_NEARER: "refined queries bring the page no nearer its target",
+        INCONCLUSIVE: "it stays open whether refined queries bring the page nearer its target",
+    }[status]
+    n = None if figure is None else figure.n
+    queries = f" ({found.level * 100:g} % CI, {count(n or 0, 'query', 'queries')})" if told else ""
+    few = "; few queries, so read the intervals with care" if n is not None and n < FEW_QUERIES else ""
+    unfinished = "" if found.complete else "; not all questions are answered yet"
+    return RunVerdict(
+        status=status,
+        sentence=f"{said}: {', '.join(told)}{queries}{few}{unfinished}",
+        next=_next(status, found),
+        condition=FAIR_QR,
+        measure=finding.measure,
+        estimate=None if figure is None else figure.value,
+        low=None if figure is None else figure.low,
+        high=None if figure is None else figure.high,
+        n=n,
+    )
+
+
+def _told(objective: str, changes: dict[str, Figure]) -> list[str]:
+    """The objective, then AWRF and nDCG."""
+    names = [name for name in changes if parse_measure(name).name in ("AWRF", "nDCG")]
+    fair_first = sorted(names, key=lambda name: not name.startswith("AWRF"))
+    return [
+        *([objective] if objective in changes else []),
+        *(name for name in fair_first if name != objective),
+    ]
+
+
+def _change(measure: str, figure: Figure) -> str:
+    value = figure.value or 0.0
+    between = "" if figure.low is None or figure.high is None else f" [{figure.low:+.3f}, {figure.high:+.3f}]"
+    how = "stays" if value == 0 else f"{'rises' if value > 0 else 'falls'} by {abs(value):.3f}"
+    return f"{measure} {how}{between}"
+
+
+def _run(found: Conclusions) -> str:
+    return "RUN" if found.run is None else found.run
+
+
+def _next(status: str, found: Conclusions) -> str:
+    if not found.complete:
+        return "the command that began the run asks what is missing, and then says more"
+    trail = f"the words of every round: llmfair runs show {_run(found)} --trail"
+    if status in (NEARER, AT_A_LOSS) and not found.model.startswith("fake:name"):
+        return f"{trail} · beside a model that knows nothing: llmfair refine -m fake:name"
+    if status == INCONCLUSIVE:
+        return f"more topics narrow the intervals · {trail}"
+    return trail

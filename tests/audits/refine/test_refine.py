@@ -1,0 +1,358 @@
+"""`llmfair refine` from end to end, offline: rounds, pages, figures; kept, resumed, checked, measured again."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmfair
+from llmfair.records import Request
+from tests.cli.command import Outcome, refuses
+from tests.cli.command import llmfair as command
+
+QUICK = ("refine", "-q", "--no-report", "--no-cache")
+FILES = ("trail.jsonl", "queries/original.tsv", "queries/refined.tsv", "qrels.txt", "groups.tsv")
+RANKINGS = tuple(f"rankings/{name}.run" for name in ("bm25", "refined", "fair-qr"))
+
+
+def ran(*more: str | Path, code: int = 0) -> Outcome:
+    found = command(*QUICK, *more)
+    assert found.code == code, found.err
+    return found
+
+
+def contents(folder: str | Path) -> dict[str, bytes]:
+    """The files of a run but manifest and journal, which say when and how often."""
+    files = (path for path in Path(folder).rglob("*") if path.is_file())
+    named = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {
+        name: of
+        for name, of in named.items()
+        if name not in ("manifest.json", "journal.jsonl", ".lock", ".seal")
+    }
+
+
+def metrics(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Figures by measure and condition."""
+    return {
+        (row["measure"], row["condition"]): (
+            row["value"],
+            row["low"],
+            row["high"],
+            row["p"],
+            row["p_adjusted"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def trail(folder: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(folder, "trail.jsonl").read_text("utf-8").splitlines()]
+
+
+class Scripted:
+    """A model that always says the same."""
+
+    def __init__(self, says: str) -> None:
+        self.says, self.asked = says, 0
+        self.name, self.identity = "scripted", f"scripted {says}"
+
+    async def complete(self, request: Request) -> str:
+        self.asked += 1
+        return self.says
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run."""
+    folder = tmp_path_factory.mktemp("refine") / "run"
+    ran("-o", folder)
+    return folder
+
+
+# What is found
+
+
+def test_the_table_has_the_original_query_the_refined_one_and_its_page_in_order(done: Path) -> None:
+    shown = command("runs", "show", done)
+    assert shown.out.startswith(
+        "VERDICT  nearer: refined queries bring the page nearer its target: KL@20 falls by "
+    )
+    lines = [line.split() for line in shown.out.splitlines()]
+    names = [line[0] for line in lines if line and line[0] in ("bm25", "refined", "fair-qr")]
+    assert names[:3] == ["bm25", "refined", "fair-qr"] and "target known" in shown.out
+    rows = {line[0]: line for line in reversed(lines) if line and line[0] in names}
+    known = {name: {"yes", "no"} & set(row) for name, row in rows.items()}
+    assert known == {"bm25": {"no"}, "refined": {"yes"}, "fair-qr": {"yes"}}
+    assert "the loop is told the target that its figures are measured against" in " ".join(shown.out.split())
+
+
+def test_every_file_is_there_and_refined_queries_begin_with_the_original(done: Path) -> None:
+    assert all((done / name).is_file() for name in (*FILES, *RANKINGS))
+    original, refined = (
+        dict(line.split("\t") for line in (done / f"queries/{name}.tsv").read_text("utf-8").splitlines())
+        for name in ("original", "refined")
+    )
+    assert len(original) == 12 and original.keys() == refined.keys()
+    assert all(refined[query].startswith(text) for query, text in original.items())
+    kept = {line["query_id"]: line["query"] for line in trail(done) if line["accepted"]}
+    assert refined == kept
+
+
+def test_a_second_run_asks_nothing_and_changes_no_byte() -> None:
+    ran("-o", "run")
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    ran("-o", "run")
+    after = {path: path.read_bytes() for path in before}
+    assert {path.name for path in before if before[path] != after[path]} <= {"manifest.json"}
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_bytes() -> None:
+    ran("-o", "whole")
+    ran("-o", "half", "--max-calls", "5", code=3)
+    ran("-o", "half", "--max-calls", "9", code=3)
+    ran("-o", "half")
+    one, other = ({k: v for k, v in contents(f).items() if k != "results.json"} for f in ("whole", "half"))
+    assert {name for name in one if one[name].replace(b"whole", b"half") != other[name]} == set()
+    asked = [json.loads(line) for line in Path("half/journal.jsonl").read_text().splitlines()]
+    keys = [row["key"] for row in asked if "key" in row]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_answers_give_what_is_on_disk(done: Path) -> None:
+    checked = command("runs", "check", done)
+    assert checked.code == 0 and "its answers give what is on disk" in checked.out
+
+
+def test_measured_again_the_figures_are_those_of_the_run(done: Path) -> None:
+    found = command("score", done, "-o", "again", "--no-report")
+    assert found.code == 0, found.err
+    assert metrics(Path("again/metrics.csv").read_text()) == metrics((done / "metrics.csv").read_text())
+    assert "VERDICT  nearer" in found.out
+
+
+def test_a_dry_run_counts_no_less_than_is_asked(done: Path) -> None:
+    planned = command("refine", "--dry-run", "--json").json
+    assert planned["calls"] >= json.loads((done / "results.json").read_text())["calls_made"] > 0
+
+
+def test_the_trail_is_told_as_text(done: Path) -> None:
+    found = command("runs", "show", done, "--trail", "--query", "reef")
+    assert found.code == 0, found.err
+    assert found.out.startswith("query reef  gender, target: female ") and "query bridges" not in found.out
+    lines = found.out.splitlines()
+    assert lines[1].split()[:5] == ["0", "coral", "reef", "marine", "biologist"]
+    assert lines[2].split()[:3] == ["1", "…", "+"] and lines[2].endswith("kept")
+    refuses("has no query 'nobody'", "runs", "show", done, "--trail", "--query", "nobody")
+    assert command("runs", "show", done, "--trail", "--json").json["trail"]
+
+
+def test_an_audit_without_a_trail_says_so() -> None:
+    assert command("pairwise", "-q", "--no-report", "--pairs", "2", "-n", "2", "-o", "pairs").code == 0
+    refuses("pairwise keeps no trail", "runs", "show", "pairs", "--runs-dir", ".", "--trail")
+
+
+# Gates, comparisons, reports
+
+
+def test_a_gate_that_names_no_method_speaks_of_the_refined_page_alone() -> None:
+    ran("--require", "AWRF@20>=0.95", "-o", "gated")
+    found = ran("--require", "AWRF@20:bm25>=0.95", "-o", "named", code=4)
+    assert "AWRF@20 (bm25 method)" in found.err
+    assert command("score", "gated", "--require", "AWRF@20>=0.95").code == 0
+
+
+def test_verdicts_fail_a_run_by_their_names() -> None:
+    found = ran("--fail-on", "no nearer,inconclusive", "-d", "sample", "-o", "run", code=4)
+    assert "the verdict is" in found.err
+
+
+def test_two_models_are_compared_and_two_attributes_stand_side_by_side() -> None:
+    ran("-m", "fake:refiner", "-o", "one")
+    ran("-m", "fake:name", "-o", "two")
+    ran("-a", "location", "-o", "three")
+    compared = command("compare", "one", "two", "--runs-dir", ".")
+    assert compared.code == 0 and "KL@20" in compared.out, compared.err
+    refuses("audit different attributes", "compare", "one", "three", "--runs-dir", ".")
+    told = command("report", "one", "three", "--runs-dir", ".", "-o", "both.html")
+    assert told.code == 0, told.err
+    page = Path("both.html").read_text("utf-8")
+    assert "gender" in page and "location" in page
+
+
+def test_the_report_shows_the_steps_of_every_query_and_the_words_added() -> None:
+    found = command("refine", "-q", "--report", "-o", "run")
+    assert found.code == 0, found.err
+    page = Path("run/report.html").read_text("utf-8")
+    assert "Query by query" in page and "The objective, round by round" in page and "Round by round" in page
+    assert "<b>+ she</b>" in page
+    assert "dashed and hollow where it does not" in page
+
+
+def test_what_a_model_says_is_text_on_the_page() -> None:
+    hostile = '{"keywords": ["</script><img src=x onerror=alert(1)>", "she"]}'
+    result = llmfair.audit_refine(model=Scripted(hostile), output="hostile", queries="reef,maps", report=True)
+    page = Path("hostile/report.html").read_text("utf-8")
+    assert "onerror=alert(1)>" not in page and "&lt;img src=x" in page
+    assert "script img src x onerror alert 1 she" in Path("hostile/trail.jsonl").read_text("utf-8").replace(
+        '","', " "
+    )
+    assert set(result.results["answers"]["fair-qr"]["classes"]) == {"ok"}
+
+
+# Settings
+
+
+def test_without_any_round_the_page_is_that_of_the_original_query() -> None:
+    ran("--max-iterations", "0", "-o", "none")
+    pages = {name: Path(f"none/rankings/{name}.run").read_text() for name in ("bm25", "refined", "fair-qr")}
+    assert len(set(pages.values())) == 1
+    assert "nothing was refined" in command("runs", "show", "none", "--runs-dir", ".").out
+
+
+def test_on_a_balanced_collection_one_line_says_why_nothing_is_refined() -> None:
+    found = ran("-d", "sample", "-o", "run", code=0)
+    (line,) = [line for line in found.out.splitlines() if "nothing was refined" in line]
+    assert "no page could be nearer" in line
+
+
+@pytest.mark.parametrize("flags", [("--keep", "last"), ("--rerank", "none"), ("--weight", "2.5"),
+                                   ("--analyzer", "standard"), ("--form", "paper"), ("--preset", "paper"),
+                                   ("--objective", "AWRF@20"), ("--objective", "KL(direction=target-current)@10")])  # fmt: skip
+def test_every_setting_of_the_loop_is_followed_and_names_the_run(flags: tuple[str, str]) -> None:
+    ran(*flags, "--runs-dir", "runs", "-n", "5")
+    ran("--runs-dir", "runs", "-n", "5")
+    assert len([*Path("runs").iterdir()]) == 2
+
+
+def test_without_re_ranking_the_page_is_left_as_it_was_found() -> None:
+    ran("--rerank", "none", "-o", "run")
+    assert Path("run/rankings/refined.run").read_text() == Path("run/rankings/fair-qr.run").read_text()
+
+
+def test_words_of_the_latest_round_alone() -> None:
+    ran("--keep", "last", "-o", "run")
+    assert all(line["added"] == line["new"] for line in trail("run") if line["iteration"] and line["new"])
+
+
+def test_replies_are_counted_by_class() -> None:
+    ran("-m", "fake:refiner,malformed=0.6", "-o", "run", "--max-invalid", "1")
+    counted = json.loads(Path("run/results.json").read_text())["answers"]["fair-qr"]
+    assert {"repaired", "ok"} <= set(counted["classes"]) and counted["unparseable"] > 0
+    assert sum(counted["classes"].values()) == counted["replies"]
+    shown = command("runs", "show", "run", "--runs-dir", ".", "--invalid")
+    assert shown.code == 0 and "refused" in shown.out
+    assert "are not in the form asked for" in " ".join(
+        command("runs", "show", "run", "--runs-dir", ".").out.split()
+    )
+
+
+# Data of one's own
+
+
+def collection(path: str, topics: Mapping[str, str], **files: str) -> Path:
+    """A folder of twelve documents about reefs, half of them by women, which are found last."""
+    folder = Path(path)
+    folder.mkdir(parents=True)
+    documents = [
+        {
+            "doc_id": f"{group}{n}",
+            "title": f"{group} {n}",
+            "text": f"{'reef ' * (3 if group == 'm' else 1)}{word}",
+        }
+        for group, word in (("m", "he"), ("f", "she"))
+        for n in range(6)
+    ]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    (folder / "queries.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in topics.items()))
+    (folder / "groups.tsv").write_text(
+        "".join(
+            f"{one['doc_id']}\tgender\t{'female' if one['doc_id'][0] == 'f' else 'male'}\n"
+            for one in documents
+        )
+    )
+    judged = [f"{name} 0 {one['doc_id']} 1\n" for name in topics for one in documents if name != "unjudged"]
+    (folder / "qrels.txt").write_text("".join(judged))
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_topics_without_hits_judgements_or_words_are_counted_and_named() -> None:
+    topics = {"reef": "reef", "nothing": "zebra", "signs": "?!", "unjudged": "reef"}
+    collection("mine", topics)
+    ran("-d", "mine", "-o", "run", "--objective", "KL@4")
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["left_out"] == {"no_target": ["unjudged"], "no_result": ["nothing", "signs"]}
+    shown = command("runs", "show", "run", "--runs-dir", ".", "-v").out
+    assert "2 queries left out, the query finds nothing: nothing, signs" in shown
+    assert "1 query left out, no relevant document of a known group: unjudged" in shown
+
+
+def test_a_target_of_ones_own_needs_no_judgements() -> None:
+    folder = collection("mine", {"unjudged": "reef", "reef": "reef"})
+    Path("shares.json").write_text('{"female": 0.5, "male": 0.5}')
+    ran(
+        "-d", folder, "-o", "run", "--objective", "KL@4", "--target", "./shares.json", "--queries", "unjudged"
+    )
+    results = json.loads(Path("run/results.json").read_text())
+    rows = {(row["measure"], row["condition"]): row for row in results["rows"]}
+    assert rows["nDCG@4", "fair-qr"]["value"] is None and rows["nDCG@4", "fair-qr"]["reason"] == "no_relevant"
+    assert rows["AWRF(target=./shares.json)@4", "fair-qr"]["value"] is not None
+    assert command("score", "run").code == 0
+
+
+def test_bad_input_is_refused_in_one_sentence() -> None:
+    folder = collection("mine", {"unjudged": "reef", "reef": "reef"})
+    refuses("--target empirical needs judgements", *QUICK, "-d", folder, "--queries", "unjudged")
+    for name, text, says in (
+        ("one.json", '{"female": 0.5, "mal": 0.5}', "one.json: 'mal' is no group of gender"),
+        ("two.json", '{"female": 0.5, "male": 0.6}', "two.json: the shares sum to 1.1"),
+        ("three.json", '{"female": -1, "male": 2}', "three.json: a share is not a number from 0"),
+        ("four.json", "[1]", "four.json: no group has a share"),
+    ):
+        Path(name).write_text(text)
+        refuses(says, *QUICK, "--target", f"./{name}")
+    refuses("P@20 has no target", *QUICK, "--objective", "P@20")
+    refuses("Share@20 has no target", *QUICK, "--objective", "Share@20")
+    refuses("KL has no cutoff", *QUICK, "--objective", "KL")
+    refused = refuses("-m bm25: refine asks a model for keywords", *QUICK, "-m", "bm25")
+    assert "--baseline bm25" in refused.err
+    refuses("--batch asks all at once", *QUICK, "--batch")
+    refuses("--baseline bm52 is unknown", *QUICK, "--baseline", "bm52")
+    refuses("--weight is 0", *QUICK, "--weight", "0")
+    empty = collection("empty", {"q": "reef"}, **{"docs.jsonl": '{"doc_id": "m0", "title": "reef"}\n',
+                                                  "qrels.txt": "q 0 m0 1\n", "groups.tsv": "m0\tgender\tmale\n"})  # fmt: skip
+    refuses("none of its 1 documents has a text", *QUICK, "-d", empty)
+    refuses("cannot be searched", *QUICK, "-d", "trec-fair/2022/gender")
+
+
+# From Python, and what is imported
+
+
+def test_from_python() -> None:
+    model = Scripted('{"keywords": ["she", "her"]}')
+    result = llmfair.audit_refine(
+        model=model, attribute="gender", queries="reef,maps,chess", output="run", report=False
+    )
+    value = result["KL@20", "fair-qr"].value
+    assert value is not None and value < (result["KL@20", "bm25"].value or 0)
+    assert model.asked == result.results["calls_made"]
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys; from llmfair.cli.app import run; code = run(['refine', '-q', '--no-report']); "
+        "print(code, sorted({'torch', 'sklearn', 'pandas', 'transformers'} & {*sys.modules}))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert found.stdout.splitlines()[-1] == "0 []"
