@@ -83,7 +83,8 @@ def run_page(folder: Path, manifest: Manifest, document: Mapping[str, Any], exhi
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     return Page(
         kind=kind.title,
-        title=f"{results.short_name} on {results.dataset}, {results.attribute}",
+        title=f"{results.short_name} on {results.dataset}"
+        + f", {results.attribute}" * bool(results.words.protected),
         subtitle=section.table.title,
         words=asdict(results.words),
         missing=missing_of(manifest.status, results, kind.titles),

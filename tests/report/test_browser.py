@@ -6,6 +6,7 @@ Skipped where no Chromium is installed; axe-core's checks also where AXE_CORE do
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ BROKEN = r"""(() => {
   }
   return broken })()"""
 """Words broken that a column of 120 px would hold."""
-PAGES = ["listwise", "pairwise", "adapter", "several"]
+PAGES = ["listwise", "pairwise", "adapter", "several", "hostile"]
 SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, OVERPRINTING, BROKEN, GEOMETRY)
 
 
@@ -115,12 +116,44 @@ def page(folder: Path, name: str) -> Path:
     """A run's report, or that of several runs."""
     if name in AUDITS:
         return run(folder, name) / "report.html"
+    if name == "hostile":
+        flags = ("--retriever", "bm25", "--retriever", "bm25-okapi", "-q", "--no-cache", "--no-report")
+        ran("rag", "-d", hostile(folder / "hostile.jsonl"), "-o", folder / name, *flags)
+        ran("report", folder / name, "-o", folder / f"{name}.html")
+        return folder / f"{name}.html"
     if not (folder / "adapter").exists():
         adapter(folder / "adapter")
     audits = [run(folder, one) for one in ("listwise", "no-model", "pairwise", "sequential")]
     runs = [folder / "adapter"] if name == "adapter" else [*audits, folder / "adapter"]
     ran("report", *runs, "-o", folder / f"{name}.html")
     return folder / f"{name}.html"
+
+
+def hostile(path: Path) -> Path:
+    """Questions, items and labels of markup, templates and words without a space."""
+    evil, text = (
+        "</script><img/src=x/onerror=alert(1)>",
+        "<b>bold</b> </s> {{ braces }} {items} <|im_end|> $x$",
+    )
+    asked = [
+        {
+            "id": f"<i>q{n}" + "x" * 120 * (n == 1),
+            "input": f"{text} {n} {'W' * 300 * (n == 2)}",
+            "gold": evil,
+            "items": [
+                {
+                    "id": f"<script>{n}{m}",
+                    "title": text + "W" * 300 * (m == 3),
+                    "text": f"{text} {m}",
+                    "label": label,
+                }
+                for m, label in enumerate((text, evil) * 4)
+            ],
+        }
+        for n in range(6)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in asked))
+    return path
 
 
 @pytest.mark.parametrize("name", PAGES)
