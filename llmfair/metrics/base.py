@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -193,8 +193,9 @@ class Definition:
     assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range bounds this
     one, without a cutoff and with no parameters but those named after it. `limit(observation, cutoff, **params)` is
     what no order of a query's items passes, where something else than the order may keep them from a perfect value:
-    what that is, `limited_by` says. `shows` says what a report makes of this
-    figure alone: `order dependence`, `position bias`. `undefined` has words for its reasons of having no value, and
+    what that is, `limited_by` says. `shows` says what a report makes of this figure alone: `order dependence`,
+    `position bias`. `of_lists(judged, cutoff)` makes what it reads of a list that was ranked several times: with a
+    cutoff it is a measure of lists, too. `undefined` has words for its reasons of having no value, and
     for those of its conclusion.
     """
 
@@ -223,6 +224,21 @@ class Definition:
     shows: str = ""
     undefined: Mapping[str, str] = field(default_factory=dict)
     cite: str = ""
+    of_lists: Callable[[Judged, int], Observation] | None = None
+
+    def for_lists(self) -> Definition:
+        """The same measure of ranked lists, whose few orders may tell less than nothing; itself where it is none."""
+        make, values = self.of_lists, self.values
+        if make is None:
+            return self
+
+        def of_judged(judged: Judged, cutoff: int, **params: Any) -> Mapping[str, Value]:
+            return values(make(judged, cutoff), None, **params)
+
+        unbounded = (-math.inf, math.inf)
+        return replace(
+            self, reads=Judged, cutoff="required", values=of_judged, bounds=unbounded, of_lists=None
+        )
 
 
 def measure(name: str, **declared: Any) -> Callable[[Callable[..., Mapping[str, Value]]], Definition]:

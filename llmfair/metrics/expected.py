@@ -11,6 +11,7 @@ code computes and the paper's tables hold. How readers who browse are exposed: d
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import measure
-from llmfair.metrics.retrieved import Retrieved, weights_of
+from llmfair.metrics.base import Judged, measure
+from llmfair.metrics.retrieved import Retrieved, ShownList, weights_of
 from llmfair.metrics.values import Convention, Undefined, Value
 
 Floats = NDArray[np.float64]
@@ -246,8 +247,22 @@ def _value(figure: Bounded | None, norm: str) -> Mapping[str, Value]:
     return {"": Convention(figure.otherwise, "degenerate") if figure.degenerate else float(figure.normalised)}
 
 
+def orders_as_samples(judged: Judged, cutoff: int) -> Retrieved:
+    """The orders and repeats of a list as samples of what its ranker shows: the first `cutoff` items of each."""
+    shown = Counter(tuple(judged.doc_ids[place] for place in order[:cutoff]) for order in judged.orders)
+    return Retrieved(
+        query_id=judged.query_id,
+        doc_ids=judged.doc_ids,
+        useful=frozenset(np.array(judged.doc_ids)[judged.grades > 0].tolist()),
+        k=cutoff,
+        exposure=None,
+        lists=tuple(ShownList(doc_ids, count, None, None) for doc_ids, count in shown.items()),
+    )
+
+
 _EXPOSED: dict[str, Any] = {
     "reads": Retrieved,
+    "of_lists": orders_as_samples,
     "cutoff": "none",
     "params": {"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples")},
     "bounds": (0.0, math.inf),

@@ -43,9 +43,10 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     a measure that reads something else than the observations of an audit, where their type is given.
     """
     name, written, cutoff = _spelled(text)
-    ours: dict[str, Definition] = {
-        known.casefold(): registry.lookup("measure", known) for known in registry.names("measure")
-    }
+    defined: list[Definition] = [registry.lookup("measure", known) for known in registry.names("measure")]
+    if reads is Judged or (reads is None and cutoff is not None):
+        defined = [one.for_lists() for one in defined]
+    ours = {one.name.casefold(): one for one in defined}
     theirs, definition = trec_eval_names(), ours.get(name.casefold())
     read = dict.fromkeys(theirs.values(), Judged) | {one.name: one.reads for one in ours.values()}
     known = {one for one, of_it in read.items() if reads in (None, of_it)}

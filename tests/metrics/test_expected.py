@@ -15,11 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.audits.summary import summarise, undefined_counts
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.expected import Bounded, Browsing, exact, fair_rag, target, unbiased_squares
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.retrieved import Retrieved, ShownList, shares
 from llmfair.metrics.values import Convention, Undefined, Value
+from tests.metrics import judged
 from tests.shared import realdata, vectors
 
 NEAR = 1e-9
@@ -337,3 +340,36 @@ def test_arrays_that_do_not_fit_are_refused(exposure: list[float], useful: list[
         exact(exposure, useful, k)
     with pytest.raises(ValueError, match="1 samples"):
         unbiased_squares([1.0], 1)
+
+
+def of_lists(name: str, *orders: str) -> Value:
+    """A measure of the list a, b, c, d, of which a is relevant, that was ranked in these orders."""
+    query = judged(*orders, candidates="abcd", relevance={"a": 1})
+    (found,) = parse_measure(name, Judged).values(query).values()
+    return found
+
+
+def test_orders_and_repeats_of_a_list_are_samples_of_its_ranker() -> None:
+    # a is always among the first two, b and c half the time: Σ ε² = 1.5, of two samples 2 × 1.5 − 2 = 1 without bias,
+    # where 1 is the least and 2 the most
+    assert of_lists("EE-D@2", "abcd", "cadb") == pytest.approx(0)
+    assert of_lists("EE-D(of=samples)@2", "abcd", "cadb") == pytest.approx(0.5)
+    assert of_lists("EE-R@2", "abcd", "cadb") == pytest.approx(1)
+    assert of_lists("EE-D@2", "abcd", "badc", "abdc") == pytest.approx(1), "the same two, in whatever order"
+    assert of_lists("EE-D@2", "abcd") == Undefined("one_sample")
+    assert of_lists("EE-D@2") == Undefined("no_samples")
+    # of two disjoint lists the estimate falls below the least there can be
+    assert of_lists("EE-D@2", "abcd", "cdab") == pytest.approx(-1)
+
+
+def test_of_lists_it_has_a_cutoff_and_of_shown_items_none() -> None:
+    assert parse_measure("EE-D@20").definition.reads is Judged
+    assert parse_measure("EE-D").definition.reads is Retrieved
+    for name, reads, says in (
+        ("EE-D", Judged, "EE-D needs a cutoff"),
+        ("EE-D@5", Retrieved, "takes no cutoff"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            parse_measure(name, reads)
+    with pytest.raises(UsageError, match="EU is a measure of shown items, but this audit asks about lists"):
+        parse_measure("EU@5", Judged)
