@@ -32,7 +32,7 @@ QUERIES, COMPARED, ITEMS, WORDS = 833, 150, 192, 60
 LABELS = ("gold", "b", "c", "d", "e")
 FEW, MANY = 20, 100
 SPREAD = (0.6, 1.2)
-"""Beta of the share of useful items: a mean of a third, and about as uneven as the numbers of useful items of LaMP-3 are."""
+"""Beta of the share of useful items: a mean of a third, about as uneven as the numbers of useful items of LaMP-3."""
 
 
 @dataclass(frozen=True)

@@ -163,8 +163,11 @@ def adapter(base: Path, folder: Path, *, seed: int = 0, scale: float = 0.5, **co
     return folder
 
 
-def t5(folder: Path, *, seed: int = 0, varied: bool = False) -> Path:
-    """An encoder–decoder with the pieces that MonoT5 reads, ▁true and ▁false; `varied`: it says other things of others."""
+def t5(folder: Path, *, seed: int = 0, varied: bool = False, size: Mapping[str, int] | None = None) -> Path:
+    """An encoder–decoder with the pieces that MonoT5 reads, ▁true and ▁false; `size` makes it larger than tiny.
+
+    `varied`: it says other things of others.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
@@ -184,7 +187,8 @@ def t5(folder: Path, *, seed: int = 0, varied: bool = False) -> Path:
         torch.manual_seed(seed)
         model = T5ForConditionalGeneration(
             T5Config(
-                vocab_size=128, d_model=64, d_kv=32, d_ff=128, num_layers=2, num_heads=2,
+                **{"vocab_size": 128, "d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 2, "num_heads": 2}
+                | dict(size or {}),
                 decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=not varied,
             )
         )  # fmt: skip
