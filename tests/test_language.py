@@ -8,10 +8,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
 
+from llmfair import registry
+from llmfair.metrics.base import Definition
 from tests.cli.test_help import EVERYTHING, shown
 
 ROOT = Path(__file__).parents[1]
@@ -99,6 +102,15 @@ def test_the_package_says_it_in_the_fields_terms() -> None:
         for line in given_up(str(path.relative_to(ROOT)), literals(path))
     ]
     assert not back, "\n".join(back)
+
+
+def test_measures_say_what_they_are_in_the_fields_terms_and_once() -> None:
+    """The line that a report has of each, which is its docstring's first and where it is from."""
+    for name in registry.names("measure"):
+        measure: Definition = registry.lookup("measure", name)
+        said = (measure.values.__doc__ or "").partition("\n")[0] if isfunction(measure.values) else ""
+        assert not given_up(name, iter([(1, said)]))
+        assert not measure.cite or measure.cite not in said.replace('"', "")
 
 
 PAGES = [

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any
 
 from llmfair.audits.kind import kind_of
+from llmfair.audits.verdict import listed
 from llmfair.metrics.names import parse_measure
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import count, p_text
@@ -44,7 +45,15 @@ def _verdict(compared: Mapping[str, Any], base: Row, run: Row, rows: list[Row]) 
     ways = [(_status(compared, row), row) for row in rows]
     status, row = min(ways, key=lambda one: STATUSES.index(one[0]))
     condition = kind_of(compared["task"]).condition
-    also = [f"{way} ({one['condition']} {condition})" for way, one in ways if one is not row]
+    several = f"{condition.removesuffix('s')}s"
+    others: dict[str, list[str]] = {}
+    for way, one in ways:
+        if one is not row:
+            others.setdefault(way, []).append(one["condition"])
+    also = [
+        f"{way}{' also' * (way == status)} ({listed(names)} {condition if len(names) == 1 else several})"
+        for way, names in others.items()
+    ]
     label = parse_measure(row["measure"]).definition.label
     figure = f"{label} ({row['condition']} {condition})"
     told = f"{run['name']} beside {base['name']}, {figure}: {_said(row, status, compared)}"

@@ -201,10 +201,9 @@ def _pair(sides: Floats) -> tuple[float, float]:
     **OF_RATIOS,
     aggregate="ratio-of-means",
     label="relevance ratio",
-    cite="M1/M0: the exposure that the groups' relevance alone gives them",
 )
 def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
-    """M1/M0, the exposure ratio that would remain if sides were shuffled within every grade of relevance.
+    """M1/M0, the exposure ratio that would remain if groups were shuffled within every grade of relevance.
 
     ē_r = mean exposure of the n_r documents of grade r that have a side, a_r of them protected:
     M1 = Σ_r a_r ē_r / n1, M0 = Σ_r (n_r − a_r) ē_r / n0. Unjudged documents are of grade 0.
@@ -236,7 +235,6 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     of_all=("control", "order"),
     assessed_by="PreferenceOdds",
     reach=("ExpRatio", "control"),
-    cite="ExpRatio / RelevanceRatio",
 )
 def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
     """ExpRatio / RelevanceRatio: what is left of the exposure ratio when relevance is accounted for."""

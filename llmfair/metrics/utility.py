@@ -172,7 +172,7 @@ def trec_fair_ndcg(
     cite="DELTR, precision at top k",
 )
 def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:
-    """|first k ranked ∩ first k of the reference order| / k [official code: DELTR, "precision at top k"].
+    """|first k ranked ∩ first k of the reference order| / k.
 
     Reference order: relevance falling, then unprotected, protected, no side, then candidate order; on lists
     drawn in four buckets this is the DELTR order.

@@ -76,7 +76,8 @@ def compare_table(compared: Mapping[str, Any]) -> Table:
     lead = lead_of(
         [("", verdict) for _, verdict in verdicts_of(compared)], "" if worst is None else worst.next
     )
-    return filled(Table(title, header, rows, (*_sentences(compared), *_notes(compared)), lead=lead))
+    notes = (*_differing(compared), *_sentences(compared), *_notes(compared))
+    return filled(Table(title, header, rows, notes, lead=lead))
 
 
 def compare_tsv(compared: Mapping[str, Any]) -> str:
@@ -116,9 +117,26 @@ def _change(row: Row) -> str:
     return f"{text} [{row['low']:z.3f}, {row['high']:z.3f}]"
 
 
+def _differing(compared: Mapping[str, Any]) -> Iterator[str]:
+    """What else differs between each run and the base, so that a change may come of it."""
+    base, *others = compared["runs"]
+    for run in others:
+        if run["same_answers"]:
+            yield (
+                f"{base['name']} and {run['name']} hold the same answers: they differ in how these were measured, and "
+                "nothing is tested"
+            )
+        if differs := run["differs"]:
+            told = (
+                f"{key}: {_value(key, before)} → {_value(key, after)}"
+                for key, (before, after) in differs.items()
+            )
+            yield f"{run['name']} also differs in {'; '.join(told)}"
+
+
 def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     """What became of every headline, and of the answers that follow the order."""
-    alpha, base = 1 - compared["level"], compared["runs"][0]["name"]
+    alpha = 1 - compared["level"]
     several = len(compared["runs"]) > 2
     headlines = {
         (row["run"], row["condition"]): row
@@ -127,8 +145,6 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     }
     untold: list[float] = []
     same = [run["name"] for run in compared["runs"] if run["same_answers"]]
-    for name in same:
-        yield f"{base} and {name} hold the same answers: they differ in how these were measured, and nothing is tested"
     yield from _unbounded(compared)
     for row in (row for row in compared["rows"] if row["run"] not in same):
         about = f"{_label(row)}, {row['condition']}" + f", {row['run']}" * several
@@ -211,7 +227,7 @@ def _reason(row: Row) -> str:
 
 
 def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
-    """How changes were made, and what else differs between the runs."""
+    """How changes were made, and on what."""
     kind, (base, *others) = kind_of(compared["task"]), compared["runs"]
     if kind.how_changed:
         yield kind.how_changed
@@ -233,10 +249,6 @@ def _notes(compared: Mapping[str, Any]) -> Iterator[str]:
     if compared["family"]:
         yield f"p adjusted (Holm) over {count(compared['family'], 'headline comparison')}"
     for run in others:
-        yield from (
-            f"{run['name']} also differs in {key}: {_value(key, before)} → {_value(key, after)}"
-            for key, (before, after) in run["differs"].items()
-        )
         if on := kind.compared_on(base, run):
             yield f"{run['name']}: compared on {on[1]}"
     yield from kind.compared_notes(compared["runs"])

@@ -219,7 +219,10 @@ def test_a_setting_left_as_it_is_has_its_value_beside_another() -> None:
     base = run(*LISTWISE, output="ranking")
     part = ("listwise", "-q", "--conditions", "neutral", "--no-repeat", "--design", "partition")
     other = run(*part, "-m", "fake:biased,malformed=0", output="partition")
-    assert "also differs in design: ranking → partition" in llmfair("compare", base, other, "-v").out
+    shown = llmfair("compare", base, other).out
+    assert (
+        "\n\n  fake:biased,malformed=0 also differs in design: ranking → partition; passes: 1 → 3\n" in shown
+    )
 
 
 def test_nothing_has_no_sign() -> None:

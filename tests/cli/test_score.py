@@ -331,7 +331,7 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
     first = llmfair("score", *one).out
     assert (
         "relevance alone gives an ExpRatio of 1." in first
-        and " (run/rankings/female.run), which is in the table's" in first
+        and " (run/rankings/female.run): the table's figures have that in them" in first
     )
     shown = llmfair("listwise", "-d", "lists", "-o", "run", "-m", "fake:biased", "-q").out
     assert line in shown.splitlines()  # among the few notes that are always there

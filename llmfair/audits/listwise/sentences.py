@@ -221,6 +221,6 @@ def relevance_note(ratios: Mapping[str, float | None]) -> list[str]:
     if not told:
         return []
     return [
-        f"relevance alone gives an ExpRatio of {', '.join(told)}, which is in the table's; preference odds and the "
-        "exposure named in conclusions go beyond it"
+        f"relevance alone gives an ExpRatio of {', '.join(told)}: the table's figures have that in them, preference "
+        "odds and the exposure named in conclusions do not"
     ]
