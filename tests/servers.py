@@ -64,15 +64,36 @@ class Seen:
     at: float
 
 
+KEYWORDS = (
+    "she",
+    "her",
+    "first",
+    "woman",
+    "students",
+    "Africa",
+    "Asia",
+    "Latin",
+    "Europe",
+    "America",
+    "school",
+)
+
+
 def rank(body: dict[str, Any], attempt: int) -> Reply:
-    """Orders the passages `[k] title` of a prompt by chance, seeded by the body; others get `OK`."""
+    """Orders the passages `[k] title` of a prompt by chance, seeded by the body; others get `OK`.
+
+    Where refined keywords are asked for, one or two.
+    """
     numbers = [
         match[1]
         for message in body["messages"]
         if message["role"] == "user"
         for match in PASSAGE.finditer(message["content"])
     ]
-    random.Random(json.dumps(body, sort_keys=True)).shuffle(numbers)
+    chance = random.Random(json.dumps(body, sort_keys=True))
+    if "your refined keywords" in body["messages"][-1]["content"]:
+        return Reply(json.dumps({"keywords": chance.sample(KEYWORDS, chance.randint(1, 2))}))
+    chance.shuffle(numbers)
     return Reply(" > ".join(f"[{number}]" for number in numbers) or "OK")
 
 

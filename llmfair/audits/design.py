@@ -112,6 +112,8 @@ class Design(ABC, Generic[T]):
         """Whether it ends early, as it was asked to: before any further stage, or before that."""
         return False
 
+    two_groups: ClassVar[bool] = True
+    """Whether the protected group is compared with the reference, so that items of neither are not."""
     why_not_assessable: ClassVar[str] = ""
     """Why some cannot."""
 

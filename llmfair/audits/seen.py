@@ -32,7 +32,7 @@ def _asked(design: Design[Any]) -> str:
 
 def _not_compared(design: Design[Any]) -> str:
     """How many items are of neither group, and of which others; "" where there are none, and where no groups are."""
-    if not design.attribute.protected:
+    if not design.attribute.protected or not design.two_groups:
         return ""
     lists = (design.dataset.candidates(query).documents for query in design.queries)
     items = {item.doc_id: item for documents in lists for item in documents}

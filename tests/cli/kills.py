@@ -32,7 +32,7 @@ FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_rese
 
 @dataclass(frozen=True)
 class Audited:
-    """An audit of the folder `lists`: its command, how many answers it needs, and the files that must be equal.
+    """An audit of the folder `lists`, or of other `data`: its command, how many answers it needs, and the files that must be equal.
 
     `answers` None: a sequential audit, whose answers past its stop depend on what was in flight.
     """
@@ -40,6 +40,7 @@ class Audited:
     command: tuple[str, ...]
     answers: int | None
     same: tuple[str, ...]
+    data: str = "lists"
 
 
 LISTWISE = Audited(
@@ -99,6 +100,17 @@ JUDGED = Audited(
     RAG.same,
 )
 
+REFINE = Audited(
+    ("refine", "-a", "location"),
+    None,  # as many as there are rounds
+    (
+        "results.json", "metrics.csv", "per_query.csv", "trail.jsonl", "queries/original.tsv", "queries/refined.tsv",
+        "qrels.txt", "groups.tsv", "failures.csv", "texts.jsonl", "rankings/bm25.run", "rankings/refined.run",
+        "rankings/fair-qr.run",
+    ),
+    "refine-sample",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class ServerKind:
@@ -149,7 +161,7 @@ def _mock_digest(raw: bytes) -> str:
 
 def command(audited: Audited, port: int, output: Path) -> list[str]:
     return [
-        *audited.command, "-d", "lists", "-m", "openai:any", "-o", str(output), "-j", "8",
+        *audited.command, "-d", audited.data, "-m", "openai:any", "-o", str(output), "-j", "8",
         "--base-url", f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1", "--no-cache",
     ]  # fmt: skip
 
@@ -163,7 +175,7 @@ def journalled(folder: Path, server: ServerKind) -> set[str]:
 def _body_of(row: dict[str, Any]) -> bytes:
     messages = tuple(Message(role, text) for role, text in row["chat"])
     about = row["about"]
-    of_task: dict[str, Expects] = {"rag": Text(), "support": Labels(("yes", "no"))}
+    of_task: dict[str, Expects] = {"rag": Text(), "refine": Text(), "support": Labels(("yes", "no"))}
     expects = of_task.get(about["task"]) or Permutation(len(about["doc_ids"]))
     chat = Chat(messages, expects, row["draw"])
     return encode_body("any", messages, chat_sampling(chat, Sampling()))

@@ -17,6 +17,7 @@ from tests.cli.kills import (
     OWN,
     PAIRWISE,
     RAG,
+    REFINE,
     SEQUENTIAL,
     Audited,
     ServerKind,
@@ -37,15 +38,15 @@ servers = pytest.mark.parametrize(
 
 every_audit = pytest.mark.parametrize(
     "audited",
-    [LISTWISE, PAIRWISE, SEQUENTIAL, RAG, JUDGED],
-    ids=["listwise", "pairwise", "sequential", "rag", "judged"],
+    [LISTWISE, PAIRWISE, SEQUENTIAL, RAG, JUDGED, REFINE],
+    ids=["listwise", "pairwise", "sequential", "rag", "judged", "refine"],
 )
 
 
 @pytest.mark.parametrize(
     ("audited", "kills"),
-    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1), (RAG, 2), (JUDGED, 2)],
-    ids=["listwise", "pairwise", "sequential", "rag", "judged"],
+    [(LISTWISE, 2), (PAIRWISE, 1), (SEQUENTIAL, 1), (RAG, 2), (JUDGED, 2), (REFINE, 2)],
+    ids=["listwise", "pairwise", "sequential", "rag", "judged", "refine"],
 )
 def test_a_kill_or_two(audited: Audited, kills: int, tmp_path: Path) -> None:
     assert len(kill_and_resume(tmp_path, OWN, kills=kills, seed=1, audited=audited)) == kills

@@ -15,12 +15,13 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
+    from llmfair.audits.changes import ChangeRow, ComparedRun
     from llmfair.audits.refine.making import RefineAudit
     from llmfair.audits.refine.results import RefineResults
     from llmfair.audits.remeasured import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
-    from llmfair.metrics.base import Judged, Observation
+    from llmfair.metrics.base import Judged, Measure, Observation
     from llmfair.records import Chat
     from llmfair.report.exhibits import Exhibits
     from llmfair.report.section import Section
@@ -133,6 +134,18 @@ class Refine(Kind):
         from llmfair.audits.refine.score import score_refine
 
         return score_refine(run, settings, announce)
+
+    def changes(
+        self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
+    ) -> Iterator[ChangeRow]:
+        """Of the refined pages alone: the original query's are the same. The objective is the headline."""
+        from dataclasses import replace
+
+        from llmfair.audits.changes import changes_by_query
+
+        for row in changes_by_query(base, other, chosen, self.condition):
+            if row.condition not in self.by_name:
+                yield replace(row, headline=row.measure == base.results.design.objective)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:
         said = {True: "nearer at a loss" if finding.get("loss") else "nearer", False: "no nearer"}

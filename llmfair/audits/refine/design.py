@@ -49,6 +49,7 @@ class RefineDesign(Design[Refined]):
     utility: Measure
     left_out: Mapping[str, Sequence[str]]
 
+    two_groups = False
     why_not_assessable = "the others have no target"
 
     @cached_property
