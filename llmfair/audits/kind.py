@@ -302,8 +302,11 @@ class Kind(ABC):
         from llmfair.report.tables import reasons
 
         for measure, conditions in undefined.items():
-            for condition, found in conditions.items():
-                yield condition, f"{measure} undefined: {reasons(found, measure)}"
+            said = {condition: reasons(found, measure) for condition, found in conditions.items()}
+            if len(said) > 1 and len({*said.values()}) == 1:
+                yield "", f"{measure} undefined in {', '.join(said)}: {next(iter(said.values()))}"
+            else:
+                yield from ((condition, f"{measure} undefined: {why}") for condition, why in said.items())
 
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None

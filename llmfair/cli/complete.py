@@ -26,7 +26,8 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
     ),
     "measures": (
-        "AWRF", "AdjustedOdds", "AttributionAt", "BalancedRatio", "EAE-D", "EAR", "EE-D", "EE-L", "EE-R",
+        "AWRF", "AdjustedOdds", "AttributionAt", "BalancedRatio", "CitationPrecision", "CitationRecall",
+        "EAE-D", "EAR", "EE-D", "EE-L", "EE-R",
         "EU", "EU-change", "EffectiveSources", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate",
         "FlipRate", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds",
         "PreferenceOdds", "RBO", "RawRatio", "RelevanceOdds", "RelevanceRatio", "Share", "SlotOdds", "Tau",
