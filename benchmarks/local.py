@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -120,6 +121,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", action="store_true")
     gpu = parser.parse_args().gpu
+    if gpu and not torch.cuda.is_available():
+        sys.exit("--gpu: torch finds no GPU")
     print(
         f"Python {platform.python_version()}, torch {torch.__version__} ({torch.get_num_threads()} threads), "
         f"transformers {transformers.__version__}, {platform.system()} {platform.machine()}"
