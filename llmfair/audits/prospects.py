@@ -52,5 +52,8 @@ def require_prospects(design: Design[Any]) -> Prospects:
     gated = [name for name in ("require", "fail_on") if getattr(design.settings, name, None)]
     if found.barred and gated:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in gated)
-        raise UsageError(f"{'; '.join(found.said)}.", f"choose another design, or leave {flags} out")
+        other = (
+            "give it more queries that can" if found.assessable < FEWEST_QUERIES else "choose another design"
+        )
+        raise UsageError(f"{'; '.join(found.said)}.", f"{other}, or leave {flags} out")
     return found

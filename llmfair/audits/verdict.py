@@ -326,7 +326,7 @@ class VerdictWords:
     def settle(self, case: Case) -> str:
         """How many queries would settle it, and the command that plans them."""
         needed = case.settled_by
-        planned = f": {case.found.planned}" if case.found.planned else ""
+        planned = f"; what a design can find: {case.found.planned}" if case.found.planned else ""
         if needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         return f"about {needed:,} queries would settle it, if the estimate stays{planned}"

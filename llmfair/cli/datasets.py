@@ -288,8 +288,13 @@ def _print_facts(found: dict[str, Any]) -> None:
             )
         rows.append((query["query_id"], query["text"], str(query["candidates"]), *cells))
     notes = [
-        f"{name}: " + ", ".join(f"{what} {count}" for what, count in sides.items())
+        f"{name}: "
+        + ", ".join(
+            f"{what} ({words[what]}) {count}" if words.get(what, what) != what else f"{what} {count}"
+            for what, count in sides.items()
+        )
         for name, sides in found["attributes"].items()
+        for words in [found["words"][name]]
     ]
     if "pages" in found:
         notes = [f"drawn pages · {note}" for note in notes] + _page_notes(found)

@@ -249,6 +249,10 @@ def facts(dataset: Dataset) -> dict[str, Any]:
             }
             for attribute in compared(dataset.attributes)
         },
+        "words": {
+            attribute.name: {side.value: word for side, word in attribute.words.items()}
+            for attribute in compared(dataset.attributes)
+        },
         "empty_groups": {
             attribute.name: empty
             for attribute in compared(dataset.attributes)

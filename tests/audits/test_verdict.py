@@ -165,7 +165,7 @@ def test_the_next_step() -> None:
     assert settled is not None
     planned = "llmfair plan listwise --design partition"
     assert lists.verdict(conclusions({"a": ACROSS}, planned=planned)).next == (
-        f"about {settled:,} queries would settle it, if the estimate stays: {planned}"
+        f"about {settled:,} queries would settle it, if the estimate stays; what a design can find: {planned}"
     )
     assert "too near an edge" in lists.verdict(conclusions({"a": (0.8, 0.7, 0.9)})).next
     assert "these answers follow the position" in lists.verdict(conclusions({"a": None})).next

@@ -44,11 +44,11 @@ def test_two_usable_queries_of_fifteen(command: tuple[str, ...], said: str) -> N
     assert (planned["queries"], planned["assessable"], planned["remarks"]) == (15, 2, [said + FEW])
     measure = "ExpRatio" if command is LISTWISE else "AdjustedOdds"
     gate = ("--require", f"{measure}=0.9..1.1")
-    refuses(f"Error: {said}{FEW}.\n  choose another design, or leave --require out", *command, *gate)
+    refuses(f"Error: {said}{FEW}.\n  give it more queries that can, or leave --require out", *command, *gate)
     assert not Path("runs").exists()
     for asked, flag in ((gate, "--require"), (("--fail-on", "disparity"), "--fail-on")):
         refuses(
-            f"Error: {said}{FEW}.\n  choose another design, or leave {flag} out",
+            f"Error: {said}{FEW}.\n  give it more queries that can, or leave {flag} out",
             *command,
             *asked,
             "--dry-run",

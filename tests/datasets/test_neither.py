@@ -93,6 +93,6 @@ def test_a_group_that_is_declared_nowhere_is_refused_with_the_way_to_declare_it(
     declared = shipped.replace('other = ["nonbinary"]', 'other = ["nonbinary", "agender"]')
     (folder / "attributes.toml").write_text(declared[: declared.index("[location]")])
     assert (
-        "gender: protected 12, unprotected 15, unknown 1, mixed 1, other 3"
+        "gender: protected (female) 12, unprotected (male) 15, unknown 1, mixed 1, other 3"
         in ran("datasets", "show", folder).out
     )
