@@ -58,10 +58,10 @@ def queries(count: int, words: int) -> list[str]:
     frequent = {f"{number:x}n" for number in range(100)}
     left = [word for word in pool() if word not in frequent]
     rng = np.random.default_rng(1)
-    return [
-        " ".join(list(dict.fromkeys(left[start : start + 2 * words]))[:words])
-        for start in rng.integers(0, len(left) - 2 * words, count)
-    ]
+    drawn = (
+        dict.fromkeys(left[place] for place in rng.integers(0, len(left), 2 * words)) for _ in range(count)
+    )
+    return [" ".join([*different][:words]) for different in drawn]
 
 
 def ours(path: Path, count: int) -> None:

@@ -8,8 +8,10 @@ Other engines leave out the factor k1 + 1, which changes no order. k1 and b are 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from importlib.metadata import version
+from threading import Semaphore
 from typing import TYPE_CHECKING, cast
 
 from llmfair.records import Document
@@ -32,6 +34,8 @@ class TantivyEngine:
         index.reload()
         self.identity = identity
         self._schema, self._searcher, self._analyzer = index.schema, index.searcher(), analyzer
+        # as many as there are cores: more would all end late, since they only take each other's time
+        self._turns = Semaphore(os.cpu_count() or 1)
 
     def count(self) -> int:
         return self._searcher.num_docs
@@ -51,9 +55,8 @@ class TantivyEngine:
             hits = self._hits(query, fetched)
             if len(hits) < fetched or hits[-1][0] < hits[k - 1][0]:
                 break
-            fetched *= (
-                4  # short documents tie by the hundred, and tantivy has ties in the order of its segments
-            )
+            # short documents tie by the hundred, and tantivy has ties in the order of its segments
+            fetched *= 4
         least = hits[:k][-1][0] if hits else 0.0
         found = sorted((-score, self._doc_id(address)) for score, address in hits if score >= least)
         return [Hit(doc_id, -score) for score, doc_id in found[:k]]
@@ -75,7 +78,8 @@ class TantivyEngine:
         return [Query.term_query(self._schema, "text", term, "freq") for term in self._analyzer.terms(text)]
 
     def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
-        return self._searcher.search(query, limit=limit, count=False).hits
+        with self._turns:
+            return self._searcher.search(query, limit=limit, count=False).hits
 
     def _doc_id(self, address: tantivy.DocAddress) -> str:
         return cast(str, self._searcher.doc(address).get_first("doc_id"))
