@@ -35,7 +35,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")
-FAKE = ("fake:biased", "fake:oracle", "fake:random", "fake:reader", "fake:refiner", "fake:name")
+FAKE = ("fake:biased", "fake:name", "fake:oracle", "fake:random", "fake:reader", "fake:refiner")
 
 
 def leave_values_unread() -> None:

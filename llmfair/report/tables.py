@@ -124,9 +124,17 @@ def headings(
 
 
 def conditions_table(
-    title: str, results: Results, called: str, titles: Mapping[str, str], unit: str = "probes"
+    title: str,
+    results: Results,
+    called: str,
+    titles: Mapping[str, str],
+    unit: str = "probes",
+    answers: str = "",
 ) -> Table:
-    """Any audit as a table: one row a condition, one column a measure shown, and what is concluded."""
+    """Any audit as a table: one row a condition, one column a measure shown, and what is concluded.
+
+    `unit` is what has its answers; `answers` what could be parsed or not, the same unless it is said.
+    """
     figures = {(row.measure, row.group, row.condition): row for row in results.of_all()}
     columns = columns_of(results.shown, figures.values())
     said = {
@@ -158,7 +166,7 @@ def conditions_table(
         if counted.unparseable:
             share = percent(counted.unparseable, counted.asked)
             notes.append(
-                f"{titles.get(condition, condition)}: {share} of {counted.asked:,} {unit} cannot be parsed"
+                f"{titles.get(condition, condition)}: {share} of {counted.asked:,} {answers or unit} cannot be parsed"
             )
     notes += [*drawn_note(results.design.drawn), *results.warnings, *few_queries(results.design.queries)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))

@@ -91,7 +91,7 @@ def test_what_is_offered() -> None:
         (("prompts", "show", "list"), ["listwise", "listwise-general"]),
         (("listwise", "--prompt", "ge"), ["general"]),
         (("datasets", "show", "sa"), ["sample"]),
-        (("doctor", "-m", "fake:"), ["fake:biased", "fake:oracle", "fake:random", "fake:reader", "fake:refiner", "fake:name"]),
+        (("doctor", "-m", "fake:"), ["fake:biased", "fake:name", "fake:oracle", "fake:random", "fake:reader", "fake:refiner"]),
     ]  # fmt: skip
     found = offered_each(*[words for words, _ in expected])
     for (words, says), told in zip(expected, found, strict=True):

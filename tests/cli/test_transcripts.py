@@ -121,6 +121,23 @@ WHOLE = {
         "report gender-10 gender-20 --format md",
         "report gender-10 five location-10 --format md",
     ),
+    "refine": (
+        "refine -o run",
+        "refine -o run",
+        "runs show run --runs-dir . --trail --query comets",
+        "runs check run --runs-dir .",
+        "score run",
+        "refine -m fake:refiner,malformed=0.5 --max-invalid 1 -a location --format md -o damaged",
+        "refine -d sample -o balanced",
+        "refine --require AWRF@20>=0.99 --fail-on inconclusive -o gate",
+        "refine --max-calls 9 -o stopped",
+        f"refine {MADE} -m fake:name -o name",
+        "compare run name",
+        f"refine {MADE} -a location -o location",
+        "report run location --format md",
+        "refine --dry-run",
+        "plan refine",
+    ),
     "calibrate-listwise": (
         "calibrate listwise --runs 10 --injected -0.5",
         "calibrate listwise --runs 4 --injected -0.5 --format md",
@@ -179,7 +196,7 @@ PLANS = {
         "study windows -n 2 --orders 1 --settings 10/5,20/10 --dry-run",
     ),
 }
-NO_VERDICT = re.compile("(?<!llm)fair")
+NO_VERDICT = re.compile("(?<!llm)fair(?!-qr)")
 """What no text may say of a model."""
 
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure, Observation
     from llmfair.records import Chat
-    from llmfair.report.exhibits import Exhibits
+    from llmfair.report.exhibits import Declared, Exhibits
+    from llmfair.report.groups import Group
+    from llmfair.report.plots.base import Plot
     from llmfair.report.section import Section
     from llmfair.report.tables import Table
     from llmfair.results import Band, Figure, RunVerdict, Words
@@ -73,6 +75,9 @@ class Refine(Kind):
 
         return make_refine_design(settings, subject or NOBODY)
 
+    def before(self, planned: Mapping[str, Any]) -> str:
+        return f"at most {super().before(planned)}"
+
     def rendered(self, settings: RefineSettings) -> Iterator[Chat]:
         for program in self.design(settings).programs():
             yield from next(program.start(), ())
@@ -96,6 +101,11 @@ class Refine(Kind):
         from llmfair.audits.refine.section import refine_section
 
         return refine_section(results, folder, self.title, self.condition)
+
+    def group_plots(self, group: Group, declared: Declared, number: int) -> Iterator[Plot]:
+        from llmfair.audits.refine.figures import group_plots
+
+        return group_plots(group, number)
 
     def words(self) -> Sequence[str]:
         from llmfair.audits.refine.words import WORDS

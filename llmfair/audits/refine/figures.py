@@ -14,6 +14,7 @@ from llmfair.audits.refine.design import FAIR_QR, REFINED
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.report.furthest import read_csv
+from llmfair.report.groups import Group
 from llmfair.report.plots.base import COLORS, INK, Plot, below, clipped, legend_height, tip
 from llmfair.report.plots.curves import Line, curves
 from llmfair.report.plots.looks import palette
@@ -35,6 +36,21 @@ def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
     yield from round_plots(results)
 
 
+def group_plots(group: Group, number: int) -> Iterator[Plot]:
+    """Of several audits side by side a panel each, as the paper has one for each attribute."""
+    for name, runs in group.drawn.items():
+        for attribute, audited in runs.items():
+            results = audited.results
+            topics = (
+                topic_values(audited.folder, results.design.aimed)
+                if isinstance(results, RefineResults)
+                else {}
+            )
+            if topics and isinstance(results, RefineResults):
+                ending = f"-{number}-{audited.folder.resolve().name}"
+                yield steps_plot(topics, results.design.aimed, ending, f", {attribute}, {name}")
+
+
 def topic_values(folder: Path, measure: str) -> dict[str, dict[str, float]]:
     """The measure's values by query and condition, of queries that have all."""
     found: dict[str, dict[str, float]] = {}
@@ -44,8 +60,13 @@ def topic_values(folder: Path, measure: str) -> dict[str, dict[str, float]]:
     return {query: values for query, values in found.items() if len(values) == len(STEPS)}
 
 
-def steps_plot(topics: Mapping[str, Mapping[str, float]], measure: str, ending: str = "") -> Plot:
-    """A row a topic, sorted by the original query; a step that improves is solid, one that does not dashed."""
+def steps_plot(
+    topics: Mapping[str, Mapping[str, float]], measure: str, ending: str = "", of: str = ""
+) -> Plot:
+    """A row a topic, sorted by the original query; a step that improves is solid, one that does not dashed.
+
+    `ending` of its name and `of` of its title tell it from others on a page.
+    """
     ordered = sorted(topics, key=lambda query: (topics[query][BASELINE], query))
     better = sum(topics[query][FAIR_QR] > topics[query][BASELINE] for query in ordered)
     sentence = (
@@ -58,7 +79,7 @@ def steps_plot(topics: Mapping[str, Mapping[str, float]], measure: str, ending: 
     )
     height = 70 + ROW * len(ordered) + legend_height([*STEPS.values()])
     draw = partial(_steps, [(query, topics[query]) for query in ordered], measure)
-    return Plot(f"cost-steps{ending}", "Query by query", sentence, f"{numbers}.", draw, height)
+    return Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, f"{numbers}.", draw, height)
 
 
 def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes: Axes) -> None:

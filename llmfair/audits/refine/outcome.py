@@ -19,7 +19,7 @@ from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.rankers.fair_qr import Refined, Stop
 from llmfair.records import Failure
-from llmfair.results import Family, ProbeCounts
+from llmfair.results import Family, ProbeCounts, Reach
 
 
 def outcome_of(
@@ -38,7 +38,7 @@ def outcome_of(
     trail = [line for refined in ended for line in trail_of(design, refined)]
     told = RefineResults(
         **design.told(run, dict.fromkeys(names, ProbeCounts(len(design.topics), len(ended))), failures, columns),
-        reach={},
+        reach=_reach(design, found),
         left_out=_left_out(design, ended),
         stops=dict(Counter(str(refined.stop) for refined in ended)),
         iterations={str(n): of for n, of in sorted(Counter(one.kept.iteration for one in found).items())},
@@ -69,6 +69,14 @@ def observed(design: RefineDesign, found: Sequence[Refined]) -> dict[str, list[J
         for condition, doc_ids in rankings_of(refined).items():
             pages[condition].append(design.pages.judged(refined.query.query_id, doc_ids))
     return pages
+
+
+def _reach(design: RefineDesign, found: Sequence[Refined]) -> dict[str, Reach]:
+    """The mean of the least divergence that pages of whole documents can have."""
+    targets = [design.topic(refined.query).target for refined in found]
+    if not targets or design.objective.name != "KL":
+        return {}
+    return {str(design.objective): Reach(low=fsum(map(design.least, targets)) / len(targets))}
 
 
 def _left_out(design: RefineDesign, ended: Sequence[Refined]) -> dict[str, Sequence[str]]:

@@ -33,7 +33,7 @@ LEFT_OUT = {"no_target": "no relevant document of a known group", "no_result": "
 
 def refine_table(results: RefineResults, title: str, called: str) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
-    table = conditions_table(title, results, called, {}, "topics")
+    table = conditions_table(title, results, called, {}, "topics", "replies")
     factors = results.design.factors or {}
     status = refine_verdict(conclusions_of(results, ())).status
     said = {condition: status if condition == FAIR_QR else "" for condition in results.design.conditions}
@@ -58,14 +58,9 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{design.documents:,} documents; loops ended with {ended}"
         )
     yield TOLD
-    changes = {row.measure: row for row in results.of_all() if row.condition == compared(BASELINE)}
-    told = [
-        f"{measure} {row.value:+.3f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
-        for measure, row in changes.items()
-        if row.value is not None
-    ]
-    if told:
-        yield f"{FAIR_QR} less {BASELINE}, paired by query, signs flipped: {', '.join(told)}"
+    for reason, queries in results.left_out.items():
+        first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
+        yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"
     counted = results.answers[FAIR_QR]
     classes = ", ".join(f"{name} {n}" for name, n in counted.classes.items() if name != "ok")
     if classes:
@@ -74,9 +69,17 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{percent(counted.replies - counted.classes.get('ok', 0), counted.replies)} of "
             f"{counted.replies:,} replies are not in the form asked for: {classes}{again}"
         )
-    for reason, queries in results.left_out.items():
-        first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
-        yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"
+    changes = {row.measure: row for row in results.of_all() if row.condition == compared(BASELINE)}
+    told = [
+        f"{measure} {row.value:+.3f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
+        for measure, row in changes.items()
+        if row.value is not None
+    ]
+    if told:
+        yield f"{FAIR_QR} less {BASELINE}, paired by query, signs flipped: {', '.join(told)}"
+    for measure, reach in results.reach.items():
+        if reach.low is not None:
+            yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
 
 
 def _why_not(results: RefineResults) -> str:

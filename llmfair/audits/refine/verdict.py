@@ -26,9 +26,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         return RunVerdict(
             status=NOT_ASSESSABLE,
             sentence=f"nothing can be said of refinement: {why}",
-            next=ADVICE.get(str(reason), "llmfair refine on at least 5 topics with judgements").format(
-                run=_run(found)
-            ),
+            next=_advice(str(reason), found),
         )
     nearer, loss = getattr(finding, "nearer", None), getattr(finding, "loss", None)
     status = {True: AT_A_LOSS if loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[nearer]
@@ -62,6 +60,13 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
     )
 
 
+def _advice(reason: str, found: Conclusions) -> str:
+    """What to change where nothing can be said."""
+    if not found.complete:
+        return _next(NOT_ASSESSABLE, found)
+    return ADVICE.get(reason, "ask about at least 5 topics with judgements").format(run=_run(found))
+
+
 def _told(objective: str, changes: dict[str, Figure]) -> list[str]:
     """The objective, then AWRF and nDCG."""
     names = [name for name in changes if parse_measure(name).name in ("AWRF", "nDCG")]
@@ -75,6 +80,8 @@ def _told(objective: str, changes: dict[str, Figure]) -> list[str]:
 def _change(measure: str, figure: Figure) -> str:
     value = figure.value or 0.0
     between = "" if figure.low is None or figure.high is None else f" [{figure.low:+.3f}, {figure.high:+.3f}]"
+    if value == figure.low == figure.high == 0:
+        return f"{measure} stays"
     how = "stays" if value == 0 else f"{'rises' if value > 0 else 'falls'} by {abs(value):.3f}"
     return f"{measure} {how}{between}"
 

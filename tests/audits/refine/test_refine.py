@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -129,6 +130,25 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bytes() -> None:
 def test_the_answers_give_what_is_on_disk(done: Path) -> None:
     checked = command("runs", "check", done)
     assert checked.code == 0 and "its answers give what is on disk" in checked.out
+
+
+def test_a_run_is_checked_without_its_index_but_not_without_its_data() -> None:
+    collection("mine", {"reef": "reef", "she": "she reef"})
+    ran("-d", "mine", "-o", "run", "--objective", "KL@4")
+    shutil.rmtree("cache")
+    assert command("runs", "check", "run", "--runs-dir", ".").code == 0
+    Path("mine").rename("elsewhere")
+    refuses("no dataset 'mine'", "runs", "check", "run", "--runs-dir", ".")
+
+
+def test_other_data_under_the_same_name_are_told() -> None:
+    folder = collection("mine", {"reef": "reef", "she": "she reef"})
+    ran("-d", "mine", "-o", "run", "--objective", "KL@4")
+    text = (folder / "docs.jsonl").read_text()
+    (folder / "docs.jsonl").write_text(text.replace("she", "her"))  # of documents that nobody judged, too
+    checked = command("runs", "check", "run", "--runs-dir", ".")
+    assert checked.code == 1 and "the data is not what it was" in checked.out
+    refuses("lists_sha256", *QUICK, "-d", "mine", "-o", "run", "--objective", "KL@4", code=1)
 
 
 def test_measured_again_the_figures_are_those_of_the_run(done: Path) -> None:
