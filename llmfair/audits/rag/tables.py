@@ -36,8 +36,10 @@ def collection_table(results: RagResults) -> Table:
 
 
 def _alphas_apart(retriever: str, tests: Sequence[AlphaTest]) -> str:
-    apart = sum(one.p is not None and one.p < APART for one in tests)
-    pairs = count(len(tests), "pair", "pairs")
+    tested = [one.p for one in tests if one.p is not None]
+    if not tested:
+        return f"{retriever}: too few queries to test whether alphas differ in disparity"
+    apart, pairs = sum(p < APART for p in tested), count(len(tested), "pair", "pairs")
     return f"{retriever}: {apart} of {pairs} of alphas differ in disparity (t test paired by query, p below {APART:g})"
 
 

@@ -55,6 +55,11 @@ def test_every_table_and_figure_of_a_run() -> None:
     )
 
 
+def test_of_few_queries_nothing_is_said_of_alphas_that_were_not_tested() -> None:
+    page = page_of(ran("-n", "5", "--alpha", "1,8", "--attribution", "none"))
+    assert page.tables[1].notes == ("bm25: too few queries to test whether alphas differ in disparity",)
+
+
 def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
     page = page_of(ran("--attribution", "none", "--alpha", "8"))
     assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}
