@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from math import isfinite
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from llmfair.asking.dispatch import Program
@@ -23,8 +24,9 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.metrics.values import Undefined
 from llmfair.prompts import Prompt
+from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
-from llmfair.records import Query
+from llmfair.records import Candidates, Query
 from llmfair.retrieval.engine import Engine
 
 REFINED, FAIR_QR = "refined", "fair-qr"
@@ -47,6 +49,7 @@ class RefineDesign(Design[Refined]):
     objective: Measure
     aimed: Measure
     utility: Measure
+    reranker: ScoringRanker | None = None
     left_out: Mapping[str, Sequence[str]]
 
     two_groups = False
@@ -130,11 +133,25 @@ class RefineDesign(Design[Refined]):
         return Page(doc_ids, dict(zip(self.spread.names, held, strict=True)), objective)
 
     def reorder(self, query: Query, doc_ids: Sequence[str]) -> Sequence[str]:
-        """By the original query, ties by id; documents that it does not find come last."""
+        """By the original query, ties by id; documents that bm25 does not find come last."""
         if self.settings.rerank == "none":
             return doc_ids
-        scores = self.engine.scores(query.text, doc_ids)
+        scores = (
+            self.engine.scores(query.text, doc_ids) if self.reranker is None else self._ranked(query, doc_ids)
+        )
         return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
+
+    def _ranked(self, query: Query, doc_ids: Sequence[str]) -> Mapping[str, float]:
+        """The ranker's scores; one topic at a time, since it may hold a model."""
+        assert self.reranker is not None
+        documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
+        with self._ranking:
+            scores = self.reranker.scores(Candidates(query, documents, {}))
+        return dict(zip(doc_ids, scores, strict=True))
+
+    @cached_property
+    def _ranking(self) -> Lock:
+        return Lock()
 
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
@@ -190,6 +207,7 @@ class RefineDesign(Design[Refined]):
             **super().identity(),
             "lists_sha256": self.dataset.fingerprint(self.queries, self.attribute.name),
             "engine": self.engine.identity,
+            **({"reranker": self.reranker.identity} if self.reranker else {}),
             **({"target": Path(target).read_text("utf-8")} if Path(target).is_file() else {}),
         }
 

@@ -26,8 +26,9 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, read_shares
 from llmfair.metrics.values import Undefined
 from llmfair.prompts import load_prompt
+from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.fair_qr import Refined
-from llmfair.records import Failure
+from llmfair.records import Attribute, Failure
 from llmfair.retrieval.analysis import ANALYZERS
 from llmfair.retrieval.bm25 import Bm25Index
 
@@ -86,6 +87,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         objective=objective,
         aimed=aimed,
         utility=utility,
+        reranker=reranker_of(settings.rerank, dataset, attribute),
         left_out={},
     )
     design.program  # noqa: B018  a prompt that lacks what is asked is said before anything else
@@ -96,6 +98,19 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
             "--target uniform, or a file of shares such as --target ./shares.json",
         )
     return replace(design, left_out={reason: of for reason, of in without.items() if of})
+
+
+def reranker_of(spec: str, dataset: Collection, attribute: Attribute) -> ScoringRanker | None:
+    """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
+    if spec in ("bm25", "none"):
+        return None
+    known = registry.names("ranker")
+    if spec.partition(":")[0] not in known:
+        raise UsageError(
+            f"--rerank {spec} is unknown.{did_you_mean(spec, ['none', *known])}",
+            f"known: none, {', '.join(known)}",
+        )
+    return Subject(spec).ranker(dataset, attribute)
 
 
 def objective_of(settings: RefineSettings) -> Measure:

@@ -33,7 +33,10 @@ def refine_section(results: RefineResults, folder: Path, title: str, called: str
             ("objective", design.objective),
             ("target", design.target),
             ("rounds", f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}"),
-            ("last page", "by the original query" if design.rerank == "bm25" else "as it was found"),
+            (
+                "last page",
+                "as it was found" if design.rerank == "none" else f"by the original query, {design.rerank}",
+            ),
         ],
     )
 

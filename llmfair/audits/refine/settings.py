@@ -60,9 +60,9 @@ class RefineSettings(PromptSettings, AuditSettings):
     keep: Literal["added", "last"] = setting(
         "added", "Words accumulate (added), or each round's replace those before (last).", "Data"
     )
-    rerank: Literal["bm25", "none"] = setting(
+    rerank: str = setting(
         "bm25",
-        "How the last page is ordered: by the original query (bm25), or as it was found (none).",
+        "Who orders the last page by the original query: bm25, a ranker such as sbert or dense:NAME, or none.",
         "Data",
     )
     weight: float = setting(1.0, "What an added word counts beside one of the query.", "Data", advanced=True)

@@ -257,6 +257,17 @@ def test_without_re_ranking_the_page_is_left_as_it_was_found() -> None:
     assert Path("run/rankings/refined.run").read_text() == Path("run/rankings/fair-qr.run").read_text()
 
 
+def test_another_ranker_orders_the_last_page() -> None:
+    ran("--rerank", "bm25-okapi", "-o", "run")
+    refined, final = (
+        sorted(line.split()[2] for line in Path(f"run/rankings/{name}.run").read_text().splitlines())
+        for name in ("refined", "fair-qr")
+    )
+    assert refined == final
+    assert "bm25-okapi k1=1.5" in json.loads(Path("run/manifest.json").read_text())["settings"]["reranker"]
+    refuses("--rerank bm52 is unknown", *QUICK, "--rerank", "bm52")
+
+
 def test_words_of_the_latest_round_alone() -> None:
     ran("--keep", "last", "-o", "run")
     assert all(line["added"] == line["new"] for line in trail("run") if line["iteration"] and line["new"])
