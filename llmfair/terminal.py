@@ -28,6 +28,8 @@ PLAIN_EVERY = 10.0
 NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
+LEAST_FOLDED = 20
+"""A table's last column is folded to as few characters as this before rows become blocks."""
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
 NARROWEST_BAR, WIDEST_BAR = 10, 30
@@ -145,7 +147,7 @@ def visible(text: str) -> str:
 
 
 def print_table(table: Table) -> None:
-    """The table on stdout; too narrow a terminal gets one block a row instead of lost columns."""
+    """The table on stdout; on a narrow terminal the last column is folded, on a narrower one a row is a block."""
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -164,10 +166,10 @@ def print_table(table: Table) -> None:
         stdout.print()
     table = replace(table, rows=tuple(tuple(visible(cell) for cell in row) for row in table.rows))
     widths = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
-    needed = sum(widths) + 2 * len(widths) + 2
+    spaces, folded = 2 * len(widths) + 2, [*widths[:-1], min(widths[-1], LEAST_FOLDED)]
     if not stdout.is_terminal:
-        stdout.width = max(stdout.width, needed)  # a file has no width to respect
-    if needed > stdout.width:
+        stdout.width = max(stdout.width, sum(widths) + spaces)  # a file has no width to respect
+    if sum(folded) + spaces > stdout.width:
         for row in table.rows:
             for name, cell in zip(table.header, row, strict=True):
                 if cell:
@@ -175,8 +177,8 @@ def print_table(table: Table) -> None:
             stdout.print()
     else:
         grid = Grid(box=None, padding=(0, 1), pad_edge=True)
-        for name in table.header:
-            grid.add_column(name, no_wrap=True)
+        for place, name in enumerate(table.header, 1):
+            grid.add_column(name, no_wrap=place < len(table.header), overflow="fold")
         for row in table.rows:
             grid.add_row(*(Text(cell) for cell in row))
         with stdout.capture() as drawn:

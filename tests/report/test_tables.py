@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from llmfair import registry
+from llmfair import registry, terminal
 from llmfair.audits.exhibits import declared
 from llmfair.metrics.base import measure as defined
 from llmfair.report.page import with_reach
@@ -18,6 +19,37 @@ from tests.report.reading import grid, read
 
 LISTS = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "--no-repeat", "-q", "-o", "run")
 PAIRS = ("pairwise", "-n", "5", "--pairs", "4", "-q", "-o", "run")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (
+            80,
+            " run       conclusion\n first     preference odds below 0.8: 31 % less exposure\n second/0  within\n",
+        ),
+        (
+            40,
+            " run       conclusion\n first     preference odds below 0.8:\n           31 % less exposure\n"
+            " second/0  within\n",
+        ),
+        (
+            30,
+            "  run  first\n  conclusion  preference odds below 0.8: 31 % less exposure\n\n  run  second/0\n"
+            "  conclusion  within\n",
+        ),
+    ],
+)
+def test_what_fits_a_terminal(
+    width: int, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table; where it is too wide its last column folded; else a block a row."""
+    monkeypatch.setattr(terminal, "output", replace(terminal.output, color="always"))
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = (("first", "preference odds below 0.8: 31 % less exposure"), ("second/0", "within"))
+    terminal.print_table(Table("", ("run", "conclusion"), rows, ()))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert [line.rstrip() for line in plain.splitlines()] == [*shown.splitlines(), ""]
 
 
 def test_a_measure_of_groups_has_a_column_for_each_in_every_format() -> None:
