@@ -78,6 +78,13 @@ class RefineSettings(PromptSettings, AuditSettings):
         "Statistics",
         advanced=True,
     )
+    fail_on: str | None = setting(
+        None,
+        "Verdicts that end in exit 4, comma-separated: 'no nearer', 'nearer at a loss', inconclusive, "
+        "'not assessable'.",
+        "Statistics",
+        result=False,
+    )
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
