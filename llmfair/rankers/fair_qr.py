@@ -206,7 +206,7 @@ class FairQr:
         page, named = standing.page, topic.target.items()
         shown = [name for name, share in named if share > 0 or page.shares[name] > 0]
         values = {
-            "Query": clean(text := refined_text(topic.query, standing.added), WHOLE),
+            "Query": clean(refined_text(topic.query, standing.added), WHOLE),
             "Target Exposure Distribution": _shares(topic.target, shown),
             "Current Exposure Distribution": _shares(page.shares, shown),
             "Top_K": self.k,
@@ -218,7 +218,7 @@ class FairQr:
             "query_id": topic.query.query_id,
             "iteration": standing.iteration + 1,
             "subgroup": subgroup,
-            "query": text,
+            "query": self._known(topic, standing),
         }
         if topic.hints is not None:
             about["hints"] = list(topic.hints(subgroup, standing.added))
@@ -227,13 +227,17 @@ class FairQr:
     def _asked(self, topic: Topic, standing: Round, subgroup: str) -> Steps[tuple[Reply, ...]]:
         """The replies of a round: one, or one that cannot be read and the one after it."""
         chat, replies = self.chat(topic, standing, subgroup), list[Reply]()
-        known = topic.query.text if self.keep == "last" else refined_text(topic.query, standing.added)
+        known = self._known(topic, standing)
         for draw in (0, RETRY_DRAWS):
             (completion,) = yield [replace(chat, draw=draw)]
             replies.append(self._read(completion, known))
             if replies[-1].read.readable:
                 break
         return tuple(replies)
+
+    def _known(self, topic: Topic, standing: Round) -> str:
+        """The text that new words come behind."""
+        return refined_text(topic.query, standing.added if self.keep == "added" else ())
 
     def _read(self, completion: Completion, known: str) -> Reply:
         read = read_keywords(completion, known, self.form == "paper")

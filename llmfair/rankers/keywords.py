@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -149,18 +149,22 @@ def _found(text: str) -> tuple[str, list[str]]:
 
 
 def _json(text: str) -> list[str] | None:
-    """The keywords of a JSON object, or of a list of texts; None where it is neither."""
+    """The keywords of a JSON object or list, wherever their texts stand in it; None where it is neither."""
     try:
         value: Any = json.loads(text)
+        if isinstance(value, dict):
+            value = next(([of] for name, of in value.items() if "keyword" in name.casefold()), value)
+        return [*_texts(value)] if isinstance(value, dict | list) else None
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, dict):
-        value = next((of for name, of in value.items() if "keyword" in str(name).casefold()), None)
+
+
+def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        return None
-    return value
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
 def _split(lines: Collection[str]) -> list[str]:

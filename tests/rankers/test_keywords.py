@@ -18,6 +18,8 @@ REPLIES: list[tuple[str, str, str]] = [
     ('{"keywords": ["女性", "científica"]}', "ok", "女性 científica"),
     ('{"keywords": "women"}', "ok", "women"),
     ('["women", "female"]', "ok", "women female"),
+    ('{"keywords": [{"word": "women", "weight": 2}, ["her"]]}', "ok", "women her"),
+    ('{"terms": ["women"], "n": 1}', "ok", "women"),
     ('{"refined_keywords": ["women\'s"]}\n', "ok", "women's"),
     ("<think>Perhaps women?</think>\n{\"keywords\": [\"women\"]}", "ok", "women"),
     ('{"keywords": ["women) OR (title:*", "her\\u0000 AND\\u202e"]}', "ok", "women title her"),
@@ -89,6 +91,12 @@ def test_without_a_form_a_plain_list_is_well_formed() -> None:
 def test_keywords_beyond_the_most_are_cut() -> None:
     read = read_keywords(Completion(", ".join("abcdefghij"), Finish.STOP), QUERY)
     assert len(read.words) == MOST_KEYWORDS
+
+
+@pytest.mark.parametrize("depth", [100, 900, 5000, 100_000])
+def test_deep_json_is_read_or_is_no_json(depth: int) -> None:
+    read = read_keywords(Completion("[" * depth + '"women"' + "]" * depth, Finish.STOP), QUERY)
+    assert read.words == ("women",)
 
 
 @pytest.mark.parametrize("mark", ["{", "[", '"', "```\n", "- ", "keywords: ", "“", "a:", "\n", "'", "*"])

@@ -32,7 +32,8 @@ class TrailReply:
 class TrailLine:
     """A round of one query, 0 the original query; `new` are the words of this round, `added` all beside the query.
 
-    `current` and `target`: shares by group. `least`: the least objective that a page of whole documents can have.
+    `current` and `target`: shares by group; `n`: documents found. `attained`: the objective at which the loop is
+    content, of KL the least that a page of whole documents can have.
     `stop`: why the loop ended, in its last line. Measures are null without a page.
     """
 
@@ -47,10 +48,11 @@ class TrailLine:
     target: Mapping[str, float]
     current: Mapping[str, float]
     objective: float | None
-    least: float | None
+    attained: float | None
     measures: Mapping[str, float | None]
     accepted: bool
     stop: str | None
+    n: Count
     doc_ids: Sequence[str]
     final: Sequence[str]
     replies: Sequence[TrailReply]
@@ -74,13 +76,14 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
             target=topic.target,
             current=one.page.shares if doc_ids else {},
             objective=one.page.objective,
-            least=topic.stopping.attained,
+            attained=topic.stopping.attained,
             measures={
                 str(measure): design.pages.value(measure, query.query_id, doc_ids) if doc_ids else None
                 for measure in (design.aimed, design.utility)
             },
             accepted=one.accepted,
             stop=str(refined.stop) if last else None,
+            n=len(doc_ids),
             doc_ids=doc_ids,
             final=refined.final if last else (),
             replies=replies_of(one),

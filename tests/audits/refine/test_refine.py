@@ -7,6 +7,8 @@ import json
 import shutil
 import subprocess
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ import llmfair
 from llmfair.records import Request
 from tests.cli.command import Outcome, refuses
 from tests.cli.command import llmfair as command
+from tests.rankers.test_keywords import REPLIES
 
+WORD = {*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'-."}
 QUICK = ("refine", "-q", "--no-report", "--no-cache")
 FILES = ("trail.jsonl", "queries/original.tsv", "queries/refined.tsv", "qrels.txt", "groups.tsv")
 RANKINGS = tuple(f"rankings/{name}.run" for name in ("bm25", "refined", "fair-qr"))
@@ -194,6 +198,7 @@ def test_verdicts_fail_a_run_by_their_names() -> None:
     assert "the verdict is" in found.err
 
 
+@pytest.mark.whole
 def test_two_models_are_compared_and_two_attributes_stand_side_by_side() -> None:
     ran("-m", "fake:refiner", "-o", "one")
     ran("-m", "fake:name", "-o", "two")
@@ -243,6 +248,7 @@ def test_on_a_balanced_collection_one_line_says_why_nothing_is_refined() -> None
     assert "no page could be nearer" in line
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("flags", [("--keep", "last"), ("--rerank", "none"), ("--weight", "2.5"),
                                    ("--analyzer", "standard"), ("--form", "paper"), ("--preset", "paper"),
                                    ("--objective", "AWRF@20"), ("--objective", "KL(direction=target-current)@10")])  # fmt: skip
@@ -283,6 +289,32 @@ def test_replies_are_counted_by_class() -> None:
     assert "are not in the form asked for" in " ".join(
         command("runs", "show", "run", "--runs-dir", ".").out.split()
     )
+
+
+class Varied:
+    """A model that says something else each time, by what it is asked."""
+
+    name = identity = "varied"
+
+    async def complete(self, request: Request) -> str:
+        place = zlib.crc32(f"{request.chat.about['query']} {request.chat.draw}".encode())
+        return REPLIES[place % len(REPLIES)][0]
+
+
+@pytest.mark.whole
+def test_whatever_a_model_says_is_counted_shown_and_searched_as_words_alone() -> None:
+    result = llmfair.audit_refine(model=Varied(), output="run", max_invalid=1)
+    lines = trail("run")
+    classes = Counter(reply["reply_class"] for line in lines for reply in line["replies"])
+    assert (
+        dict(sorted(classes.items())) == result.results["answers"]["fair-qr"]["classes"] and len(classes) > 3
+    )
+    for line in lines:
+        assert line["query"] == " ".join([line["original"], *line["added"]])
+        assert all(set(word) <= WORD or word.isalnum() for word in line["added"])
+        assert bool(line["doc_ids"]) == bool(line["new"] or line["iteration"] == 0)
+    assert command("runs", "check", "run", "--runs-dir", ".").code == 0
+    assert command("runs", "show", "run", "--runs-dir", ".", "--trail").code == 0
 
 
 # Data of one's own
@@ -378,6 +410,7 @@ def test_from_python() -> None:
     assert model.asked == result.results["calls_made"]
 
 
+@pytest.mark.whole
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     code = (
         "import sys; from llmfair.cli.app import run; code = run(['refine', '-q', '--no-report']); "
