@@ -10,6 +10,7 @@ schedule is that of fairsearchdeltr 1.0.2, on whose scale γ is usually given.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
+from llmfair.records import Candidates
 
 Floats = NDArray[np.float64]
 Gradient = Literal["exact", "compat"]
@@ -207,3 +209,31 @@ class Scale:
     def __call__(self, features: Floats) -> Floats:
         """The features standardized, (rows, columns)."""
         return (features - self.mean) / self.deviation
+
+
+class DeltrModel:
+    """A model of judged lists: weights, and the scale of the features that they stand on.
+
+    `features` gives a list's, (candidates, columns), the protected column first; judged is who is relevant, 1, and who
+    is not, 0. Raises UsageError as training does.
+    """
+
+    def __init__(
+        self,
+        lists: Sequence[Candidates],
+        features: Callable[[Candidates], Floats],
+        training: Training,
+        standardize: Standardize = "columns",
+        seed: int = 0,
+    ) -> None:
+        table = np.concatenate([features(one) for one in lists])
+        self._features, self.scale = features, Scale.of(table, standardize)
+        query_ids = [one.query.query_id for one in lists for _ in one.doc_ids]
+        judgements = [one.relevance.get(doc_id, 0) >= 1 for one in lists for doc_id in one.doc_ids]
+        rows = TrainingRows(query_ids, self.scale(table), judgements)
+        self.weights = training.weights(rows, start_weights(table.shape[1], seed))
+
+    def __call__(self, candidates: Candidates) -> list[float]:
+        """A score for each candidate, in their order."""
+        found: list[float] = (self.scale(self._features(candidates)) @ self.weights).tolist()
+        return found
