@@ -25,6 +25,12 @@ from llmfair.stats.significance import holm
 
 AGAINST = (BASELINE,)
 """The methods that fair-qr is held against."""
+CONCLUDED = {
+    True: Conclusion.WITHIN,
+    False: Conclusion.OUTSIDE,
+    None: Conclusion.INCONCLUSIVE,
+}
+"""By whether pages are nearer."""
 Goals = tuple[str, str, str]
 """The names of the objective, of what nearness is told by too, and of what refinement costs."""
 
@@ -49,7 +55,7 @@ def concluded(
         row.measure: row for row in changes if row.query_id == ALL and row.condition == compared(BASELINE)
     }
     objective, aimed, utility = (of_all.get(name) for name in goals)
-    finding = _finding(objective, aimed, utility, goals[0])
+    finding = _finding(objective, aimed, utility, goals)
     told = [
         replace(row, conclusion=finding.conclusion)
         if (row.query_id, row.measure, row.condition) == (ALL, goals[0], compared(BASELINE))
@@ -95,27 +101,33 @@ def _paired(
 
 
 def _finding(
-    objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None, measure: str
+    objective: Measurement | None, aimed: Measurement | None, utility: Measurement | None, goals: Goals
 ) -> RefineFinding:
     """Of the changes in the objective, in AWRF and in nDCG."""
-    if objective is None or objective.value is None or objective.low is None:
-        reason = "no_target" if objective is None or objective.value is None else objective.reason
-        return RefineFinding(
-            measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason or "too_few_queries",
-            nearer=None, loss=None,
-        )  # fmt: skip
+    nothing = RefineFinding(
+        measure=goals[0],
+        aimed=goals[1],
+        utility=goals[2],
+        conclusion=Conclusion.NOT_ASSESSABLE,
+        reason="no_target",
+        nearer=None,
+        loss=None,
+    )
+    if objective is None or objective.value is None:
+        return nothing
+    if objective.low is None:
+        return replace(nothing, reason=objective.reason)
     said = [_better(row) for row in (objective, aimed) if row is not None]
     nearer = True if all(said) else False if False in said else None
-    conclusion = {
-        True: Conclusion.WITHIN,
-        False: Conclusion.OUTSIDE,
-        None: Conclusion.INCONCLUSIVE,
-    }[nearer]
-    loss = None if utility is None or utility.low is None or utility.high is None else _fell(utility)
-    return RefineFinding(
-        measure=measure, conclusion=conclusion, reason=None, nearer=nearer, loss=loss,
-        p=objective.p, p_adjusted=objective.p_adjusted,
-    )  # fmt: skip
+    return replace(
+        nothing,
+        conclusion=CONCLUDED[nearer],
+        reason=None,
+        nearer=nearer,
+        loss=None if utility is None or utility.high is None else utility.high < 0,
+        p=objective.p,
+        p_adjusted=objective.p_adjusted,
+    )
 
 
 def _better(row: Measurement) -> bool | None:
@@ -130,7 +142,3 @@ def _better(row: Measurement) -> bool | None:
     if low > 0:
         return True
     return False if high <= 0 else None
-
-
-def _fell(row: Measurement) -> bool:
-    return row.high is not None and row.high < 0

@@ -6,6 +6,7 @@ from collections.abc import Collection as Names
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from math import isfinite
 from pathlib import Path
 from threading import Lock
@@ -21,12 +22,12 @@ from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.datasets.collection import Collection
 from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Measure
-from llmfair.metrics.targets import Cells, cells, target_shares
+from llmfair.metrics.targets import UNKNOWN, Cells, cells, target_shares
 from llmfair.metrics.values import Undefined
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
-from llmfair.records import Candidates, Query
+from llmfair.records import Candidates, Document, Query
 from llmfair.retrieval.engine import Engine
 
 REFINED, FAIR_QR = "refined", "fair-qr"
@@ -162,7 +163,8 @@ class RefineDesign(Design[Refined]):
 
     @cached_property
     def program(self) -> FairQr:
-        return FairQr(self.prompt, self.attribute.name, self.k, self.settings.form, self.settings.keep)
+        named = " and ".join(one.name for one in self.spread.attributes)
+        return FairQr(self.prompt, named, self.k, self.settings.form, self.settings.keep)
 
     def topic(self, query: Query) -> Topic:
         """The topic as the loop is told of it."""
@@ -182,11 +184,16 @@ class RefineDesign(Design[Refined]):
         found = self.engine.search(query.text, self.engine.count())
         documents = [self.dataset.documents[hit.doc_id] for hit in found]
         return distinguishing(
-            {one.doc_id: one.groups.get(self.attribute.name, ()) for one in documents},
+            {one.doc_id: self._cells_of(one) for one in documents},
             {one.doc_id: terms_of(one) for one in documents},
             group,
             refined_text(query, [*added]),
         )
+
+    def _cells_of(self, document: Document) -> list[str]:
+        """The groups of a document, or their combinations, as the target names them."""
+        known = (document.groups.get(one.name) or (UNKNOWN,) for one in self.spread.attributes)
+        return ["*".join(names) for names in product(*known)]
 
     def least(self, target: Mapping[str, float]) -> float:
         """The least divergence that a page of whole documents can have from the target."""

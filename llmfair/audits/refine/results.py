@@ -67,9 +67,12 @@ class RoundMeans:
 class RefineFinding(Finding):
     """Whether refinement brings the page nearer its target, and whether that costs relevance.
 
-    `nearer`, `loss`: None where the intervals leave it open, or nothing is known.
+    `measure` is the objective; nearness is told by `aimed`, too, and the cost by `utility`. `nearer`, `loss`: None
+    where the intervals leave it open, or nothing is known.
     """
 
+    aimed: str
+    utility: str
     nearer: bool | None
     loss: bool | None
     p: Share | None = left_out_without("p")

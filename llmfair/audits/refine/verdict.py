@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llmfair.audits.refine.concluding import compared
 from llmfair.audits.refine.design import FAIR_QR
+from llmfair.audits.refine.results import RefineFinding
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.verdict import ADVICE, Conclusions
-from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count
@@ -28,7 +28,9 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
             sentence=f"nothing can be said of refinement: {why}",
             next=_advice(str(reason), found),
         )
-    nearer, loss = getattr(finding, "nearer", None), getattr(finding, "loss", None)
+    assert isinstance(finding, RefineFinding)
+    nearer, loss = finding.nearer, finding.loss
+    goals = (finding.measure, finding.aimed, finding.utility)
     status = {True: AT_A_LOSS if loss else NEARER, False: NO_NEARER, None: INCONCLUSIVE}[nearer]
     changes = {
         measure: figure
@@ -36,7 +38,7 @@ def refine_verdict(found: Conclusions) -> RunVerdict:
         if condition == compared(BASELINE) and figure.value is not None
     }
     figure = changes.get(finding.measure)
-    told = [_change(measure, changes[measure]) for measure in _told(finding.measure, changes)]
+    told = [_change(measure, changes[measure]) for measure in dict.fromkeys(goals) if measure in changes]
     said = {
         NEARER: "refined queries bring the page nearer its target",
         AT_A_LOSS: "refined queries bring the page nearer its target, but lose relevance",
@@ -65,16 +67,6 @@ def _advice(reason: str, found: Conclusions) -> str:
     if not found.complete:
         return _next(NOT_ASSESSABLE, found)
     return ADVICE.get(reason, "ask about at least 5 topics with judgements").format(run=_run(found))
-
-
-def _told(objective: str, changes: dict[str, Figure]) -> list[str]:
-    """The objective, then AWRF and nDCG."""
-    names = [name for name in changes if parse_measure(name).name in ("AWRF", "nDCG")]
-    fair_first = sorted(names, key=lambda name: not name.startswith("AWRF"))
-    return [
-        *([objective] if objective in changes else []),
-        *(name for name in fair_first if name != objective),
-    ]
 
 
 def _change(measure: str, figure: Figure) -> str:

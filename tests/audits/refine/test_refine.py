@@ -263,6 +263,20 @@ def test_without_re_ranking_the_page_is_left_as_it_was_found() -> None:
     assert Path("run/rankings/refined.run").read_text() == Path("run/rankings/fair-qr.run").read_text()
 
 
+def test_combinations_of_two_attributes_can_be_aimed_at() -> None:
+    ran("--objective", "KL(over=gender*location)@20", "-o", "run")
+    lines = trail("run")
+    assert any(line["accepted"] for line in lines if line["iteration"])
+    assert {line["subgroup"].count("*") for line in lines if line["subgroup"]} == {1}
+    assert "from different gender and location group" in Path("run/journal.jsonl").read_text("utf-8")
+
+
+def test_the_verdict_speaks_of_the_objective_and_of_the_page_that_is_searched() -> None:
+    found = ran("--measures", "P@5,AWRF@10", "-o", "run")
+    verdict = found.out.partition("NEXT")[0]
+    assert "KL@20" in verdict and "AWRF@20" in verdict and "AWRF@10" not in verdict and "nDCG@20" in verdict
+
+
 def test_another_ranker_orders_the_last_page() -> None:
     ran("--rerank", "bm25-okapi", "-o", "run")
     refined, final = (
