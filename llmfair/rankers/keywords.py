@@ -181,11 +181,11 @@ def _inner(match: re.Match[str]) -> str:
 
 def _without_query(keywords: Sequence[tuple[str, ...]], query: str) -> tuple[list[tuple[str, ...]], bool]:
     """The keywords without the whole query where one repeats it, and whether one does."""
-    whole = [part for word in words_of(query) for part in _PART.findall(word.casefold())]
+    whole = parts_of(_OPERATOR.sub(" ", query))
     kept, echoed = list[tuple[str, ...]](), False
     for words in keywords:
         parts = {part for word in words for part in parts_of(word)}
-        if whole and parts >= {*whole}:
+        if whole and parts >= whole:
             echoed = True
             words = new_words(words, query)
         if words:
