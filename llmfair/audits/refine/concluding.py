@@ -7,13 +7,15 @@ p by flipped signs; adjusted (Holm) over the methods that fair-qr is held agains
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from math import fsum
 
 import numpy as np
 
-from llmfair.audits.refine.design import FAIR_QR
-from llmfair.audits.refine.results import RefineFinding
+from llmfair.audits.refine.design import FAIR_QR, REFINED
+from llmfair.audits.refine.results import PaperTest, RefineFinding
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.summary import ALL, Inference, row_of, value_of
 from llmfair.metrics.base import Measure
@@ -22,9 +24,10 @@ from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion, Measurement
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
+from llmfair.stats.tradeoff import STARRED, paired_p
 
-AGAINST = (BASELINE,)
-"""The methods that fair-qr is held against."""
+SYMBOLS = {BASELINE: "*"}
+"""The methods that fair-qr is held against, with the signs of the paper's table."""
 CONCLUDED = {
     True: Conclusion.WITHIN,
     False: Conclusion.OUTSIDE,
@@ -69,12 +72,29 @@ def _changes(columns: Sequence[Column], inference: Inference) -> list[Measuremen
     """A row a topic and one of all, for every measure with a direction and every method held against."""
     by = {(column.measure, column.condition): column for column in columns if not column.group}
     rows: list[Measurement] = []
-    for measure in dict.fromkeys(measure for measure, _ in by):
-        if not measure.definition.better or measure.of_all or measure.definition.better == "parity":
-            continue
-        for method in AGAINST:
+    for measure in _directed(by):
+        for method in SYMBOLS:
             rows += _paired(measure, by.get((measure, FAIR_QR)), by.get((measure, method)), method, inference)
     return rows
+
+
+def _directed(columns: Mapping[tuple[Measure, str], Column]) -> Iterator[Measure]:
+    """The measures of single queries of which more or less is better."""
+    for measure in dict.fromkeys(measure for measure, _ in columns):
+        if measure.definition.better in ("higher", "lower") and not measure.of_all:
+            yield measure
+
+
+def _pairs(one: Column | None, other: Column | None) -> dict[str, tuple[float, float]]:
+    """The queries' values of the other and of the one, where both have any."""
+    if one is None or other is None:
+        return {}
+    return {
+        query_id: (before, after)
+        for query_id in sorted(one.values.keys() & other.values.keys())
+        if (before := value_of(other.values[query_id])[0]) is not None
+        and (after := value_of(one.values[query_id])[0]) is not None
+    }
 
 
 def _paired(
@@ -83,12 +103,7 @@ def _paired(
     if one is None or other is None:
         return []
     name, condition = str(measure), compared(method)
-    pairs = {
-        query_id: (before, after)
-        for query_id in sorted(one.values.keys() & other.values.keys())
-        if (before := value_of(other.values[query_id])[0]) is not None
-        and (after := value_of(one.values[query_id])[0]) is not None
-    }
+    pairs = _pairs(one, other)
     if not pairs:
         return [Measurement(ALL, name, None, condition, n=0, reason="no_common_query")]
     rows = [
@@ -98,6 +113,26 @@ def _paired(
     rng = np.random.default_rng(inference.seed)
     change = change_by_query(values[:, 0], values[:, 1], False, inference.level, rng)
     return [*rows, replace(row_of(name, condition, change.estimate), p=change.p)]
+
+
+def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
+    """Both pages of refinement against each method, in every measure with a direction [Chen & Fang 2025, Table 1]."""
+    by = {(column.measure, column.condition): column for column in columns if not column.group}
+    tests = []
+    for measure in _directed(by):
+        better = 1 if measure.definition.better == "higher" else -1
+        for method, (against, symbol) in product((REFINED, FAIR_QR), SYMBOLS.items()):
+            pairs = _pairs(by.get((measure, method)), by.get((measure, against)))
+            if not pairs:
+                continue
+            changes = [after - before for before, after in pairs.values()]
+            difference, p = fsum(changes) / len(changes), paired_p(changes) if any(changes) else None
+            told = p is not None and p < STARRED and better * difference > 0
+            tests.append(
+                PaperTest(method=method, against=against, measure=str(measure), queries=len(pairs),
+                          difference=difference, p=p, symbol=symbol if told else "")
+            )  # fmt: skip
+    return tests
 
 
 def _finding(

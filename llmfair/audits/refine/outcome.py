@@ -9,7 +9,7 @@ from math import fsum
 
 from llmfair.audits.design import Outcome
 from llmfair.audits.readable import as_readable
-from llmfair.audits.refine.concluding import concluded
+from llmfair.audits.refine.concluding import concluded, paper_tests
 from llmfair.audits.refine.design import FAIR_QR, RefineDesign
 from llmfair.audits.refine.files import files_of, rankings_of
 from llmfair.audits.refine.results import RefineResults, ReplyCounts, RoundMeans
@@ -43,6 +43,7 @@ def outcome_of(
         stops=dict(Counter(str(refined.stop) for refined in ended)),
         iterations={str(n): of for n, of in sorted(Counter(one.kept.iteration for one in found).items())},
         rounds=_rounds(trail, [refined.query.query_id for refined in found], str(design.aimed)),
+        paper=paper_tests(columns),
         calls_made=answers[FAIR_QR].replies,
         answers=answers,
         findings=as_readable(findings, answers, settings.max_invalid),

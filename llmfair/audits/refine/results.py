@@ -64,6 +64,19 @@ class RoundMeans:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PaperTest:
+    """The paper's own test: a t test paired by query, unadjusted; `symbol` where p < 0.05 and the method is better."""
+
+    method: str
+    against: str
+    measure: str
+    queries: Count
+    difference: float
+    p: Share | None
+    symbol: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RefineFinding(Finding):
     """Whether refinement brings the page nearer its target, and whether that costs relevance.
 
@@ -92,7 +105,8 @@ class RefineResults(Results):
     stops: Annotated[Counts, Meta(description="Why the loops ended.")] = after("left_out")
     iterations: Annotated[Counts, Meta(description="Topics by how many rounds were kept.")] = after("stops")
     rounds: Sequence[RoundMeans] = after("iterations")
-    calls_made: Count = after("rounds")
+    paper: Sequence[PaperTest] = after("rounds", default=())
+    calls_made: Count = after("paper")
     answers: Mapping[str, ReplyCounts]
     findings: Mapping[str, RefineFinding]
 

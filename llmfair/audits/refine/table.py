@@ -37,12 +37,28 @@ def refine_table(results: RefineResults, title: str, called: str) -> Table:
     factors = results.design.factors or {}
     status = refine_verdict(conclusions_of(results, ())).status
     said = {condition: status if condition == FAIR_QR else "" for condition in results.design.conditions}
+    signs = _signs(results)
     rows = tuple(
-        (*row[: len(results.shown) + 1], str(factors.get(row[0], {}).get("target_known", "")), said[row[0]])
+        (
+            *(
+                cell + signs.get((row[0], name.partition(" [")[0]), "")
+                for name, cell in zip(table.header[:-1], row[:-1], strict=True)
+            ),
+            str(factors.get(row[0], {}).get("target_known", "")),
+            said[row[0]],
+        )
         for row in table.rows
     )
-    header = (*table.header[: len(results.shown) + 1], KNOWN, "conclusion")
+    header = (*table.header[:-1], KNOWN, "conclusion")
     return replace(table, header=header, rows=rows, said=said, notes=(*notes(results), *table.notes))
+
+
+def _signs(results: RefineResults) -> dict[tuple[str, str], str]:
+    """By method and measure, the signs of the paper's test; of runs under its preset alone."""
+    signs: dict[tuple[str, str], str] = {}
+    for test in results.paper if results.design.preset == "paper" else ():
+        signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
+    return signs
 
 
 def notes(results: RefineResults) -> Iterator[str]:
@@ -61,6 +77,8 @@ def notes(results: RefineResults) -> Iterator[str]:
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"
+    if any(_signs(results).values()):
+        yield f"* better than {BASELINE} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
     counted = results.answers[FAIR_QR]
     classes = ", ".join(f"{name} {n}" for name, n in counted.classes.items() if name != "ok")
     if classes:

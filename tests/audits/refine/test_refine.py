@@ -277,6 +277,36 @@ def test_the_verdict_speaks_of_the_objective_and_of_the_page_that_is_searched() 
     assert "KL@20" in verdict and "AWRF@20" in verdict and "AWRF@10" not in verdict and "nDCG@20" in verdict
 
 
+def test_the_papers_test_stands_beside_the_others_and_marks_its_own_table_alone() -> None:
+    from scipy.stats import ttest_rel
+
+    ran("--preset", "paper", "-o", "paper")
+    results = json.loads(Path("paper/results.json").read_text())
+    tests = {(one["method"], one["measure"]): one for one in results["paper"]}
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    for row in csv.DictReader(Path("paper/per_query.csv").read_text().splitlines()):
+        if row["value"]:
+            values.setdefault((row["measure"], row["condition"]), {})[row["query_id"]] = float(row["value"])
+    for (method, measure), test in tests.items():
+        one, other = values[measure, method], values[measure, "bm25"]
+        queries = sorted(one.keys() & other.keys())
+        expected = ttest_rel([one[q] for q in queries], [other[q] for q in queries])
+        assert test["p"] == pytest.approx(expected.pvalue, abs=1e-9)
+        better = (test["difference"] > 0) == (not measure.startswith("KL"))
+        assert test["symbol"] == ("*" if expected.pvalue < 0.05 and better else "")
+    assert any(test["symbol"] for test in tests.values()) and len(tests) == 8
+    assert "]*" in command("runs", "show", "paper", "--runs-dir", ".").out
+    ran("-o", "run")
+    assert "]*" not in command("runs", "show", "run", "--runs-dir", ".").out
+
+
+def test_measures_with_a_figure_for_each_group_have_a_column_for_each() -> None:
+    ran("--measures", "Share@20,P@5", "-o", "run")
+    shown = command("runs", "show", "run", "--runs-dir", ".").out
+    groups = ("Share@20, female", "Share@20, male", "Share@20, nonbinary", "Share@20, @UNKNOWN", "P@5")
+    assert all(name in shown for name in groups)
+
+
 def test_another_ranker_orders_the_last_page() -> None:
     ran("--rerank", "bm25-okapi", "-o", "run")
     refined, final = (
