@@ -26,15 +26,19 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
         return [case for case in cases if case.finding.conclusion == conclusion]
 
     if kept := those(Conclusion.WITHIN):
-        return _told(KEPT, min(kept, key=_disparity), "is the fairest setting whose utility is kept", cases)
+        return _told(
+            KEPT, min(kept, key=_disparity), "{} is the fairest setting whose utility is kept", cases
+        )
     if open_ := those(Conclusion.INCONCLUSIVE):
         case = max(
             open_, key=lambda one: one.figure.low if one.figure and one.figure.low is not None else -1.0
         )
-        return _told(INCONCLUSIVE, case, f"may keep its utility or not: {_open(case)}", cases)
+        return _told(INCONCLUSIVE, case, f"whether {{}} keeps its utility is open, as {_open(case)}", cases)
     if lost := those(Conclusion.OUTSIDE):
         case = max(lost, key=_disparity)
-        return _told(LOST, case, "is the least fair of the settings drawn, and loses utility even so", cases)
+        return _told(
+            LOST, case, "{} is the least fair of the settings drawn, and loses utility even so", cases
+        )
     if not cases and found.run is None:
         return RunVerdict(
             status=NOT_ASSESSABLE,
@@ -69,7 +73,7 @@ def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
     value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
     n = None if figure is None else figure.n
     change = "" if value is None else f"utility changes by {value:+.3f}"
-    if low is not None and high is not None:
+    if low is not None and high is not None and low < high:
         change += (
             f" ({found.level * 100:g} % CI {low:+.3f} to {high:+.3f}, {count(n or 0, 'query', 'queries')})"
         )
@@ -77,8 +81,8 @@ def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
     unfinished = "" if found.complete else "; not all questions are answered yet"
     return RunVerdict(
         status=status,
-        sentence=f"{case.condition} {what}: expected exposure disparity {_disparity(case):.3f}, where the one list by "
-        f"score has 1; {change}{caution}{unfinished}",
+        sentence=f"{what.format(case.condition)}: expected exposure disparity {_disparity(case):.3f}, where the one "
+        f"list by score has 1; {change}{caution}{unfinished}",
         next=_next(status, case, cases),
         condition=case.condition,
         measure=case.finding.measure,
