@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from itertools import pairwise as neighbours
@@ -34,6 +35,8 @@ HELP = {"help_option_names": ["-h", "--help"]}
 ASKS_NOTHING = {*HELP["help_option_names"], "--help-all", "--version", "-V"}
 COMPLETES = "_LLMFAIR_COMPLETE"
 """What a shell sets that asks how a line could go on."""
+COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+"""What it sets to the line, whichever shell it is."""
 FIRST_STEPS = """\
 llmfair listwise          audit a simulated model on the bundled sample, offline
 llmfair plan listwise     what an audit would ask, cost and find; asks nothing
@@ -70,10 +73,34 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 @cache
 def command(name: str | None = None) -> Any:
-    """The application as Typer makes it of its commands; of one alone where only that is asked for.
+    """The application as Typer makes it of its commands; of one alone where only that is asked for."""
+    return _made(_application((name,) if name else _names()))
 
-    All of them take a tenth of a second to make.
-    """
+
+@cache
+def outline() -> Any:
+    """The application with what its own help says of commands, and none of their flags."""
+    whole, shown = _application(_names()), _application(())
+    for one in whole.registered_commands:
+        called = one.callback or _stands_in
+        shown.command(one.name or called.__name__, help=called.__doc__, rich_help_panel=one.rich_help_panel)(
+            _stands_in
+        )
+    for group in whole.registered_groups:
+        info = (group.typer_instance or shown).info
+        shown.command(info.name, help=info.help, rich_help_panel=group.rich_help_panel)(_stands_in)
+    return _made(shown)
+
+
+def _stands_in() -> None:
+    """Is listed instead of a command."""
+
+
+def _names() -> Iterable[str]:
+    return (*(kind.name for kind in kinds()), *COMMANDS)
+
+
+def _application(names: Iterable[str]) -> typer.Typer:
     app = typer.Typer(
         name="llmfair",
         help="Measures whether a ranker built on a large language model treats groups of items alike.",
@@ -83,18 +110,28 @@ def command(name: str | None = None) -> Any:
         epilog="llmfair listwise\n\nllmfair listwise -m openai:gpt-4o-mini --dry-run",
     )
     app.callback(invoke_without_command=True)(start)
-    for one in (*(kind.name for kind in kinds()), *COMMANDS) if name is None else (name,):
-        if one in COMMANDS:
-            import_module(f"llmfair.cli.{one.replace('-', '_')}").add(app)
+    for name in names:
+        if name in COMMANDS:
+            import_module(f"llmfair.cli.{name.replace('-', '_')}").add(app)
         else:
-            audits.add(app, kind_of(one))
+            audits.add(app, kind_of(name))
+    return app
+
+
+def _made(app: typer.Typer) -> Any:
     return with_single_values(with_help(typer.main.get_command(app)))
 
 
-def _asked_for(arguments: list[str]) -> str | None:
-    """The one command that a line is about; None where it may be about all."""
-    name = arguments[0] if arguments else ""
-    return name if name in COMMANDS or registry.has("audit", name) else None
+def _asked_for(arguments: list[str]) -> Any:
+    """As much of the application as a line is about, which may be one that a shell completes."""
+    completed = COMPLETES in os.environ
+    words = arguments
+    if completed:
+        words = next((os.environ[name].split()[1:] for name in COMPLETED if name in os.environ), [])
+    name = words[0] if words else ""
+    if name in COMMANDS or registry.has("audit", name):
+        return command(name)
+    return outline() if completed or {*words} <= ASKS_NOTHING else command()
 
 
 def run(arguments: list[str]) -> int:
@@ -111,7 +148,7 @@ def run(arguments: list[str]) -> int:
         if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
             for said in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
                 terminal.warn(said)
-        code = command(_asked_for(arguments))(arguments, prog_name="llmfair", standalone_mode=False)
+        code = _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
         return code if isinstance(code, int) else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import with_flags
+from llmfair.cli.options import WithFlags
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.settings import FinetuneSettings
 
@@ -118,4 +118,4 @@ def add(app: typer.Typer) -> None:
         rich_help_panel="Mitigate",
         epilog="llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run\n\n"
         "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
-    )(with_flags(FinetuneSettings, finetune_lora))
+    )(WithFlags(FinetuneSettings, finetune_lora))

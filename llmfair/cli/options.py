@@ -6,8 +6,9 @@ import difflib
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -19,7 +20,6 @@ from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
 
-S = TypeVar("S", bound=CommandSettings)
 ENVIRONMENT = "LLMFAIR_"
 ELSEWHERE = ("LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM")
 """Variables that are no flag's: where fetched data and answers are kept, and what the tests must not skip."""
@@ -27,51 +27,60 @@ GIVEN = ("settings", "style", "ctx")
 """What a command's function is given, beside its own flags."""
 
 
-def with_flags(settings: type[S], run: Callable[..., None]) -> Callable[..., None]:
+class WithFlags:
     """A command whose flags are the fields of `settings`, and those that every command has.
 
     `run(settings, style, ctx=…, **own)` gets the settings made and what stdout is to get (`table`, `tsv`, `json`,
-    `md`). Its own keyword parameters beside `ctx` become flags as they stand.
+    `md`). Its own keyword parameters beside `ctx` become flags as they stand. The flags are made when Typer asks for
+    them, by the names that `inspect.signature` and `typing.get_type_hints` look for: a list of commands needs none.
     """
-    hints = get_type_hints(run, include_extras=True)
-    own = [item for item in inspect.signature(run).parameters.values() if item.name not in GIVEN]
-    preset = {"preset": (_preset(settings.preset_meaning), None)} if settings.presets() else {}
-    common = preset | COMMON
 
-    def command(**values: Any) -> None:
+    def __init__(self, settings: type[CommandSettings], run: Callable[..., None]) -> None:
+        self._settings, self._run = settings, run
+        self.__name__, self.__doc__ = run.__name__, run.__doc__
+
+    def __call__(self, **values: Any) -> None:
         ctx: typer.Context = values["ctx"]
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         least = max(_rank(ctx, "preset"), 1) if values.get("preset") else 1
-        bundled = settings.of_preset(values["preset"]) if values.get("preset") else {}
+        bundled = self._settings.of_preset(values["preset"]) if values.get("preset") else {}
         given = {
             item.name: tuple(value) if isinstance(value := values[item.name], list) else value
-            for item in fields(settings)
+            for item in fields(self._settings)
             if _rank(ctx, item.name) >= (least if item.name in bundled else 1)
         }
-        made = settings.make(values.get("preset"), **given)
+        made = self._settings.make(values.get("preset"), **given)
         style = "json" if values["as_json"] else made.format
         terminal.output = terminal.Output(
             values["quiet"], values["verbose"], not values["no_progress"], values["color"], style == "json"
         )
-        run(made, style, ctx=ctx, **{item.name: values[item.name] for item in own})
+        self._run(made, style, ctx=ctx, **{item.name: values[item.name] for item in self._own})
 
-    types = get_type_hints(settings)
-    in_panels = sorted(fields(settings), key=lambda item: PANELS.index(item.metadata["panel"]))
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter("ctx", keyword, annotation=typer.Context),
-        *(_parameter(item, types[item.name], item.name in settings.idle()) for item in in_panels),
-        *(item.replace(kind=keyword, annotation=hints[item.name]) for item in own),
-        *(
-            inspect.Parameter(name, keyword, default=default, annotation=hint)
-            for name, (hint, default) in common.items()
-        ),
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.__doc__ = run.__doc__
-    command.__name__ = run.__name__
-    return command
+    @property
+    def _own(self) -> list[inspect.Parameter]:
+        return [item for item in inspect.signature(self._run).parameters.values() if item.name not in GIVEN]
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        settings, keyword = self._settings, inspect.Parameter.KEYWORD_ONLY
+        types, hints = get_type_hints(settings), get_type_hints(self._run, include_extras=True)
+        in_panels = sorted(fields(settings), key=lambda item: PANELS.index(item.metadata["panel"]))
+        preset = {"preset": (_preset(settings.preset_meaning), None)} if settings.presets() else {}
+        return inspect.Signature(
+            [
+                inspect.Parameter("ctx", keyword, annotation=typer.Context),
+                *(_parameter(item, types[item.name], item.name in settings.idle()) for item in in_panels),
+                *(item.replace(kind=keyword, annotation=hints[item.name]) for item in self._own),
+                *(
+                    inspect.Parameter(name, keyword, default=default, annotation=hint)
+                    for name, (hint, default) in (preset | COMMON).items()
+                ),
+            ]
+        )
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {name: item.annotation for name, item in self.__signature__.parameters.items()}
 
 
 def add_command(
@@ -84,7 +93,7 @@ def add_command(
 ) -> None:
     """A command with the flags of `settings`, as an audit's kind describes it."""
     run.__doc__ = said.does
-    app.command(name, rich_help_panel=panel, epilog="\n\n".join(said.examples))(with_flags(settings, run))
+    app.command(name, rich_help_panel=panel, epilog="\n\n".join(said.examples))(WithFlags(settings, run))
 
 
 def variable(name: str) -> str:

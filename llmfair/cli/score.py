@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import with_flags
+from llmfair.cli.options import WithFlags
 from llmfair.errors import RequirementFailed
 from llmfair.settings import ScoreSettings
 
@@ -87,4 +87,4 @@ def add(app: typer.Typer) -> None:
         rich_help_panel="Audit",
         epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
         "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
-    )(with_flags(ScoreSettings, score))
+    )(WithFlags(ScoreSettings, score))
