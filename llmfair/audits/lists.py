@@ -18,14 +18,19 @@ from llmfair.datasets.base import (
     named_attribute,
 )
 from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan
+from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.prompts import Prompt, load_prompt, wording_of
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
+from llmfair.retrieval.bm25 import Bm25Index
 from llmfair.rundir import folder_name
 from llmfair.settings import ListSettings, PromptSettings
+
+LEARNT_FROM = 200
+"""Documents of a searched topic that a ranker learns from."""
 
 P = TypeVar("P", bound=PromptSettings)
 
@@ -81,6 +86,24 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     if not queries:
         raise UsageError("no query is selected.", f"llmfair datasets show {dataset.name}    lists them")
     return queries[: settings.limit]
+
+
+def training_lists(dataset: Dataset) -> list[Candidates]:
+    """The lists with judgements that a ranker can learn from: all of a dataset's own, whatever queries are asked.
+
+    Of a collection they are what BM25 finds first for each topic, unjudged documents too.
+    """
+    if not isinstance(dataset, Collection):
+        return [dataset.candidates(query) for query in dataset.queries]
+    index = Bm25Index(cache_folder() / "indexes", dataset.documents.values())
+    return [
+        Candidates(
+            query,
+            tuple(dataset.documents[hit.doc_id] for hit in index.search(query.text, LEARNT_FROM)),
+            dataset.qrels.get(query.query_id, {}),
+        )
+        for query in dataset.queries
+    ]
 
 
 def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:

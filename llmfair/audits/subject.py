@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from llmfair import registry
 from llmfair.asking.limits import Limits
+from llmfair.audits.lists import training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.datasets.base import Dataset, cache_folder
@@ -70,6 +71,7 @@ class Subject:
         """
         name, _, checkpoint = self.spec.partition(":")
         documents = tuple(dataset.documents.values())
+        options = {"lists": partial(training_lists, dataset), **options}
         made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **options)
         ranker: ScoringRanker = registry.lookup("ranker", name)(made)
         return ranker

@@ -18,7 +18,9 @@ import llmfair
 
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "backends": ("fake", "hf", "nli", "openai", "vllm"),
-    "rankers": ("bm25", "bm25-okapi", "contriever", "dense", "monobert", "monot5", "sbert", "sparse", "splade"),
+    "rankers": (
+        "bm25", "bm25-okapi", "contriever", "deltr", "dense", "monobert", "monot5", "sbert", "sparse", "splade",
+    ),
     "strategies": ("windows",),
     "datasets": (
         "lamp/1", "lamp/2", "lamp/3", "lamp/4", "lamp/5", "lamp/6", "lamp/7", "rag-sample", "refine-sample", "sample",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -158,7 +158,8 @@ class RankerOptions:
 
     `checkpoint` is what the model spec names after a colon, `attribute` whose sides a query may name. `passages` says
     what counts of a long page, `backend_args` how a model in this process is run. `each_list`: every list is a
-    collection of its own, so that what a ranker counts in documents, it counts in those of the list.
+    collection of its own, so that what a ranker counts in documents, it counts in those of the list. `lists` makes the
+    lists with judgements that a ranker may learn from.
     """
 
     documents: Sequence[Document]
@@ -168,6 +169,7 @@ class RankerOptions:
     passages: Literal["first", "max"] = "first"
     backend_args: Mapping[str, str] = field(default_factory=dict)
     each_list: bool = False
+    lists: Callable[[], Iterable[Candidates]] = tuple
 
 
 class ScoringRanker(ABC):
@@ -176,7 +178,8 @@ class ScoringRanker(ABC):
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
     change a score; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
     to the query; any other ranks the same under every variant. `made_for_texts`: it was trained on passages of text.
-    `costly`: it takes a model of this machine, so that its scores are worth keeping.
+    `costly`: it takes a model of this machine, so that its scores are worth keeping. `warnings`: what readers of its
+    orders have to know.
     """
 
     passes: ClassVar[int] = 1
@@ -184,6 +187,7 @@ class ScoringRanker(ABC):
     worded: ClassVar[bool] = False
     made_for_texts: ClassVar[bool] = False
     costly: ClassVar[bool] = False
+    warnings: tuple[str, ...] = ()
 
     @abstractmethod
     def scores(self, candidates: Candidates) -> Sequence[float]:

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
+from llmfair.rankers.base import RankerOptions
+from llmfair.rankers.crossfit import CrossFitted
+from llmfair.rankers.features import Features
 from llmfair.records import Candidates
+from llmfair.registry import register
 
 Floats = NDArray[np.float64]
 Gradient = Literal["exact", "compat"]
@@ -28,6 +32,25 @@ PROTECTED = 0
 """The column of the features that says who is protected: 1 or 0; standardizing leaves it as it is."""
 START = 0.01
 """Weights start uniformly between 0 and this."""
+
+
+@register("ranker", "deltr")
+def deltr(options: RankerOptions) -> CrossFitted:
+    """DELTR, cross-fitted on the judged lists. Raises UsageError without two groups or without judgements."""
+    if options.checkpoint:
+        raise UsageError(f"deltr has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m deltr")
+    if options.attribute is None:
+        raise UsageError("deltr compares two groups, and here is no attribute that tells them.", "-m bm25")
+    features = Features(options.documents, options.attribute, options.cache / "indexes")
+    training = Training()
+    ranker = CrossFitted(
+        f"deltr {training.spelled} standardize=columns features={features.identity}",
+        lambda lists: DeltrModel(lists, features, training),
+        options.lists(),
+    )
+    if features.missing:
+        ranker.warnings = (f"deltr learns without {', '.join(features.missing)}: no item has any",)
+    return ranker
 
 
 class TrainingRows:
@@ -121,6 +144,11 @@ class Training:
             )
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise UsageError(f"DELTR's gamma is {self.gamma:g}.", "gamma is a number from 0: gamma=500")
+
+    @property
+    def spelled(self) -> str:
+        """All settings, for an identity."""
+        return " ".join(f"{one.name}={getattr(self, one.name)}" for one in fields(self))
 
     def objective(self, rows: TrainingRows, weights: ArrayLike) -> float:
         """What the steps lower: Σ_q n_q (L_q / ln N + γ U_q)."""

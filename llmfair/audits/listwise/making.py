@@ -133,7 +133,11 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         orders={
             listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
         },
-        warnings=(*_unfound(first_stage or ranker, candidates), *_without_texts(ranker, candidates)),
+        warnings=(
+            *_unfound(first_stage or ranker, candidates),
+            *_without_texts(ranker, candidates),
+            *(ranker.warnings if ranker else ()),
+        ),
     )
     for measure in design.measures if partition else ():
         if measure.name not in OF_WINDOWS:

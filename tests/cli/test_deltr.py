@@ -1,0 +1,68 @@
+"""`--model deltr`: learnt from the dataset's own judgements, cross-fitted, and what it cannot learn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmfair.audits.lists import training_lists
+from llmfair.datasets.base import load_dataset
+from llmfair.datasets.collection import Collection
+from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
+from tests.folders import balanced, write_folder
+
+pytestmark = pytest.mark.whole
+
+
+def test_a_run_is_cross_fitted_and_the_same_again() -> None:
+    first = ran("listwise", "-m", "deltr", "--json")
+    run = only_run()
+    identity = kept("manifest", run)["settings"]["identity"]
+    assert identity.startswith(
+        "deltr gamma=500.0 gradient=exact steps=3000 rate=0.001 divided=True standardize=columns"
+    )
+    assert "folds=5" in identity and "BM25(query, title)" in identity and "ln length" in identity
+    assert kept("manifest", run)["calls"] == 0
+    values = [row for row in table(run / "per_query.csv") if row["measure"] == "nDCG@20"]
+    mean = {
+        condition: sum(float(row["value"]) for row in values if row["condition"] == condition) / 8
+        for condition in ("neutral", "initial")
+    }
+    assert mean["neutral"] > mean["initial"] + 0.1, "it ranks better than a random order"
+    assert llmfair("listwise", "-m", "deltr", "--json", "--fresh").out == first.out
+    ran("runs", "check", run)
+
+
+def test_some_queries_are_ranked_as_in_a_run_of_all() -> None:
+    ran("listwise", "-m", "deltr", "-o", "all")
+    ran("listwise", "-m", "deltr", "-n", "2", "-o", "two")
+    everything, two = (
+        Path(run, "rankings", "neutral.run").read_text().splitlines() for run in ("all", "two")
+    )
+    assert len(two) == 80 and {*two} < {*everything}
+
+
+def test_what_no_item_has_is_said_and_what_cannot_be_learnt_from_refused() -> None:
+    folder = write_folder(Path("bare"), balanced(6, 4, 4), queries={f"q{q}": f"Title {q}" for q in range(6)})
+    found = ran("listwise", "-d", folder, "-m", "deltr", "-o", "run")
+    told = "deltr learns without BM25(query, text): no item has any"
+    assert told in found.err and told in kept("manifest", "run")["warnings"]
+    refused = refuses(
+        "deltr learns from judged queries, of which this has 1",
+        "listwise", "-d", write_folder(Path("one"), balanced(1, 4, 4)), "-m", "deltr",
+    )  # fmt: skip
+    assert "no list is ranked by a model that saw its own" in refused.err
+    refuses("deltr compares two groups", "rag", "--retriever", "deltr")
+
+
+def test_of_a_collection_it_learns_from_what_is_found() -> None:
+    collection = Collection(load_dataset("refine-sample"))
+    lists = training_lists(collection)
+    assert len(lists) == len(collection.queries)
+    for one in lists:
+        assert 2 < len(one.documents) <= 200
+        assert any(one.relevance.get(doc_id, 0) for doc_id in one.doc_ids)
+    assert any(not one.relevance.get(doc_id, 0) for one in lists for doc_id in one.doc_ids)
+    ran("refine", "--rerank", "deltr", "-o", "refined")
+    assert kept("manifest", "refined")["settings"]["reranker"].startswith("deltr gamma=500")
