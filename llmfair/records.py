@@ -100,11 +100,15 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The documents to rank for one query, in first-stage order, with their relevance (absent = 0)."""
+    """The documents to rank for one query, in first-stage order, with their relevance (absent = 0).
+
+    `scores`: what the first stage gave each document, where that is known; in their order.
+    """
 
     query: Query
     documents: tuple[Document, ...]
     relevance: Mapping[str, int]
+    scores: tuple[float, ...] | None = None
 
     @property
     def doc_ids(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.commands import plan_of, training_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
-from llmfair.audits.lists import drawn_of, lists_identity, name_parts
+from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.readable import as_readable
 from llmfair.audits.stage import Stage as Stage
 from llmfair.audits.subject import Subject
@@ -353,9 +353,7 @@ class Design(ABC, Generic[T]):
 
     @cached_property
     def groups(self) -> Groups:
-        attributes = {attribute.name: attribute for attribute in self.dataset.attributes}
-        known = {**self.dataset.documents, **self.dataset.stand_ins}
-        return Groups(self.attribute.name, attributes, known, self.dataset.relevant_counts)
+        return groups_of(self.dataset, self.attribute)
 
     @cached_property
     def sides(self) -> Mapping[str, Side | None]:

@@ -22,6 +22,7 @@ from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import Folder
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
+from llmfair.metrics.base import Groups
 from llmfair.prompts import Prompt, load_prompt, wording_of
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
@@ -104,6 +105,14 @@ def training_lists(dataset: Dataset) -> list[Candidates]:
         )
         for query in dataset.queries
     ]
+
+
+def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
+    """Who is in which group, of the documents and of those that stand for relevant ones outside drawn lists."""
+    attributes = {one.name: one for one in dataset.attributes}
+    return Groups(
+        attribute.name, attributes, {**dataset.documents, **dataset.stand_ins}, dataset.relevant_counts
+    )
 
 
 def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.asking.limits import Limits
-from llmfair.audits.lists import training_lists
+from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
-from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.records import Attribute, Sampling
 from llmfair.settings import Asking, AuditSettings, seconds
 from llmfair.settings.asking import wished
@@ -64,16 +64,20 @@ class Subject:
             return capable(self.given, self.spec, settings)
         return backend_of(self.spec, settings, self.adapted)
 
-    def ranker(self, dataset: Dataset, attribute: Attribute, **options: Any) -> ScoringRanker:
+    def ranker(self, dataset: Dataset, attribute: Attribute, **options: Any) -> Ranker:
         """The ranker that it is, over the dataset's documents, with other options of a ranker that a kind has.
 
         Raises UsageError for an unknown name.
         """
         name, _, checkpoint = self.spec.partition(":")
         documents = tuple(dataset.documents.values())
-        options = {"lists": partial(training_lists, dataset), **options}
+        options = {
+            "lists": partial(training_lists, dataset),
+            "groups": groups_of(dataset, attribute),
+            **options,
+        }
         made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **options)
-        ranker: ScoringRanker = registry.lookup("ranker", name)(made)
+        ranker: Ranker = registry.lookup("ranker", name)(made)
         return ranker
 
 

@@ -1,4 +1,4 @@
-"""Who orders a list: rankers that ask nothing and give scores, and strategies that order it by asking a model."""
+"""Who orders a list: rankers that ask nothing, and strategies that order it by asking a model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Groups
 from llmfair.rankers.answers import AnswerClass
 from llmfair.records import Attribute, Candidates, Document, Encounter, Probe, Query, Ranking
 from llmfair.registry import lookup
@@ -159,7 +161,7 @@ class RankerOptions:
     `checkpoint` is what the model spec names after a colon, `attribute` whose sides a query may name. `passages` says
     what counts of a long page, `backend_args` how a model in this process is run. `each_list`: every list is a
     collection of its own, so that what a ranker counts in documents, it counts in those of the list. `lists` makes the
-    lists with judgements that a ranker may learn from.
+    lists with judgements that a ranker may learn from, `groups` say who is in which group.
     """
 
     documents: Sequence[Document]
@@ -170,35 +172,33 @@ class RankerOptions:
     backend_args: Mapping[str, str] = field(default_factory=dict)
     each_list: bool = False
     lists: Callable[[], Iterable[Candidates]] = tuple
+    groups: Groups = field(default_factory=Groups)
 
 
-class ScoringRanker(ABC):
-    """Orders a list by a score for every candidate; it asks no model, so it has neither windows nor prompts.
+class Ranker(ABC):
+    """Orders a list itself; it asks no model, so it has neither windows nor prompts.
 
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
-    change a score; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
+    change an order; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
     to the query; any other ranks the same under every variant. `made_for_texts`: it was trained on passages of text.
-    `costly`: it takes a model of this machine, so that its scores are worth keeping. `warnings`: what readers of its
-    orders have to know.
+    `reads_texts`: it has to know what query and documents say, even where they come with scores. `warnings`: what
+    readers of its orders have to know.
     """
 
     passes: ClassVar[int] = 1
     identity: str
     worded: ClassVar[bool] = False
     made_for_texts: ClassVar[bool] = False
-    costly: ClassVar[bool] = False
     warnings: tuple[str, ...] = ()
+    reads_texts: ClassVar[bool] = True
 
     @abstractmethod
-    def scores(self, candidates: Candidates) -> Sequence[float]:
-        """A score for each candidate, in their order; the higher the better."""
+    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
+        """The candidates, best first, and the scores that order them, if any do."""
 
-    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...]]:
-        """The candidates by falling score and their scores; equal scores keep the order they came in."""
-        scores = self.scores(candidates)
-        best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
-        documents = tuple(candidates.documents[place] for place in best_first)
-        return replace(candidates, documents=documents), tuple(scores[place] for place in best_first)
+    def remark(self, ordered: Candidates) -> str:
+        """What has to be said of an order that it made, such as a promise it could not keep; mostly nothing."""
+        return ""
 
     def wording(self, query: Query, variant: str) -> str:
         """The query's text under a prompt variant."""
@@ -219,3 +219,30 @@ class ScoringRanker(ABC):
     def plan(self, n: int) -> list[Window]:
         """What is ordered at once: the whole list, so that any order is within reach."""
         return [(0, n)]
+
+
+class ScoringRanker(Ranker):
+    """Orders a list by a score for every candidate.
+
+    `costly`: it takes a model of this machine, so that its scores are worth keeping.
+    """
+
+    costly: ClassVar[bool] = False
+
+    @abstractmethod
+    def scores(self, candidates: Candidates) -> Sequence[float]:
+        """A score for each candidate, in their order; the higher the better."""
+
+    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...]]:
+        """The candidates by falling score and their scores; equal scores keep the order they came in."""
+        scores = self.scores(candidates)
+        best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
+        documents = tuple(candidates.documents[place] for place in best_first)
+        return replace(candidates, documents=documents), tuple(scores[place] for place in best_first)
+
+
+def scoring(name: str, ranker: Ranker) -> ScoringRanker:
+    """The ranker, where scores are needed. Raises UsageError for one that orders without."""
+    if not isinstance(ranker, ScoringRanker):
+        raise UsageError(f"{name} gives an order and no scores, which are needed here.", "for example bm25")
+    return ranker

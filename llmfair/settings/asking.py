@@ -25,7 +25,7 @@ class Asking(Settings):
 
     model: tuple[str, ...] = setting(
         ("fake:biased",),
-        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, monot5, monobert); repeatable, one run each.",
+        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, mmr, monot5); repeatable, one run each.",
         "Model",
         flags=("-m",),
         result=False,

@@ -25,7 +25,7 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
 from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import WINDOW_FACTS, Ranked, ScoringRanker
+from llmfair.rankers.base import WINDOW_FACTS, Ranked, Ranker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
 from llmfair.rankers.passages import clean, passage
@@ -82,8 +82,8 @@ class ListwiseDesign(Design[Ranked]):
     settings: ListwiseSettings
     prompt: Prompt
     prompts: tuple[PromptCondition, ...]
-    ranker: ListwiseRanker | ScoringRanker
-    first_stage: ScoringRanker | None
+    ranker: ListwiseRanker | Ranker
+    first_stage: Ranker | None
     orders: Mapping[str, Sequence[Candidates]]
 
     @property
@@ -208,7 +208,7 @@ class ListwiseDesign(Design[Ranked]):
 
     def asked_with(self) -> dict[str, Any]:
         """How a model is asked: strategy, windows and prompt; None each for a ranker that asks none."""
-        asked = not isinstance(self.ranker, ScoringRanker)
+        asked = not isinstance(self.ranker, Ranker)
         return {
             **self.ordered_by(),
             "prompt_sha256": self.prompt.sha256 if asked else None,
@@ -217,7 +217,7 @@ class ListwiseDesign(Design[Ranked]):
 
     def ordered_by(self) -> dict[str, Any]:
         """Strategy and windows; None each where there are none."""
-        if isinstance(self.ranker, ScoringRanker):
+        if isinstance(self.ranker, Ranker):
             return dict.fromkeys(WINDOW_FACTS)
         return {**self.other_strategy, **self.ranker.strategy.facts()}
 
@@ -277,19 +277,19 @@ class ListwiseDesign(Design[Ranked]):
     @property
     def unused(self) -> frozenset[str]:
         """Settings that make no difference to who orders the lists: a ranker that asks nothing."""
-        if not isinstance(self.ranker, ScoringRanker):
+        if not isinstance(self.ranker, Ranker):
             return frozenset()
         return (self.settings.of_asking() | OF_MODELS) - ({"conditions"} if self.ranker.worded else set())
 
     def backend(self) -> Backend:
         """What answers the chats; a ranker that asks none still says who it is."""
-        if isinstance(self.ranker, ScoringRanker):
+        if isinstance(self.ranker, Ranker):
             return NoBackend(self.ranker.identity)
         return super().backend()
 
     def altered_texts(self) -> set[str]:
         """Titles, texts and queries that a model sees otherwise than the dataset has them (listwise.md 3)."""
-        if isinstance(self.ranker, ScoringRanker):
+        if isinstance(self.ranker, Ranker):
             return set()
         altered = {query.text for query in self.queries if clean(query.text) != query.text}
         for query in self.queries:
@@ -323,7 +323,7 @@ class ListwiseDesign(Design[Ranked]):
         """How conclusions are drawn from this design."""
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
-        initial = "random" if isinstance(self.ranker, ScoringRanker) else settings.initial
+        initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
         return HowRanked(band_of(settings.band), settings.permutations, settings.seed, initial)
 
     def file_name(self, probe: Probe) -> str:

@@ -14,7 +14,7 @@ from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import kinds_of, simulate
 from llmfair.probes import REPEAT
-from llmfair.rankers.base import ScoringRanker, Strategy, strategy_of
+from llmfair.rankers.base import Ranker, Strategy, strategy_of
 from llmfair.rankers.partition import Partition
 from llmfair.results import Count, Share
 from llmfair.stats.encounters import Meeting, first_shown, query_sd
@@ -146,7 +146,7 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
 
 def _unknown(design: ListwiseDesign, queries: int) -> str | None:
     """Why nothing is known of a design."""
-    if isinstance(design.ranker, ScoringRanker):
+    if isinstance(design.ranker, Ranker):
         return "no_model_asked"
     if design.settings.initial != "random":
         return "order_not_random"

@@ -25,7 +25,7 @@ from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import conditions_of, initial_orders
-from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
+from llmfair.rankers.base import Ranked, Ranker, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
@@ -183,7 +183,7 @@ def _orders(
     candidates: Candidates,
     attribute: Attribute,
     settings: ListwiseSettings,
-    first_stage: ScoringRanker | None,
+    first_stage: Ranker | None,
 ) -> list[Candidates]:
     """The orders in which a list is first shown."""
     if settings.initial != "bm25":
@@ -194,7 +194,7 @@ def _orders(
     return [first_stage.ordered(shuffled)[0]]
 
 
-def _unfound(ranker: ScoringRanker | None, lists: Sequence[Candidates]) -> Iterator[str]:
+def _unfound(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
     """How many queries share no word with any candidate, where BM25 orders those. Raises UsageError when all do."""
     if not isinstance(ranker, Bm25):
         return
@@ -212,7 +212,7 @@ def _unfound(ranker: ScoringRanker | None, lists: Sequence[Candidates]) -> Itera
         )
 
 
-def _without_texts(ranker: ScoringRanker | None, lists: Sequence[Candidates]) -> Iterator[str]:
+def _without_texts(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
     """That a ranker made for passages of text finds none, or how many items are without."""
     if ranker is None or not ranker.made_for_texts:
         return

@@ -28,7 +28,7 @@ from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.values import Quotient, Ratio
-from llmfair.rankers.base import Ranked, ScoringRanker
+from llmfair.rankers.base import Ranked, Ranker, ScoringRanker
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.intervals import Method
@@ -135,7 +135,7 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
         if ranked.ranking is None:
             continue
         rankings.append(ranked.ranking)
-        if not isinstance(design.ranker, ScoringRanker):  # which forgets the order it is given
+        if not isinstance(design.ranker, Ranker):  # which forgets the order it is given
             initial = Ranking(query_id, probe.candidates.doc_ids)
             beside.setdefault((probe.condition, query_id), []).append(initial)
     # Of an incomplete run the input speaks of the same queries as the conditions beside it.
@@ -152,9 +152,7 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
                 rankings[query.query_id],
                 beside.get((condition, query.query_id), ()),
                 runs.get((condition, query.query_id), ()),
-                None
-                if isinstance(design.ranker, ScoringRanker)
-                else encounters.get((condition, query.query_id)),
+                None if isinstance(design.ranker, Ranker) else encounters.get((condition, query.query_id)),
             )
             for query in design.queries
             if query.query_id in rankings

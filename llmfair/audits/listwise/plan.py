@@ -16,7 +16,7 @@ from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.probes import listwise_probes
-from llmfair.rankers.base import Ranked, ScoringRanker, strategy_of
+from llmfair.rankers.base import Ranked, Ranker, strategy_of
 from llmfair.records import Chat, Completion, Finish, Permutation
 from llmfair.steps import Steps, Unanswered, drive
 
@@ -97,7 +97,7 @@ def _other_windows(design: ListwiseDesign, models: int, reach: Mapping[str, floa
     default = ListwiseSettings()
     windows: dict[str, Any] = {"window": default.window, "step": default.step, "passes": default.passes}
     asked_with = design.asked_with()
-    if isinstance(design.ranker, ScoringRanker) or asked_with["window"] is None or "low" not in reach:
+    if isinstance(design.ranker, Ranker) or asked_with["window"] is None or "low" not in reach:
         return None
     settings = replace(design.settings, **windows)
     ranker = replace(design.ranker, strategy=strategy_of(settings.strategy, vars(settings)))

@@ -17,7 +17,7 @@ from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.released import read_retrieval
 from llmfair.errors import UsageError
-from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.rankers.base import RankerOptions, ScoringRanker, scoring
 from llmfair.rankers.plackett_luce import deterministic
 from llmfair.records import Candidates, Query
 from llmfair.trec import write_whole
@@ -41,15 +41,13 @@ class Retrieved(ScoringRanker):
 def retriever_of(name: str, dataset: AnswerDataset, queries: Sequence[Query]) -> ScoringRanker:
     """A retriever of a query's own items, among which words are counted where it counts any; or what one found.
 
-    Raises UsageError for an unknown name, and what its model raises.
+    Raises UsageError for an unknown name, for a ranker without scores, and what its model raises.
     """
     if Path(name).is_file():
         return Retrieved(Path(name), dataset, queries)
     kind, _, checkpoint = name.partition(":")
-    ranker: ScoringRanker = registry.lookup("ranker", kind)(
-        RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)
-    )
-    return ranker
+    options = RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)
+    return scoring(kind, registry.lookup("ranker", kind)(options))
 
 
 def scores_of(

@@ -26,7 +26,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, read_shares
 from llmfair.metrics.values import Undefined
 from llmfair.prompts import load_prompt
-from llmfair.rankers.base import ScoringRanker
+from llmfair.rankers.base import ScoringRanker, scoring
 from llmfair.rankers.fair_qr import Refined
 from llmfair.records import Attribute, Failure
 from llmfair.retrieval.analysis import ANALYZERS
@@ -110,7 +110,7 @@ def reranker_of(spec: str, dataset: Collection, attribute: Attribute) -> Scoring
             f"--rerank {spec} is unknown.{did_you_mean(spec, ['none', *known])}",
             f"known: none, {', '.join(known)}",
         )
-    return Subject(spec).ranker(dataset, attribute)
+    return scoring(spec, Subject(spec).ranker(dataset, attribute))
 
 
 def objective_of(settings: RefineSettings) -> Measure:

@@ -1,0 +1,190 @@
+"""FA*IR: tables and chances of failing exactly, re-rankings that keep every prefix, ties and lists that run out."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmfair import registry
+from llmfair.errors import UsageError
+from llmfair.rankers.base import Ranker, RankerOptions
+from llmfair.rankers.fair_star import (
+    TOO_FEW,
+    binomial,
+    fail_probability,
+    fair_order,
+    fair_table,
+    finite_table,
+    hypergeometric,
+    meets,
+    table_of,
+)
+from llmfair.records import Attribute, Candidates, Document, Query, Side
+from tests.pace import within
+from tests.shared import vectors
+
+GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
+
+
+def cases(key: str) -> list[dict[str, Any]]:
+    return [case for case in vectors("fair_mtable")["cases"] if key in case["expected"]]
+
+
+@pytest.mark.parametrize("adjust", ["closest", "conservative"])
+def test_adjusted_tables_of_the_reference(adjust: str) -> None:
+    for case in cases(f"exact_{adjust}"):
+        expected = case["expected"][f"exact_{adjust}"]
+        asked = case["input"]
+        found = fair_table(asked["k"], asked["p"], asked["alpha"], adjust)
+        assert list(found.minimum) == expected["mtable"], case["id"]
+        assert found.fail == pytest.approx(expected["fail_probability"], abs=1e-9), case["id"]
+
+
+def test_unadjusted_tables_of_the_reference() -> None:
+    for case in cases("mtable_unadjusted"):
+        asked, expected = case["input"], case["expected"]
+        found = fair_table(asked["k"], asked["p"], asked["alpha"], "none")
+        assert list(found.minimum) == expected["mtable_unadjusted"], case["id"]
+        if (fail := expected.get("fail_probability_unadjusted_exact")) is not None:
+            assert found.fail == pytest.approx(fail, abs=1e-9), case["id"]
+
+
+def test_rerankings_of_the_reference() -> None:
+    for case in cases("reranked_adjusted"):
+        documents, expected = case["input"]["docs_sorted_by_score_desc"], case["expected"]
+        protected = [one["protected"] for one in documents]
+        for which in ("adjusted", "unadjusted"):
+            table = expected[f"mtable_{which}"]
+            order = fair_order(protected, [one["score"] for one in documents], table)
+            assert [documents[place]["id"] for place in order] == expected[f"reranked_{which}"], case["id"]
+        if (fair := expected["input_is_fair_adjusted"]) is not None:
+            assert meets(protected, expected["mtable_adjusted"]) is fair, case["id"]
+
+
+@pytest.mark.parametrize(
+    ("k", "unadjusted", "adjusted", "twentieth", "last"),
+    [(20, 0.252199, 0.147806, 3, 3), (100, 0.433783, 0.149588, 3, 22), (400, 0.562812, 0.149991, 2, 102)],
+)
+def test_goldens_at_the_parameters_of_the_paper(
+    k: int, unadjusted: float, adjusted: float, twentieth: int, last: int
+) -> None:
+    assert fair_table(k, 0.3, 0.15, "none").fail == pytest.approx(unadjusted, abs=1e-6)
+    found = fair_table(k, 0.3, 0.15)
+    assert found.fail == pytest.approx(adjusted, abs=1e-6)
+    assert (found.minimum[19], found.minimum[-1]) == (twentieth, last)
+
+
+def test_goldens_of_short_tables() -> None:
+    assert fair_table(20, 0.3, 0.15).minimum == (0,) * 6 + (1,) * 5 + (2,) * 5 + (3,) * 4
+    assert fair_table(10, 0.5, 0.1, "none").minimum == (0, 0, 0, 1, 1, 1, 2, 2, 3, 3)
+    assert fair_table(10, 0.0, 0.1).minimum == (0,) * 10 and fair_table(3, 1.0, 0.1).minimum == (1, 2, 3)
+
+
+def test_a_table_of_400_takes_a_moment() -> None:
+    assert within(0.3, lambda: fair_table(400, 0.3, 0.15)).minimum[399] == 102
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 9)), min_size=1, max_size=60),
+    st.integers(1, 60),
+    st.floats(0, 1),
+    st.floats(0.01, 0.5),
+    st.sampled_from(["closest", "conservative", "none"]),
+)
+def test_every_prefix_holds_while_protected_documents_last(
+    listed: list[tuple[bool, int]], k: int, p: float, alpha: float, adjust: str
+) -> None:
+    listed = sorted(listed, key=lambda one: -one[1])
+    protected, scores = [one for one, _ in listed], [float(score) for _, score in listed]
+    table = fair_table(k, p, alpha, adjust).minimum
+    order = fair_order(protected, scores, table)
+    assert len(set(order)) == len(order) == min(k, len(listed))
+    for i in range(1, len(order) + 1):
+        held = sum(protected[place] for place in order[:i])
+        assert held >= min(table[i - 1], sum(protected))
+    for kind in (True, False):  # either kind stays in the order it came in
+        of_kind = [place for place in order if protected[place] is kind]
+        assert of_kind == sorted(of_kind)
+    assert meets([protected[place] for place in order], table) == (sum(protected) >= max(table[: len(order)]))
+
+
+@given(st.integers(1, 40), st.floats(0.05, 0.95), st.floats(0.02, 0.4))
+def test_a_conservative_table_keeps_its_promise_and_the_closest_is_as_near(
+    k: int, p: float, alpha: float
+) -> None:
+    closest, kept = fair_table(k, p, alpha), fair_table(k, p, alpha, "conservative")
+    assert kept.fail <= alpha and abs(closest.fail - alpha) <= abs(kept.fail - alpha)
+    assert all(a <= b for a, b in zip(kept.minimum, closest.minimum, strict=True))
+    assert fail_probability(binomial(k, p), kept.minimum) == kept.fail
+
+
+@pytest.mark.parametrize(("n", "protected"), [(n, n1) for n in (1, 2, 5, 9, 12) for n1 in range(0, n + 1, 2)])
+def test_draws_without_replacement_are_those_that_enumeration_counts(n: int, protected: int) -> None:
+    """Every set of places that the protected documents may have in a random order is as likely as any other."""
+    orders = []
+    for places in combinations(range(n), protected):
+        held = np.zeros(n, dtype=int)
+        held[list(places)] = 1
+        orders.append(held.cumsum())
+    counts = np.array(orders)
+    for k in {1, n // 2 + 1, n}:
+        for adjust in ("none", "closest", "conservative"):
+            found = finite_table(k, n, protected, 0.2, adjust)
+            failing = (counts[:, :k] < found.minimum).any(axis=1).mean()
+            assert found.fail == pytest.approx(failing, abs=1e-12)
+            at_level = [
+                next(j for j in range(i + 2) if (counts[:, i] <= j).mean() >= found.level * (1 - 1e-9))
+                for i in range(k)
+            ]
+            assert list(found.minimum) == at_level
+        assert table_of(hypergeometric(k, n, protected), 0.2) == finite_table(k, n, protected, 0.2)
+
+
+def fair_star(parameters: str = "") -> Ranker:
+    made: Ranker = registry.lookup("ranker", "fair-star")(
+        RankerOptions((), Path("kept"), GENDER, checkpoint=parameters)
+    )
+    return made
+
+
+def listed(groups: str, scores: tuple[float, ...] | None = None) -> Candidates:
+    """A list of female (f), male (m), mixed (x) and unknown (?) documents, by falling score."""
+    of = {"f": ("female",), "m": ("male",), "x": ("male", "female"), "?": ()}
+    documents = tuple(
+        Document(f"{group}{place}", "", groups={"gender": of[group]} if of[group] else {})
+        for place, group in enumerate(groups)
+    )
+    return Candidates(Query("q", ""), documents, {}, scores or tuple(map(float, range(len(groups), 0, -1))))
+
+
+def test_the_ranker_moves_protected_documents_up_as_far_as_the_table_asks() -> None:
+    found, scores = fair_star("k=10,p=0.5,alpha=0.1,adjust=none").ordered(listed("mmm?mxmfmfff"))
+    # documents of no group, and mixed ones, are not protected: the table asks for one at 4, two at 7, three at 9
+    expected = ["m0", "m1", "m2", "f7", "?3", "m4", "f9", "x5", "f10", "m6", "m8", "f11"]
+    assert list(found.doc_ids) == expected and scores is None
+    assert fair_star().ordered(listed("mmmmf"))[0].doc_ids == ("m0", "m1", "m2", "m3", "f4")
+
+
+def test_equal_scores_put_the_protected_first_and_one_document_stays() -> None:
+    assert fair_star().ordered(listed("mfmf", (1.0, 1.0, 1.0, 0.5)))[0].doc_ids == ("f1", "m0", "m2", "f3")
+    assert fair_star().ordered(listed("m"))[0].doc_ids == ("m0",)
+
+
+def test_it_says_when_protected_documents_run_out() -> None:
+    ranker = fair_star("k=10,p=0.5,alpha=0.1,adjust=none")
+    assert ranker.remark(ranker.ordered(listed("mmmmmmmmmf"))[0]) == TOO_FEW
+    assert ranker.remark(ranker.ordered(listed("mmmmmmmfff"))[0]) == ""
+
+
+def test_a_finite_pool_has_a_table_of_its_own() -> None:
+    found = fair_star("null=hypergeometric,alpha=0.1").ordered(listed("m" * 10 + "f" * 10))[0]
+    table = finite_table(20, 20, 10, 0.1).minimum
+    assert meets([doc_id[0] == "f" for doc_id in found.doc_ids], table) and table[-1] == 10
+    with pytest.raises(UsageError, match="takes the share of protected documents from each list"):
+        fair_star("null=hypergeometric,p=0.3")
