@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,12 @@ def data_folder() -> Path:
 def shipped_attributes() -> Path:
     """The file of the attributes that are built in."""
     return data_folder() / "attributes.toml"
+
+
+def shipped_backgrounds(name: str) -> tuple[Mapping[str, float], ...]:
+    """Those of the attribute of this name that is built in; none where there is no such one."""
+    shipped = read_attributes(shipped_attributes()).get(name)
+    return shipped.backgrounds if shipped else ()
 
 
 def read_attributes(path: Path) -> dict[str, Attribute]:

@@ -151,7 +151,7 @@ def _found(text: str) -> tuple[str, list[str]]:
 def _json(text: str) -> list[str] | None:
     """The keywords of a JSON object or list, wherever their texts stand in it; None where it is neither."""
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(text, strict=False)
         if isinstance(value, dict):
             value = next(([of] for name, of in value.items() if "keyword" in name.casefold()), value)
         return [*_texts(value)] if isinstance(value, dict | list) else None

@@ -20,6 +20,7 @@ REPLIES: list[tuple[str, str, str]] = [
     ('["women", "female"]', "ok", "women female"),
     ('{"keywords": [{"word": "women", "weight": 2}, ["her"]]}', "ok", "women her"),
     ('{"terms": ["women"], "n": 1}', "ok", "women"),
+    ('{"keywords": ["women\x00\x1b[31m", "her\n"]}', "ok", "women 31m her"),
     ('{"refined_keywords": ["women\'s"]}\n', "ok", "women's"),
     ("<think>Perhaps women?</think>\n{\"keywords\": [\"women\"]}", "ok", "women"),
     ('{"keywords": ["women) OR (title:*", "her\\u0000 AND\\u202e"]}', "ok", "women title her"),

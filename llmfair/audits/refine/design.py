@@ -19,6 +19,7 @@ from llmfair.audits.refine.hints import distinguishing, terms_of
 from llmfair.audits.refine.observing import Pages
 from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
+from llmfair.datasets.attributes import shipped_backgrounds
 from llmfair.datasets.collection import Collection
 from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Measure
@@ -29,6 +30,7 @@ from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, refined_text
 from llmfair.records import Candidates, Document, Query
 from llmfair.retrieval.engine import Engine
+from llmfair.steps import Steps
 
 REFINED, FAIR_QR = "refined", "fair-qr"
 TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
@@ -158,7 +160,7 @@ class RefineDesign(Design[Refined]):
         for query in self.topics:
             yield Program(query.query_id, partial(self._steps, query), threaded=True, condition=FAIR_QR)
 
-    def _steps(self, query: Query) -> Any:
+    def _steps(self, query: Query) -> Steps[Refined]:
         return self.program.steps(self.topic(query))
 
     @cached_property
@@ -239,4 +241,7 @@ class RefineDesign(Design[Refined]):
             weight=settings.weight,
             form=settings.form,
             analyzer=settings.analyzer,
+            backgrounds=None
+            if self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
+            else self.attribute.backgrounds,
         )

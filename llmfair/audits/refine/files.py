@@ -11,15 +11,15 @@ from typing import Any
 
 from llmfair.audits.refine.design import FAIR_QR, REFINED, RefineDesign
 from llmfair.audits.refine.observing import Pages
+from llmfair.audits.refine.results import RefineFacts, RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.refine.trail import TRAIL, TrailLine, trail_lines
-from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.rankers.fair_qr import Refined, refined_text
 from llmfair.records import Attribute, Ranking, Side
-from llmfair.results import Results
 from llmfair.rundir import RunDir
 from llmfair.trec import Problems, groups_lines, qrels_lines, read_run, run_lines
 
@@ -91,9 +91,9 @@ def _of_each_group(design: RefineDesign) -> Iterator[str]:
 # Read back
 
 
-def read_observations(run: RunDir, results: Results) -> dict[str, list[Judged]]:
+def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Judged]]:
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
-    attribute = _attribute(run.read_manifest().settings["attribute"])
+    attribute = _attribute(run.read_manifest().settings, results.design)
     known = {**read_attributes(shipped_attributes()), attribute.name: attribute}
     qrels = run.path / QRELS  # of a run without judgements there is none
     judgements = of_files(qrels if qrels.is_file() else None, run.path / GROUPS, known, undeclared=True)
@@ -111,14 +111,17 @@ def read_observations(run: RunDir, results: Results) -> dict[str, list[Judged]]:
     return found
 
 
-def _attribute(row: Mapping[str, Any]) -> Attribute:
-    """The attribute as the manifest has it, with the backgrounds of the shipped one of its name."""
-    shipped = read_attributes(shipped_attributes()).get(row["name"])
+def _attribute(settings: Mapping[str, Any], design: RefineFacts) -> Attribute:
+    """The attribute as manifest and results have it."""
+    row = settings["attribute"]
     return Attribute(
         row["name"],
         protected=tuple(row["protected"]),
         unprotected=tuple(row["unprotected"]),
         other=tuple(row["other"]),
         words={side: row["words"][side] for side in Side},
-        backgrounds=shipped.backgrounds if shipped else (),
+        mixed=settings["mixed"],
+        backgrounds=shipped_backgrounds(row["name"])
+        if design.backgrounds is None
+        else tuple(design.backgrounds),
     )

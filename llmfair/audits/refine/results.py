@@ -37,6 +37,12 @@ class RefineFacts(DesignFacts):
     weight: float
     form: str
     analyzer: str
+    backgrounds: Annotated[
+        Sequence[Mapping[str, float]] | None,
+        Meta(
+            description="The attribute's shares of the reference population, where they are the user's own."
+        ),
+    ] = left_out_without("backgrounds")
 
 
 @dataclass(frozen=True, kw_only=True)

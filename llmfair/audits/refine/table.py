@@ -9,14 +9,15 @@ from llmfair.audits.refine.concluding import compared
 from llmfair.audits.refine.design import FAIR_QR
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.refine.verdict import refine_verdict
+from llmfair.audits.refine.verdict import NOT_ASSESSABLE, refine_verdict
 from llmfair.audits.verdict import conclusions_of
 from llmfair.report.tables import Table, conditions_table, count, p_text, percent
 
 KNOWN = "target known"
-TOLD = (
-    "the loop is told the target that its figures are measured against, which other methods are not: a target from "
-    "elsewhere (--target trec2022, or a file) and -m fake:name, a model that knows nothing, show what that is worth"
+TOLD = "the loop is told the target that its figures are measured against, which other methods are not"
+OF_JUDGEMENTS = (
+    ": a target from elsewhere (--target trec2022, or a file) and -m fake:name, a model that knows nothing, show what "
+    "that is worth"
 )
 SHOWN_LEFT_OUT = 5
 STOPS = {
@@ -36,7 +37,8 @@ def refine_table(results: RefineResults, title: str, called: str) -> Table:
     table = conditions_table(title, results, called, {}, "topics", "replies")
     factors = results.design.factors or {}
     status = refine_verdict(conclusions_of(results, ())).status
-    said = {condition: status if condition == FAIR_QR else "" for condition in results.design.conditions}
+    said = dict.fromkeys(results.design.conditions, "")
+    said[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
     signs = _signs(results)
     rows = tuple(
         (
@@ -73,7 +75,7 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{refined} of {count(sum(stops.values()), 'query', 'queries')} were refined, in pages of {design.k} of "
             f"{design.documents:,} documents; loops ended with {ended}"
         )
-    yield TOLD
+    yield TOLD + OF_JUDGEMENTS * (design.target == "empirical")
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"

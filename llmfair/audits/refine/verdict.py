@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmfair.audits.readable import UNPARSEABLE
 from llmfair.audits.refine.concluding import compared
 from llmfair.audits.refine.design import FAIR_QR
 from llmfair.audits.refine.results import RefineFinding
@@ -66,6 +67,8 @@ def _advice(reason: str, found: Conclusions) -> str:
     """What to change where nothing can be said."""
     if not found.complete:
         return _next(NOT_ASSESSABLE, found)
+    if reason == UNPARSEABLE:
+        return f"another model, or --form json; what was said: llmfair runs show {_run(found)} --invalid"
     return ADVICE.get(reason, "ask about at least 5 topics with judgements").format(run=_run(found))
 
 

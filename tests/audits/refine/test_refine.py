@@ -416,6 +416,21 @@ def test_a_target_of_ones_own_needs_no_judgements() -> None:
     assert command("score", "run").code == 0
 
 
+def test_groups_that_only_a_background_of_ones_own_names_count_when_measured_again() -> None:
+    own = '[gender]\nprotected = ["*"]\nunprotected = ["male"]\nbackground = { female = 0.5, male = 0.4, third = 0.1 }\n'
+    collection("mine", {"reef": "reef", "she": "she reef"}, **{"attributes.toml": own})
+    ran("-d", "mine", "-o", "run", "--objective", "KL@4", "--target", "trec2022")
+    assert any("third" in line["target"] for line in trail("run"))
+    assert command("score", "run", "-o", "again", "--no-report").code == 0
+    assert metrics(Path("again/metrics.csv").read_text()) == metrics(Path("run/metrics.csv").read_text())
+
+
+def test_too_many_replies_without_keywords_bar_the_conclusion() -> None:
+    found = ran("-m", "fake:refiner,malformed=1", "-o", "run", code=4)
+    assert "VERDICT  not assessable" in found.out and "runs show run --invalid" in " ".join(found.out.split())
+    assert "replies are unparseable" in found.out or "of the answers are unparseable" in found.out
+
+
 def test_bad_input_is_refused_in_one_sentence() -> None:
     folder = collection("mine", {"unjudged": "reef", "reef": "reef"})
     refuses("--target empirical needs judgements", *QUICK, "-d", folder, "--queries", "unjudged")
