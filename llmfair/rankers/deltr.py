@@ -21,6 +21,7 @@ from llmfair.errors import UsageError
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.crossfit import CrossFitted
 from llmfair.rankers.features import Features
+from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
 from llmfair.records import Candidates
 from llmfair.registry import register
 
@@ -34,18 +35,28 @@ START = 0.01
 """Weights start uniformly between 0 and this."""
 
 
+DECLARED: Declared = {
+    "gamma": number(500, 0, 1e9),
+    "gradient": get_args(Gradient),
+    "standardize": get_args(Standardize),
+    "steps": whole(3000, 1_000_000),
+    "rate": number(0.001, 0, 1),
+}
+
+
 @register("ranker", "deltr")
 def deltr(options: RankerOptions) -> CrossFitted:
     """DELTR, cross-fitted on the judged lists. Raises UsageError without two groups or without judgements."""
-    if options.checkpoint:
-        raise UsageError(f"deltr has no checkpoints, so it cannot be '{options.checkpoint}'.", "-m deltr")
+    parameters = read_parameters("deltr", options.checkpoint, DECLARED)
     if options.attribute is None:
         raise UsageError("deltr compares two groups, and here is no attribute that tells them.", "-m bm25")
     features = Features(options.documents, options.attribute, options.cache / "indexes")
-    training = Training()
+    training = Training(
+        **{one.name: parameters[one.name] for one in fields(Training) if one.name in parameters}
+    )
     ranker = CrossFitted(
-        f"deltr {training.spelled} standardize=columns features={features.identity}",
-        lambda lists: DeltrModel(lists, features, training),
+        f"deltr {spelled(parameters)} features={features.identity}",
+        lambda lists: DeltrModel(lists, features, training, parameters["standardize"]),
         options.lists(),
     )
     if features.missing:
@@ -144,11 +155,6 @@ class Training:
             )
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise UsageError(f"DELTR's gamma is {self.gamma:g}.", "gamma is a number from 0: gamma=500")
-
-    @property
-    def spelled(self) -> str:
-        """All settings, for an identity."""
-        return " ".join(f"{one.name}={getattr(self, one.name)}" for one in fields(self))
 
     def objective(self, rows: TrainingRows, weights: ArrayLike) -> float:
         """What the steps lower: Σ_q n_q (L_q / ln N + γ U_q)."""

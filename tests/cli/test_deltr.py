@@ -19,9 +19,7 @@ def test_a_run_is_cross_fitted_and_the_same_again() -> None:
     first = ran("listwise", "-m", "deltr", "--json")
     run = only_run()
     identity = kept("manifest", run)["settings"]["identity"]
-    assert identity.startswith(
-        "deltr gamma=500.0 gradient=exact steps=3000 rate=0.001 divided=True standardize=columns"
-    )
+    assert identity.startswith("deltr gamma=500 gradient=exact standardize=columns steps=3000 rate=0.001 ")
     assert "folds=5" in identity and "BM25(query, title)" in identity and "ln length" in identity
     assert kept("manifest", run)["calls"] == 0
     values = [row for row in table(run / "per_query.csv") if row["measure"] == "nDCG@20"]
@@ -54,6 +52,20 @@ def test_what_no_item_has_is_said_and_what_cannot_be_learnt_from_refused() -> No
     )  # fmt: skip
     assert "no list is ranked by a model that saw its own" in refused.err
     refuses("deltr compares two groups", "rag", "--retriever", "deltr")
+    refuses("deltr: gamma cannot be '-1'", "listwise", "-m", "deltr:gamma=-1")
+
+
+def test_gamma_shows_the_protected_more() -> None:
+    ran("listwise", "-m", "deltr:gamma=0", "-m", "deltr:gamma=5000,steps=1000", "--runs-dir", "both")
+    ratios = {}
+    for run in Path("both").iterdir():
+        (row,) = [
+            row
+            for row in table(run / "metrics.csv")
+            if (row["measure"], row["condition"]) == ("ExpRatio", "neutral")
+        ]
+        ratios["gamma=5000" in kept("manifest", run)["settings"]["identity"]] = float(row["value"])
+    assert ratios[True] > ratios[False]
 
 
 def test_of_a_collection_it_learns_from_what_is_found() -> None:
