@@ -109,6 +109,7 @@ class AuditPlan(CallPlan):
 
     task: str
     design: dict[str, Any]
+    at_most: NotRequired[Annotated[bool, Meta(description="Whether fewer calls may do.")]]
     findable: NotRequired[Any]
 
 

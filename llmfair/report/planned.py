@@ -41,7 +41,8 @@ def queries_lines(planned: Mapping[str, Any]) -> list[str]:
 
 
 def calls_line(planned: Mapping[str, Any]) -> str:
-    calls = ("at most " if planned.get("sequential") else "") + count(planned["calls"], "call")
+    bound = planned.get("sequential") or planned.get("at_most")
+    calls = ("at most " if bound else "") + count(planned["calls"], "call")
     if planned["prompt_tokens"] is None:
         return f"{calls} · tokens are not counted, nor is their cost"
     tokens = f"about {_about(planned['prompt_tokens'])} tokens in, {_about(planned['completion_tokens'])} out"

@@ -80,16 +80,20 @@ class RefineDesign(Design[Refined]):
     @property
     def calls(self) -> int:
         """The most there can be: every round of every topic, each reply but the last unreadable at first."""
-        return len(self.topics) * self.longest
+        return len(self.topics) * self.longest * MOST_REPLIES
 
     @property
     def longest(self) -> int:
-        return MOST_REPLIES * self.settings.max_iterations
+        return self.settings.max_iterations
+
+    def plan(self, models: int) -> dict[str, Any]:
+        return {**super().plan(models), "at_most": True}
 
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""
         asked = sum(len(query.text) for query in self.topics) + len(self.topics) * len(self.prompt.text)
-        return asked // CHARACTERS_PER_TOKEN * self.longest, TOKENS_ANSWERED * self.calls
+        rounds = self.longest * MOST_REPLIES
+        return asked // CHARACTERS_PER_TOKEN * rounds, TOKENS_ANSWERED * self.calls
 
     @cached_property
     def pages(self) -> Pages:
