@@ -19,8 +19,8 @@ import llmfair
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "backends": ("fake", "hf", "nli", "openai", "vllm"),
     "rankers": (
-        "bm25", "bm25-okapi", "contriever", "deltr", "dense", "fair-star", "greedy", "mmr", "monobert", "monot5",
-        "sbert", "sparse", "splade",
+        "bm25", "bm25-okapi", "contriever", "deltr", "dense", "dlf-like", "fair-star", "greedy", "mmr", "monobert",
+        "monot5", "sbert", "sparse", "splade",
     ),
     "strategies": ("windows",),
     "datasets": (

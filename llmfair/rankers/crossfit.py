@@ -75,9 +75,12 @@ def _relevant(candidates: Candidates) -> list[bool]:
 
 
 def _sha256(lists: Sequence[Candidates]) -> str:
-    """Of all that is learnt from, but for what documents say."""
+    """Of all that is learnt from, but for what documents say: judgements and groups."""
     digest = hashlib.sha256()
     for one in sorted(lists, key=lambda one: one.query.query_id):
-        judged = sorted(zip(one.doc_ids, _relevant(one), strict=True))
-        digest.update(encode([one.query.query_id, one.query.text, judged]))
+        judged = [
+            (document.doc_id, relevant, sorted(document.groups.items()))
+            for document, relevant in zip(one.documents, _relevant(one), strict=True)
+        ]
+        digest.update(encode([one.query.query_id, one.query.text, sorted(judged)]))
     return digest.hexdigest()

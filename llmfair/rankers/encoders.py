@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from llmfair.checkpoints import (
     arguments_of,
@@ -119,6 +122,14 @@ class Encoder(ScoringRanker):
             found = [self._model.similarity(query, of)[0] for of in self._vectors(candidates.documents)]
             scores: list[float] = torch.cat(found).double().tolist() if found else []
         return scores
+
+    def vectors(self, what: Literal["query", "document"], texts: Iterable[str]) -> NDArray[np.float32]:
+        """Dense vectors of texts, (texts, places), as queries or documents are encoded."""
+        import torch
+
+        with torch.inference_mode():
+            found: NDArray[np.float32] = self._encoded(what, [*map(self._plain, texts)]).float().cpu().numpy()
+        return found
 
     def _vectors(self, documents: tuple[Document, ...]) -> Iterable[Any]:
         """Those of the items, some at a time; queries of one corpus that follow each other share dense ones."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,5 +93,9 @@ def test_unjudged_queries_teach_nothing_and_are_scored_by_the_model_of_all() -> 
     assert ranker.training("new") == tuple(LISTS) and "new" not in ranker.fold
     assert ranker.identity == CrossFitted("mine", nothing, LISTS[::-1]).identity
     assert ranker.identity != CrossFitted("mine", nothing, LISTS[1:]).identity
+    moved = replace(
+        LISTS[0], documents=tuple(replace(one, groups={"gender": ("female",)}) for one in LISTS[0].documents)
+    )
+    assert ranker.identity != CrossFitted("mine", nothing, [moved, *LISTS[1:]]).identity
     with pytest.raises(UsageError, match="mine learns from judged queries, of which this has 1"):
         CrossFitted("mine a=1", nothing, [LISTS[0], unjudged])
