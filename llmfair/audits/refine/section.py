@@ -18,6 +18,9 @@ from llmfair.report.tables import Table
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+SHOWN = 200
+"""Letters of a reply."""
+
 
 def refine_section(results: RefineResults, folder: Path, title: str, called: str) -> Section:
     """The methods, why loops ended, the trail, and the figures."""
@@ -76,8 +79,14 @@ def _rounds(rounds: Sequence[TrailLine], measures: Sequence[str]) -> Iterator[tu
             _words(line),
             *("–" if value is None else f"{value:.3f}" for value in figures),
             became + (f" · {line.stop}" if line.stop else ""),
-            " · ".join(f"{reply.reply_class}: {reply.text}" for reply in line.replies),
+            " · ".join(f"{reply.reply_class}: {_shortened(reply.text)}" for reply in line.replies),
         )
+
+
+def _shortened(text: str) -> str:
+    """A reply on one line; the journal has it whole."""
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
 
 def _words(line: TrailLine) -> Markup:

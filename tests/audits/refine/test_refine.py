@@ -232,6 +232,15 @@ def test_what_a_model_says_is_text_on_the_page() -> None:
     assert set(result.results["answers"]["fair-qr"]["classes"]) == {"ok"}
 
 
+def test_a_reply_of_several_lines_stays_in_its_row() -> None:
+    reply = "Here is a list of relevant keywords:\n- she\n- her | hers\n" + "because " * 100
+    llmfair.audit_refine(model=Scripted(reply), output="lines", queries="reef,maps")
+    told = command("report", "lines", "--runs-dir", ".", "--format", "md").out.partition("Round by round")[2]
+    rows = [line for line in told.partition("\n\n\n")[0].splitlines() if line.startswith("|")]
+    assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
+    assert all(len(line) < 600 for line in rows)
+
+
 # Settings
 
 
