@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds, studies
+from llmfair.audits.rerank import RerankResults
 from llmfair.audits.score_results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults
@@ -262,6 +263,7 @@ LOOKS = (
 """What commands show that look at things; none has a task or a status."""
 GENERAL = {
     "score": JsonDocument(ScoreResults, may_fail=True),
+    "rerank": JsonDocument(RerankResults, ("rows",)),
     "comparison": JsonDocument(Comparison),
     "finetune_lora": JsonDocument(FinetuneResults, may_fail=True),
     "finetune_plan": JsonDocument(FinetunePlan, ("rows",)),

@@ -171,8 +171,11 @@ class RunFile:
     upside_down: bool = False
 
 
-def read_run(path: Path, problems: Problems) -> RunFile:
-    """A six-column run in the order trec_eval gives it; the rank column has to be a number, and orders nothing."""
+def read_run(path: Path, problems: Problems, scores_kept: bool = False) -> RunFile:
+    """A six-column run in the order trec_eval gives it; the rank column has to be a number, and orders nothing.
+
+    Rankings without ties are without scores, too, unless these are kept: a large run is held many times.
+    """
     scored: dict[str, dict[str, float]] = {}
     last: dict[str, tuple[float, float]] = {}
     tag, rising, compared = "", True, False
@@ -206,7 +209,7 @@ def read_run(path: Path, problems: Problems) -> RunFile:
         if ties:
             tied[query_id] = int(shared[shared > 1].sum())
         rankings[query_id] = Ranking(
-            query_id, tuple(doc_id for _, doc_id in best_first), stored if ties else None
+            query_id, tuple(doc_id for _, doc_id in best_first), stored if ties or scores_kept else None
         )
     return RunFile(tag, rankings, tied, upside_down=rising and compared)
 

@@ -11,7 +11,8 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.study import Study
 
 COMMANDS = {
-    "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "runs", "score", "study",
+    "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "rerank", "runs", "score",
+    "study",
 }  # fmt: skip
 """Commands that are no audits."""
 DOCUMENTS = {

@@ -27,7 +27,7 @@ from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables
 from llmfair.errors import LlmfairError, UsageError
 
 COMMANDS = (
-    "score", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
+    "score", "rerank", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
     "datasets", "prompts", "runs", "cache", "doctor",
 )  # fmt: skip
 """The commands beside the audits, each a module of this folder."""

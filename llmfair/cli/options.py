@@ -18,7 +18,7 @@ from llmfair.cli.complete import OFFERED
 from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
+from llmfair.settings import CommandSettings, FinetuneSettings, RerankSettings, ScoreSettings, default_of
 
 ENVIRONMENT = "LLMFAIR_"
 ELSEWHERE = ("LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM")
@@ -208,6 +208,7 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
     return {
         **{kind.name: (kind.settings,) for kind in audits},
         "score": (ScoreSettings,),
+        "rerank": (RerankSettings,),
         "plan": tuple(kind.plan_settings for kind in audits),
         "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
         "study": tuple(study.settings for _, study in studies().values()),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmfair.datasets.base import load_dataset
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Document, Qrels, Side
+from llmfair.records import Attribute, Document, Qrels, Query, Side
 from llmfair.trec import UNKNOWN, Problems, read_groups, read_qrels
 
 Groups = Mapping[str, tuple[str, ...]]
@@ -18,12 +18,16 @@ HINT = "qrels: query_id 0 doc_id relevance; groups: doc_id<TAB>attribute<TAB>gro
 
 @dataclass(frozen=True)
 class Judgements:
-    """Relevance and groups. `documents` holds every listed document; any other id is unlisted."""
+    """Relevance and groups. `documents` holds every listed document; any other id is unlisted.
+
+    `queries` has the words of queries, where these are known.
+    """
 
     name: str
     qrels: Qrels
     documents: Mapping[str, Document]
     attributes: Sequence[Attribute]
+    queries: Mapping[str, Query] = field(default_factory=dict)
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         """The side of every document that has one."""
@@ -46,7 +50,8 @@ def of_dataset(name: str) -> Judgements:
             f"dataset '{name}' has no qrels of its own: lists are drawn from it.",
             "name the files of the run: --qrels FILE --groups FILE",
         )
-    return Judgements(dataset.name, dataset.qrels, dataset.documents, dataset.attributes)
+    queries = {query.query_id: query for query in getattr(dataset, "topics", dataset.queries)}
+    return Judgements(dataset.name, dataset.qrels, dataset.documents, dataset.attributes, queries)
 
 
 def of_files(

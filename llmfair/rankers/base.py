@@ -181,8 +181,8 @@ class Ranker(ABC):
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
     change an order; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
     to the query; any other ranks the same under every variant. `made_for_texts`: it was trained on passages of text.
-    `reads_texts`: it has to know what query and documents say, even where they come with scores. `warnings`: what
-    readers of its orders have to know.
+    `reads_texts`: it has to know what query and documents say, even where they come with scores; `reads_groups`: who
+    is in which group. `warnings`: what readers of its orders have to know.
     """
 
     passes: ClassVar[int] = 1
@@ -191,6 +191,7 @@ class Ranker(ABC):
     made_for_texts: ClassVar[bool] = False
     warnings: tuple[str, ...] = ()
     reads_texts: ClassVar[bool] = True
+    reads_groups: ClassVar[bool] = False
 
     @abstractmethod
     def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:

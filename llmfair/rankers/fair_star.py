@@ -150,7 +150,7 @@ class FairStar(Reranker):
         "adjust": ("closest", "conservative", "none"),
         "null": ("binomial", "hypergeometric"),
     }
-    reads_texts = False
+    reads_texts, reads_groups = False, True
 
     def __init__(self, options: RankerOptions) -> None:
         super().__init__(options)

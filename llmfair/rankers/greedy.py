@@ -57,7 +57,7 @@ class Greedy(Reranker):
 
     name = "greedy"
     declared: ClassVar[Declared] = {**TRADE, "target": SPREAD_TO_TARGET["target"]}
-    reads_texts = False
+    reads_texts, reads_groups = False, True
 
     @cached_property
     def _spread(self) -> Cells:

@@ -20,11 +20,12 @@ from llmfair.settings.base import (
     setting,
 )
 from llmfair.settings.designs import CalibrationSettings, PlanningSettings, StudySettings, injected_of
-from llmfair.settings.score import SCORE_FORMS, ScoreSettings
+from llmfair.settings.score import RERANK_FORMS, SCORE_FORMS, JudgedSettings, RerankSettings, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
 __all__ = [
     "MOST_REPEATS",
+    "RERANK_FORMS",
     "SCORE_FORMS",
     "STOPPING_AT_ONCE",
     "Asking",
@@ -32,10 +33,12 @@ __all__ = [
     "CalibrationSettings",
     "CommandSettings",
     "FinetuneSettings",
+    "JudgedSettings",
     "ListSettings",
     "MeasureSettings",
     "PlanningSettings",
     "PromptSettings",
+    "RerankSettings",
     "ScoreSettings",
     "StudySettings",
     "at_least",

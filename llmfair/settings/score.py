@@ -1,4 +1,4 @@
-"""Settings of `llmfair score`."""
+"""Settings of what reads run files: `llmfair score` and `llmfair rerank`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import MeasureSettings, setting
+from llmfair.settings.base import CommandSettings, MeasureSettings, setting
 
 SCORE_FORMS = "llmfair score RUN --qrels FILE --groups FILE, or llmfair score RUN -d DATASET"
+RERANK_FORMS = (
+    "llmfair rerank RUN --with fair-star -d DATASET -o NEW.run, or with --groups FILE in place of -d"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreSettings(MeasureSettings):
+class JudgedSettings(CommandSettings):
     """Rankings that exist: where their judgements and groups are."""
 
     qrels: Path | None = setting(None, "TREC qrels, instead of a dataset.", "Data")
@@ -24,6 +27,12 @@ class ScoreSettings(MeasureSettings):
         "Which groups are protected, which the reference, in a file as llmfair datasets attributes prints it.",
         "Data",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings(JudgedSettings, MeasureSettings):
+    """What is measured of rankings that exist."""
+
     report: bool = setting(True, "Write report.html into the --output folder.", "Output", result=False)
     open: bool = setting(False, "Open the report in the browser.", "Output", result=False)
     per_query: bool = setting(
@@ -38,3 +47,29 @@ class ScoreSettings(MeasureSettings):
             raise UsageError("--dataset and --qrels both say what is relevant.", SCORE_FORMS)
         if self.dataset is not None and self.attributes is not None:
             raise UsageError("--attributes explains --groups; a dataset has its own.", SCORE_FORMS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankSettings(JudgedSettings):
+    """Rankings that exist, to be ordered anew: where groups and texts are, and where the new ones go."""
+
+    output: Path | None = setting(
+        None,
+        "The new run, or of several runs the folder of the new ones; a name that ends in .gz is packed.",
+        "Output",
+        flags=("-o",),
+        result=False,
+    )
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | {"level", "band", "format"}
+
+    def check(self) -> None:
+        super().check()
+        if self.output is None:
+            raise UsageError("--output is missing: where does the new run go?", RERANK_FORMS)
+        if self.dataset is None and self.groups is None:
+            raise UsageError("who is in which group?", RERANK_FORMS)
+        if self.dataset is not None and not (self.qrels is None and self.groups is None):
+            raise UsageError("--dataset and --groups both say who is in which group.", RERANK_FORMS)

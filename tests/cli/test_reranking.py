@@ -53,5 +53,5 @@ def test_what_cannot_be_done_is_said() -> None:
     refuses("mmr ranks lists; it answers no questions", "pairwise", "-m", "mmr")
     refuses("mmr gives an order and no scores", "rag", "--retriever", "mmr")
     refuses("mmr gives an order and no scores", "refine", "--rerank", "mmr")
-    Path("shares.json").write_text('{"femal": 1}')
-    refuses("'femal' is no group of gender.", "listwise", "-m", "greedy:target=./shares.json")
+    Path("greedy.json").write_text('{"femal": 1}')
+    refuses("'femal' is no group of gender.", "listwise", "-m", "greedy:target=./greedy.json")

@@ -14,9 +14,9 @@ from llmfair.audits.listwise.lists import CandidatesLine
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.remeasured import Announce, incomplete, named
-from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.audits.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import attribute_of
-from llmfair.datasets.judgements import Judgements, of_dataset, of_files
+from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import read_lines
 from llmfair.metrics.base import Groups, Judged
@@ -24,9 +24,7 @@ from llmfair.rankers.base import Window, strategy_of
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings
-from llmfair.trec import Problems, RunFile, read_run, read_scores
-
-HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
+from llmfair.trec import RunFile
 
 
 @dataclass(frozen=True)
@@ -92,29 +90,13 @@ class Rankings:
 
 def judgements_of(settings: ScoreSettings) -> Against:
     """The judgements that the settings name."""
-    if settings.dataset is not None:
-        judgements = of_dataset(settings.dataset)
-    else:
-        assert settings.qrels is not None and settings.groups is not None
-        judgements = of_files(settings.qrels, settings.groups, _declared(settings))
-    return Against(judgements, attribute_of(judgements, settings.attribute, settings.mixed))
-
-
-def _declared(settings: ScoreSettings) -> dict[str, Attribute]:
-    """The attributes that are known by name: the user's, or those shipped."""
-    return read_attributes(settings.attributes or shipped_attributes())
+    return Against(*judged_by(settings))
 
 
 def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
     """A run file; its tag is the model, its path both run and condition. Raises UsageError if none is judged."""
-    file = _read(path, announce)
-    judged = against.judgements.qrels
-    if judged and not judged.keys() & file.rankings.keys():
-        raise UsageError(
-            f"{path} ranks none of the queries of {against.judgements.name} (here '{next(iter(file.rankings), '')}', "
-            f"there '{next(iter(judged))}').",
-            "a run and its qrels call queries by the same ids",
-        )
+    file = read_file(path, announce)
+    check_queries(path, file, against.judgements)
     columns = {
         "run": str(path),
         "dataset": against.judgements.name,
@@ -122,17 +104,6 @@ def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
         "model": file.tag,
     }
     return Rankings(columns, {str(path): [file]}, against)
-
-
-def _read(path: Path, announce: Announce) -> RunFile:
-    """A run file. Raises UsageError with file and line."""
-    announce(path)
-    problems = Problems()
-    file = read_run(path, problems)
-    problems.raise_any(HINT)
-    if not file.rankings:
-        raise UsageError(f"{path}: holds no ranked document.", HINT)
-    return file
 
 
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
@@ -160,7 +131,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
                 "no list has all its answers; the command that began the run continues it (llmfair runs show)"
             )
         raise UsageError(f"{path} has no rankings.", way_out)
-    known = _declared(settings)
+    known = declared(settings)
     own = _attribute(asked["attribute"])
     like = known.get(own.name)
     if like is None or like != replace(own, backgrounds=like.backgrounds):
@@ -171,8 +142,8 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     judgements = replace(judgements, documents={**listed, **judgements.documents})
     attribute = attribute_of(judgements, settings.attribute or own.name, asked["mixed"])
     columns = {**named(run, results), "attribute": attribute.name}
-    own_scores = _scores(path / "scores.tsv")
-    files = {former.condition(file.stem): _scored(_read(file, announce), own_scores) for file in paths}
+    scores = own_scores(path)
+    files = {former.condition(file.stem): scored(read_file(file, announce), scores) for file in paths}
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
     rankings = Rankings(
         columns,
@@ -186,25 +157,6 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         return rankings  # it forgets the order it is given
     strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
     return replace(rankings, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])
-
-
-def _scores(path: Path) -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
-    """The scores of a ranker that has any, by query and order. Raises UsageError with the line."""
-    if not path.is_file():
-        return {}
-    problems = Problems()
-    scores = read_scores(path, problems)
-    problems.raise_any("the command that began the run writes it again")
-    return scores
-
-
-def _scored(file: RunFile, scores: Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]) -> RunFile:
-    """The run with its ranker's own scores, whose ties the strictly falling ones of the file do not show."""
-    rankings = {
-        query_id: replace(ranking, scores=scores.get((query_id, ranking.doc_ids), ranking.scores))
-        for query_id, ranking in file.rankings.items()
-    }
-    return replace(file, rankings=rankings)
 
 
 def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:

@@ -1,0 +1,223 @@
+"""Run files ordered anew by a ranker: TREC run in, TREC run out. No model is asked, and nothing is measured.
+
+A ranker is given each query's documents in the order trec_eval reads, with the scores of the file; of a run folder's
+file, with the scores of the ranker that made it, which the file has only as ranks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from llmfair import registry
+from llmfair.audits.lists import training_lists
+from llmfair.audits.run_files import check_queries, judged_by, own_scores, read_file, scored
+from llmfair.datasets.base import cache_folder, load_dataset
+from llmfair.datasets.judgements import Judgements
+from llmfair.errors import UsageError
+from llmfair.metrics.base import Groups
+from llmfair.rankers.base import Ranker, RankerOptions
+from llmfair.records import Attribute, Candidates, Document, Query, Ranking
+from llmfair.results import Count, Version
+from llmfair.settings import RerankSettings
+from llmfair.trec import RunFile, run_lines, write_whole
+
+PACKED = ".gz"
+
+
+class RunReranked(TypedDict):
+    """A run in its new order."""
+
+    run: str
+    output: str
+    tag: str
+    queries: Count
+    changed: Count
+    documents: Count
+    warnings: list[str]
+
+
+class RerankResults(TypedDict):
+    """llmfair rerank."""
+
+    schema: Version
+    status: Literal["complete"]
+    task: Literal["rerank"]
+    ranker: str
+    dataset: str
+    attribute: str
+    runs: list[RunReranked]
+    next: str
+
+
+@dataclass(frozen=True)
+class Reranking:
+    """A ranker, and what is known of the documents that it orders."""
+
+    spec: str
+    ranker: Ranker
+    judgements: Judgements
+    attribute: Attribute
+
+    def candidates(self, ranking: Ranking) -> Candidates:
+        """What a run has of a query, best first."""
+        query_id, documents = ranking.query_id, self.judgements.documents
+        return Candidates(
+            self.judgements.queries.get(query_id) or Query(query_id, ""),
+            tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in ranking.doc_ids),
+            self.judgements.qrels.get(query_id, {}),
+            ranking.scores,
+        )
+
+    def reranked(self, path: Path, file: RunFile) -> tuple[list[Ranking], list[str]]:
+        """The rankings in their new order, and what has to be said of them. Raises UsageError."""
+        check_queries(path, file, self.judgements)
+        lists = [self.candidates(ranking) for ranking in file.rankings.values()]
+        warnings = [*self.ranker.warnings, *self._unknown(path, lists)]
+        if file.upside_down:
+            warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
+        ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
+        remarks = Counter(filter(None, map(self.ranker.remark, ordered)))
+        warnings += [f"{path}: {said} ({n} of {len(lists)} queries)" for said, n in remarks.items()]
+        return [Ranking(one.query.query_id, one.doc_ids) for one in ordered], warnings
+
+    def _unknown(self, path: Path, lists: Sequence[Candidates]) -> list[str]:
+        """What is not known of a run's documents and queries. Raises UsageError where nothing is."""
+        documents = {document.doc_id: document for listed in lists for document in listed.documents}
+        known = [doc_id for doc_id in documents if doc_id in self.judgements.documents]
+        grouped = [doc_id for doc_id in known if documents[doc_id].groups.get(self.attribute.name)]
+        if not known:
+            raise UsageError(
+                f"{path} ranks none of the documents of {self.judgements.name} (here '{next(iter(documents))}').",
+                "a run and its groups call documents by the same ids",
+            )
+        if self.ranker.reads_groups and not grouped:
+            raise UsageError(
+                f"{path}: no ranked document has a group of {self.attribute.name}, which {self.spec} goes by.",
+                "name another attribute, or groups of these documents",
+            )
+        said = []
+        if self.ranker.reads_groups and len(grouped) < len(documents):
+            missing = len(documents) - len(grouped)
+            said.append(
+                f"{path}: {missing:,} of {len(documents):,} documents have no group of {self.attribute.name}"
+            )
+        if self.ranker.reads_texts and len(known) < len(documents):
+            missing = len(documents) - len(known)
+            said.append(f"{path}: {missing:,} of {len(documents):,} documents are not in the dataset")
+        return said
+
+
+def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankResults:
+    """Orders the documents of every run anew, and writes the new ones; all of them, or none.
+
+    Raises UsageError for malformed files (file and line), for a ranker that needs what the data lack, and for an
+    output that would overwrite what is read.
+    """
+    reranking = reranking_of(spec, settings)
+    outputs = outputs_of(runs, settings)
+    written, found = dict[Path, str](), list[RunReranked]()
+    for path, output in zip(runs, outputs, strict=True):
+        file = read_file(path, lambda path: None, scores_kept=True)
+        if path.parent.name == "rankings":
+            file = scored(file, own_scores(path.parent.parent))
+        rankings, warnings = reranking.reranked(path, file)
+        tag = f"{file.tag}+{spec}"
+        written[output] = "".join(run_lines(rankings, tag))
+        found.append(
+            {
+                "run": str(path),
+                "output": str(output),
+                "tag": tag,
+                "queries": len(rankings),
+                "changed": sum(one.doc_ids != file.rankings[one.query_id].doc_ids for one in rankings),
+                "documents": sum(len(one.doc_ids) for one in rankings),
+                "warnings": warnings,
+            }
+        )
+    _write(written)
+    return {
+        "schema": 1,
+        "status": "complete",
+        "task": "rerank",
+        "ranker": spec,
+        "dataset": reranking.judgements.name,
+        "attribute": reranking.attribute.name,
+        "runs": found,
+        "next": _next(runs, outputs, settings),
+    }
+
+
+def reranking_of(spec: str, settings: RerankSettings) -> Reranking:
+    """The ranker that a spec names, over the data that the settings name. Raises UsageError."""
+    name, _, parameters = spec.partition(":")
+    factory = registry.lookup("ranker", name)
+    judgements, attribute = judged_by(settings)
+    attributes = {one.name: one for one in judgements.attributes}
+    ranker: Ranker = factory(
+        RankerOptions(
+            tuple(judgements.documents.values()),
+            cache_folder(),
+            attribute,
+            parameters,
+            groups=Groups(attribute.name, attributes, judgements.documents),
+            lists=partial(_training, settings.dataset),
+        )
+    )
+    if ranker.reads_texts and settings.dataset is None:
+        raise UsageError(
+            f"{spec} reads what queries and documents say, and --groups does not tell.",
+            "-d DATASET    names data with texts, a folder of your own too",
+        )
+    return Reranking(spec, ranker, judgements, attribute)
+
+
+def _training(dataset: str | None) -> list[Candidates]:
+    """The lists that a ranker may learn from: a dataset's."""
+    return [] if dataset is None else training_lists(load_dataset(dataset))
+
+
+def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:
+    """The file of each new run: OUT itself of one, else of the same name in the folder OUT. Raises UsageError."""
+    assert settings.output is not None
+    into_folder = len(runs) > 1 or settings.output.is_dir()
+    outputs = [settings.output / run.name for run in runs] if into_folder else [settings.output]
+    for run in runs:
+        if run.is_dir():
+            raise UsageError(f"{run} is a folder.", f"its runs: llmfair rerank {run}/rankings/*.run …")
+    for output in outputs:
+        if outputs.count(output) > 1:
+            raise UsageError(f"several runs would be written to {output}.", "rerank them one by one")
+        if any(output.resolve() == run.resolve() for run in runs):
+            raise UsageError(f"{output} is read, so it cannot be written.", "choose another --output")
+    return outputs
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == PACKED:
+                beside = path.with_name(path.name + ".tmp")
+                beside.write_bytes(gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0))
+                beside.replace(path)
+            else:
+                write_whole(path, [text])
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
+
+
+def _next(runs: Sequence[Path], outputs: Sequence[Path], settings: RerankSettings) -> str:
+    """The command that measures what the new order changed."""
+    data = {"-d": settings.dataset, "--qrels": settings.qrels, "--groups": settings.groups}
+    data |= {"--attributes": settings.attributes, "-a": settings.attribute}
+    if settings.dataset is None and settings.qrels is None:
+        data["--qrels"] = Path("FILE")
+    words: list[Any] = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
+    return " ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)])

@@ -1,0 +1,78 @@
+"""TREC run files that exist, the scores of their ranker where a run folder has them, and who judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from llmfair.audits.remeasured import Announce
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.base import attribute_of
+from llmfair.datasets.judgements import Judgements, of_dataset, of_files
+from llmfair.errors import UsageError
+from llmfair.records import Attribute
+from llmfair.settings import JudgedSettings
+from llmfair.trec import Problems, RunFile, read_run, read_scores
+
+HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
+SCORES = "scores.tsv"
+Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
+"""A ranker's own scores, by query_id and the documents best first."""
+
+
+def judged_by(settings: JudgedSettings) -> tuple[Judgements, Attribute]:
+    """The judgements and the attribute that the settings name. Raises UsageError."""
+    if settings.dataset is not None:
+        judgements = of_dataset(settings.dataset)
+    else:
+        assert settings.groups is not None
+        judgements = of_files(settings.qrels, settings.groups, declared(settings))
+    return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
+
+
+def declared(settings: JudgedSettings) -> dict[str, Attribute]:
+    """The attributes that are known by name: the user's, or those shipped."""
+    return read_attributes(settings.attributes or shipped_attributes())
+
+
+def check_queries(path: Path, file: RunFile, judgements: Judgements) -> None:
+    """Raises UsageError for a run that has none of the judged queries."""
+    judged = judgements.qrels
+    if judged and not judged.keys() & file.rankings.keys():
+        raise UsageError(
+            f"{path} ranks none of the queries of {judgements.name} (here '{next(iter(file.rankings), '')}', "
+            f"there '{next(iter(judged))}').",
+            "a run and its qrels call queries by the same ids",
+        )
+
+
+def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunFile:
+    """A run file. Raises UsageError with file and line."""
+    announce(path)
+    problems = Problems()
+    file = read_run(path, problems, scores_kept)
+    problems.raise_any(HINT)
+    if not file.rankings:
+        raise UsageError(f"{path}: holds no ranked document.", HINT)
+    return file
+
+
+def own_scores(folder: Path) -> Scores:
+    """The scores of a run folder whose ranker has any. Raises UsageError with the line."""
+    path = folder / SCORES
+    if not path.is_file():
+        return {}
+    problems = Problems()
+    scores = read_scores(path, problems)
+    problems.raise_any("the command that began the run writes it again")
+    return scores
+
+
+def scored(file: RunFile, scores: Scores) -> RunFile:
+    """The run with its ranker's own scores, whose ties the strictly falling ones of the file do not show."""
+    rankings = {
+        query_id: replace(ranking, scores=scores.get((query_id, ranking.doc_ids), ranking.scores))
+        for query_id, ranking in file.rankings.items()
+    }
+    return replace(file, rankings=rankings)
