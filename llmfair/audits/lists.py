@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from llmfair.datasets.base import (
     Dataset,
+    DocumentSource,
     attribute_of,
     cache_folder,
     empty_groups,
@@ -89,21 +90,24 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     return queries[: settings.limit]
 
 
-def training_lists(dataset: Dataset) -> list[Candidates]:
-    """The lists with judgements that a ranker can learn from: all of a dataset's own, whatever queries are asked.
+def training_lists(dataset: Dataset | DocumentSource | Collection) -> list[Candidates]:
+    """The lists with judgements that a ranker can learn from: all of the data's own, whatever queries are asked.
 
-    Of a collection they are what BM25 finds first for each topic, unjudged documents too.
+    Of data without lists they are what BM25 finds first for each topic, unjudged documents too. Raises UsageError
+    where nothing can be searched either.
     """
-    if not isinstance(dataset, Collection):
-        return [dataset.candidates(query) for query in dataset.queries]
-    index = Bm25Index(cache_folder() / "indexes", dataset.documents.values())
+    source: Any = dataset.source if isinstance(dataset, Collection) else dataset
+    if getattr(source, "has_lists", True):
+        return [source.candidates(query) for query in source.queries]
+    found = Collection(source)
+    index = Bm25Index(cache_folder() / "indexes", found.documents.values())
     return [
         Candidates(
             query,
-            tuple(dataset.documents[hit.doc_id] for hit in index.search(query.text, LEARNT_FROM)),
-            dataset.qrels.get(query.query_id, {}),
+            tuple(found.documents[hit.doc_id] for hit in index.search(query.text, LEARNT_FROM)),
+            found.qrels.get(query.query_id, {}),
         )
-        for query in dataset.queries
+        for query in found.queries
     ]
 
 

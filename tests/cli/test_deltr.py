@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from llmfair.audits.lists import training_lists
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.collection import Collection
 from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, write, write_folder
 
 pytestmark = pytest.mark.whole
 
@@ -68,13 +69,21 @@ def test_gamma_shows_the_protected_more() -> None:
     assert ratios[True] > ratios[False]
 
 
-def test_of_a_collection_it_learns_from_what_is_found() -> None:
-    collection = Collection(load_dataset("refine-sample"))
-    lists = training_lists(collection)
-    assert len(lists) == len(collection.queries)
-    for one in lists:
-        assert 2 < len(one.documents) <= 200
-        assert any(one.relevance.get(doc_id, 0) for doc_id in one.doc_ids)
-    assert any(not one.relevance.get(doc_id, 0) for one in lists for doc_id in one.doc_ids)
+def test_data_with_lists_teach_by_those_and_others_by_what_is_found() -> None:
+    sample = load_dataset("refine-sample")
+    own = [sample.candidates(query) for query in sample.queries]
+    assert training_lists(sample) == training_lists(Collection(sample)) == own
     ran("refine", "--rerank", "deltr", "-o", "refined")
     assert kept("manifest", "refined")["settings"]["reranker"].startswith("deltr gamma=500")
+
+    folder = Path("positive")
+    write_folder(folder, balanced(3, 4, 4), queries={f"q{q}": "topic" for q in range(3)})
+    lines = [json.loads(line) for line in (folder / "docs.jsonl").read_text().splitlines()]
+    write(folder / "docs.jsonl", (json.dumps(line | {"text": "a topic"}) for line in lines))
+    judged = (folder / "qrels.txt").read_text().splitlines()
+    write(folder / "qrels.txt", (line for line in judged if line.endswith(" 1")))
+    dataset = load_dataset(str(folder))
+    lists = training_lists(dataset)
+    assert [len(one.documents) for one in lists] == [24] * 3, "unjudged documents are found too"
+    assert [sum(one.relevance.get(doc_id, 0) for doc_id in one.doc_ids) for one in lists] == [4] * 3
+    assert training_lists(Collection(dataset)) == lists
