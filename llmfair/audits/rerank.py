@@ -128,7 +128,7 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         if path.parent.name == "rankings":
             file = scored(file, own_scores(path.parent.parent))
         rankings, warnings = reranking.reranked(path, file)
-        tag = f"{file.tag}+{spec}"
+        tag = f"{file.tag}+{''.join(spec.split())}"
         written[output] = "".join(run_lines(rankings, tag))
         found.append(
             {

@@ -117,6 +117,7 @@ OFFERED: Mapping[str, Callable[..., Any]] = {
     "model": models,
     "prompt": prompts,
     "preset": lambda: ["paper", "paper+deltr", "paper+few-relevant", "paper+rankgpt"],
+    "ranker": lambda: _names("rankers"),
     "strategy": lambda: _names("strategies"),
 }
 """What is offered after the flags of settings, by their names."""

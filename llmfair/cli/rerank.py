@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
+from llmfair.cli.complete import OFFERED
 from llmfair.cli.options import WithFlags, flag
 from llmfair.settings import RerankSettings
 
@@ -22,6 +23,7 @@ With = Annotated[
         "--with",
         metavar="RANKER",
         panel="Data",
+        autocompletion=OFFERED["ranker"],
     ),
 ]
 

@@ -39,7 +39,11 @@ class Reranker(Ranker):
 
     @cached_property
     def identity(self) -> str:  # type: ignore[override]  # known when it is asked for: BM25 reads all documents
-        return f"{self.name} {spelled(self.parameters)} over {self.first_stage.identity}"
+        return f"{self.name} {spelled(self.parameters)} over {' and '.join(self.identities())}"
+
+    def identities(self) -> list[str]:
+        """Those of the rankers that it goes by."""
+        return [self.first_stage.identity]
 
     @cached_property
     def first_stage(self) -> Bm25:

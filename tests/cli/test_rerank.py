@@ -98,6 +98,8 @@ def test_packed_runs_are_read_and_written_and_several_go_to_a_folder() -> None:
     assert orders("new/my.run") == orders("new/b.run.gz")
     assert Path("new/b.run.gz").read_bytes()[:2] == b"\x1f\x8b"
     first = Path("new/b.run.gz").read_bytes()
+    ran("rerank", "my.run", "--with", "fair-star:k=5, p=0.5", *WITH[2:], "-o", "spaced.run")
+    assert orders("spaced.run").keys() == {"q1", "q2", "q3"}
     ran("rerank", "b.run.gz", *WITH, "-o", "new")
     assert Path("new/b.run.gz").read_bytes() == first
 

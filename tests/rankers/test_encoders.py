@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from llmfair.audits.rag.policies import names_of
 from llmfair.errors import BackendError, UsageError
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.encoders import KINDS, Encoder
+from llmfair.rankers.mmr import cosines, mmr
 from llmfair.records import Candidates, Document, Query
 from tests import models
 from tests.cli.command import ran, refuses
@@ -154,3 +156,16 @@ def test_it_retrieves_before_anything_is_asked_and_its_scores_are_kept(
 def test_it_ranks_lists_too(dense: Path) -> None:
     ran("listwise", "-q", "--no-report", "-n", "2", "--orders", "1", "-m", f"dense:{dense}", "-o", "run")
     assert list(Path("run/rankings").glob("*.run"))
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse"])
+def test_mmr_goes_by_the_cosines_of_an_encoder(name: str, dense: Path, sparse: Path) -> None:
+    folder = {"dense": dense, "sparse": sparse}[name]
+    candidates = replace(lists(*TEXTS[:3]), scores=(3.0, 2.0, 1.0))
+    encoder = ranker(name, folder)
+    vectors = encoder.vectors("document", [f"{item.title} {item.text}" for item in candidates.documents])
+    options = RankerOptions((), Path("cache"), checkpoint=f"similarity={name}:{folder}")
+    by_encoder = registry.lookup("ranker", "mmr")(options)
+    order = [candidates.doc_ids[place] for place in mmr([1.0, 0.5, 0.0], cosines(vectors))]
+    assert [*by_encoder.ordered(candidates)[0].doc_ids] == order
+    assert by_encoder.identity.endswith(f" and {encoder.identity}")

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from llmfair import registry
+from llmfair.errors import UsageError
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.rankers.mmr import mmr, mmr_of_vectors, tf_idf_cosines
+from llmfair.rankers.mmr import cosines, mmr, mmr_of_vectors, tf_idf
 from llmfair.rankers.reranking import min_max
 from llmfair.records import Candidates, Document, Query
 from tests.pace import within
@@ -42,7 +43,7 @@ def test_a_hundred_of_a_hundred_take_a_moment() -> None:
 
 
 def test_cosines_of_tf_idf_by_hand() -> None:
-    found = tf_idf_cosines(["a film", "film film chess", "", "Films"])
+    found = cosines(tf_idf(["a film", "film film chess", "", "Films"]))
     film, rare = 1 + math.log(5 / 4), 1 + math.log(5 / 2)
     assert found[0, 3] == pytest.approx(film / math.hypot(film, rare))  # letter case and endings do not count
     assert found[0, 1] == pytest.approx(2 * film * film / math.hypot(film, rare) / math.hypot(2 * film, rare))
@@ -82,4 +83,9 @@ def test_without_scores_relevance_is_that_of_bm25() -> None:
     by_words, scores = first.ordered(candidates)
     scored = Candidates(candidates.query, by_words.documents, {}, scores)
     assert ranker().ordered(candidates)[0].doc_ids == ranker().ordered(scored)[0].doc_ids
-    assert ranker().identity == f"mmr lambda=0.5 pool=100 over {first.identity}"
+    assert ranker().identity == f"mmr lambda=0.5 pool=100 similarity=tf-idf over {first.identity}"
+
+
+def test_what_is_no_similarity_is_said() -> None:
+    with pytest.raises(UsageError, match="mmr: similarity cannot be 'sbrt'"):
+        ranker("similarity=sbrt")
