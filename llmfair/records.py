@@ -7,8 +7,8 @@ boundary's module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -113,6 +113,11 @@ class Candidates:
     @property
     def doc_ids(self) -> tuple[str, ...]:
         return tuple(document.doc_id for document in self.documents)
+
+    def at(self, places: Sequence[int]) -> Candidates:
+        """The documents at these places, in that order, each with its score."""
+        scores = None if self.scores is None else tuple(self.scores[place] for place in places)
+        return replace(self, documents=tuple(self.documents[place] for place in places), scores=scores)
 
 
 Qrels = Mapping[str, Mapping[str, int]]

@@ -238,8 +238,7 @@ class ScoringRanker(Ranker):
         """The candidates by falling score and their scores; equal scores keep the order they came in."""
         scores = self.scores(candidates)
         best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
-        documents = tuple(candidates.documents[place] for place in best_first)
-        return replace(candidates, documents=documents), tuple(scores[place] for place in best_first)
+        return candidates.at(best_first), tuple(scores[place] for place in best_first)
 
 
 def scoring(name: str, ranker: Ranker) -> ScoringRanker:

@@ -38,16 +38,18 @@ def folds(query_ids: Iterable[str], count: int = FOLDS, seed: int = 0) -> Mappin
 class CrossFitted(ScoringRanker):
     """Scores each list by a model that was fitted without its fold's queries, when the first of them is scored.
 
-    `name` says in words what is fitted. Lists without a relevant document teach nothing and are left out. Raises
-    UsageError where fewer than two are left.
+    Who is in which group is part of what is learnt. `name` says in words what is fitted. Lists without a relevant
+    document teach nothing and are left out. Raises UsageError where fewer than two are left.
     """
+
+    reads_groups = True
 
     def __init__(self, name: str, fit: Fit, lists: Iterable[Candidates], seed: int = 0) -> None:
         self.lists = tuple(one for one in lists if any(_relevant(one)))
         if len(self.lists) < 2:
             raise UsageError(
                 f"{name.partition(' ')[0]} learns from judged queries, of which this has {len(self.lists)}.",
-                "judgements of at least two queries: no list is ranked by a model that saw its own",
+                "judgements (-d DATASET) of at least two queries: no list is ranked by a model that saw its own",
             )
         self.fold = folds((one.query.query_id for one in self.lists), seed=seed)
         self.identity = f"{name} folds={FOLDS} seed={seed} lists={_sha256(self.lists)[:12]}"

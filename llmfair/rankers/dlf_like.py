@@ -161,8 +161,7 @@ class DlfLike:
         for one in lists:
             target = target_shares(Judged(one, (), {}, groups=spread.groups), spread, "empirical", MEMBERSHIP)
             if not isinstance(target, Undefined):
-                best = first_stage.ordered(one)[0]
-                best = replace(best, documents=best.documents[:pool])
+                best = first_stage.ordered(one)[0].at(range(min(pool, len(one.documents))))
                 lessons.append(Lesson(self._features(best), self._members(best), target))
         if not lessons:
             raise UsageError("dlf-like has no list with a target to learn from.", "judge documents of groups")

@@ -62,19 +62,9 @@ class Reranker(Ranker):
         if scores is None:
             scores = tuple(self.first_stage.scores(candidates))
         by_score = sorted(range(len(scores)), key=lambda place: -scores[place])
-        found = _at(replace(candidates, scores=scores), by_score)
+        found = replace(candidates, scores=scores).at(by_score)
         first = [*self.order(found, np.array(found.scores, dtype=float))]
-        return _at(found, [*dict.fromkeys([*first, *range(len(by_score))])]), None
-
-
-def _at(candidates: Candidates, places: Sequence[int]) -> Candidates:
-    """The candidates at these places, with their scores."""
-    assert candidates.scores is not None
-    return replace(
-        candidates,
-        documents=tuple(candidates.documents[place] for place in places),
-        scores=tuple(candidates.scores[place] for place in places),
-    )
+        return found.at([*dict.fromkeys([*first, *range(len(by_score))])]), None
 
 
 def first_best(worth: Floats) -> int:

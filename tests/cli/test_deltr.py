@@ -56,6 +56,26 @@ def test_what_no_item_has_is_said_and_what_cannot_be_learnt_from_refused() -> No
     refuses("deltr: gamma cannot be '-1'", "listwise", "-m", "deltr:gamma=-1")
 
 
+def test_a_run_of_the_same_lists_is_reranked_alike() -> None:
+    ran("listwise", "-m", "deltr", "-o", "own")
+    ran("listwise", "-m", "bm25", "-o", "other")
+    run, own = Path("other/rankings/neutral.run"), Path("own/rankings/neutral.run")
+    ran("rerank", run, "--with", "deltr", "-d", "sample", "-o", "new.run")
+
+    def scored(path: Path) -> list[tuple[str, float]]:
+        """The score that DELTR gave each document, in the order of a run."""
+        rows = [line.split("\t") for line in Path("own/scores.tsv").read_text("utf-8").splitlines()]
+        score = {(row[0], row[1]): float(row[2]) for row in rows}
+        lines = [line.split() for line in path.read_text("utf-8").splitlines()]
+        return [(line[0], score[line[0], line[2]]) for line in lines]
+
+    assert scored(Path("new.run")) == scored(own) != scored(run), "equal scores keep the order they came in"
+    refuses(
+        "deltr learns from judged queries",
+        "rerank", run, "--with", "deltr", "--groups", "other/groups.tsv", "-o", "no.run",
+    )  # fmt: skip
+
+
 def test_gamma_shows_the_protected_more() -> None:
     ran("listwise", "-m", "deltr:gamma=0", "-m", "deltr:gamma=5000,steps=1000", "--runs-dir", "both")
     ratios = {}

@@ -53,6 +53,12 @@ def test_it_asks_nothing_and_ties_keep_their_order() -> None:
     assert ranking("Film", DOCUMENTS[::-1]).doc_ids == ("b", "f", "a", "d", "c", "e")
 
 
+def test_what_a_first_stage_gave_stays_with_its_document() -> None:
+    given = Candidates(Query("q", "Film"), DOCUMENTS, {}, scores=(6.0, 5.0, 4.0, 3.0, 2.0, 1.0))
+    found, _ = ranker().ordered(given)
+    assert found.doc_ids == ("b", "a", "f", "e", "c", "d") and found.scores == (4.0, 2.0, 1.0, 6.0, 5.0, 3.0)
+
+
 @pytest.mark.parametrize("text", ["Mathematics", "", "?", "[3] > [1]"])
 def test_a_query_that_matches_nothing_keeps_the_order(text: str) -> None:
     found = ranking(text)
