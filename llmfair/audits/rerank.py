@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -120,13 +120,12 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     Raises UsageError for malformed files (file and line), for a ranker that needs what the data lack, and for an
     output that would overwrite what is read.
     """
-    reranking = reranking_of(spec, settings)
     outputs = outputs_of(runs, settings)
+    files = [_read(path) for path in runs]
+    ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
+    reranking = reranking_of(spec, settings, ranked)
     written, found = dict[Path, str](), list[RunReranked]()
-    for path, output in zip(runs, outputs, strict=True):
-        file = read_file(path, lambda path: None, scores_kept=True)
-        if path.parent.name == "rankings":
-            file = scored(file, own_scores(path.parent.parent))
+    for path, file, output in zip(runs, files, outputs, strict=True):
         rankings, warnings = reranking.reranked(path, file)
         tag = f"{file.tag}+{''.join(spec.split())}"
         written[output] = "".join(run_lines(rankings, tag))
@@ -154,11 +153,17 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     }
 
 
-def reranking_of(spec: str, settings: RerankSettings) -> Reranking:
+def _read(path: Path) -> RunFile:
+    """A run with all its scores, those of its own ranker where a run folder has them. Raises UsageError."""
+    file = read_file(path, lambda path: None, scores_kept=True)
+    return scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file
+
+
+def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -> Reranking:
     """The ranker that a spec names, over the data that the settings name. Raises UsageError."""
     name, _, parameters = spec.partition(":")
     factory = registry.lookup("ranker", name)
-    judgements, attribute = judged_by(settings)
+    judgements, attribute = judged_by(settings, ranked)
     attributes = {one.name: one for one in judgements.attributes}
     ranker: Ranker = factory(
         RankerOptions(
@@ -215,9 +220,10 @@ def _write(texts: Mapping[Path, str]) -> None:
 
 def _next(runs: Sequence[Path], outputs: Sequence[Path], settings: RerankSettings) -> str:
     """The command that measures what the new order changed."""
-    data = {"-d": settings.dataset, "--qrels": settings.qrels, "--groups": settings.groups}
+    dataset, qrels, groups = settings.dataset, settings.qrels, settings.groups
+    if dataset is not None and not hasattr(load_dataset(dataset), "qrels"):
+        dataset, qrels, groups = None, Path("FILE"), Path("FILE")  # `score` reads no source either
+    data = {"-d": dataset, "--qrels": qrels or (Path("FILE") if groups else None), "--groups": groups}
     data |= {"--attributes": settings.attributes, "-a": settings.attribute}
-    if settings.dataset is None and settings.qrels is None:
-        data["--qrels"] = Path("FILE")
     words: list[Any] = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
     return " ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +21,13 @@ Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 """A ranker's own scores, by query_id and the documents best first."""
 
 
-def judged_by(settings: JudgedSettings) -> tuple[Judgements, Attribute]:
-    """The judgements and the attribute that the settings name. Raises UsageError."""
+def judged_by(settings: JudgedSettings, ranked: Collection[str] = ()) -> tuple[Judgements, Attribute]:
+    """The judgements and the attribute that the settings name. Raises UsageError.
+
+    `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
+    """
     if settings.dataset is not None:
-        judgements = of_dataset(settings.dataset)
+        judgements = of_dataset(settings.dataset, ranked)
     else:
         assert settings.groups is not None
         judgements = of_files(settings.qrels, settings.groups, declared(settings))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmfair.datasets.base import load_dataset
+from llmfair.datasets.base import DocumentSource, load_dataset
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Document, Qrels, Query, Side
 from llmfair.trec import UNKNOWN, Problems, read_groups, read_qrels
@@ -42,9 +42,14 @@ class Judgements:
         return found
 
 
-def of_dataset(name: str) -> Judgements:
-    """The judgements of a dataset, by id or folder. Raises UsageError."""
+def of_dataset(name: str, ranked: Collection[str] = ()) -> Judgements:
+    """The judgements of a dataset, by id or folder. Raises UsageError.
+
+    Of a source whose documents are loaded by id they are those that are `ranked`, and all relevant ones.
+    """
     dataset = load_dataset(name)
+    if ranked and not hasattr(dataset, "qrels"):
+        return _of_source(dataset, ranked)
     if not hasattr(dataset, "qrels"):
         raise UsageError(
             f"dataset '{name}' has no qrels of its own: lists are drawn from it.",
@@ -52,6 +57,13 @@ def of_dataset(name: str) -> Judgements:
         )
     queries = {query.query_id: query for query in getattr(dataset, "topics", dataset.queries)}
     return Judgements(dataset.name, dataset.qrels, dataset.documents, dataset.attributes, queries)
+
+
+def _of_source(source: DocumentSource, ranked: Collection[str]) -> Judgements:
+    queries = {query.query_id: query for query in source.topics}
+    qrels = {query_id: source.grades(query_id, source.relevant(query_id)) for query_id in queries}
+    documents = source.load({*ranked, *(doc_id for judged in qrels.values() for doc_id in judged)})
+    return Judgements(source.name, qrels, documents, source.attributes, queries)
 
 
 def of_files(

@@ -206,6 +206,7 @@ def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource)
     assert {name: (row["attributes"], row["queries"], row["fetched"]) for name, row in found.items()} == {
         **{f"lamp/{number}": ([], None, False) for number in range(1, 8)},
         "rag-sample": ([], 8, None),
+        "refine-sample": (["gender", "location"], 12, None),
         "sample": (["gender", "location"], 8, None),
         "trec-fair/2021/location": (["location"], 57, False),
         "trec-fair/2021/eval/location": (["location"], 49, False),
@@ -357,3 +358,19 @@ def test_damaged_or_foreign_stored_lists_are_drawn_anew(
     for damage in (b"", b"not gzip", stored.read_bytes()[:50]):
         stored.write_bytes(damage)
         assert llmfair(*arguments).json["fingerprint"] == before
+
+
+def test_a_run_of_its_pages_is_reranked(gender: DocumentSource) -> None:
+    """Pages are loaded by id; 12 has no metadata, and 99 is nowhere."""
+    ranked = ("307", "501", "12", "99", "339", "500")
+    Path("my.run").write_text("".join(f"84 Q0 {page} {i} {-i} x\n" for i, page in enumerate(ranked)))
+    found = ran(
+        "rerank", "my.run", "--with", "fair-star:k=6,p=0.5,alpha=0.2,adjust=none", "-d", "trec-fair/2022/gender",
+        "-o", "new.run",
+    )  # fmt: skip
+    order = [line.split()[2] for line in Path("new.run").read_text().splitlines()]
+    assert order == ["307", "501", "339", "12", "500", "99"]
+    assert "2 of 6 documents have no group of gender" in found.err
+    assert found.out.splitlines()[1].endswith("llmfair score my.run new.run --qrels FILE --groups FILE")
+    for ranker in ("mmr", "greedy"):
+        ran("rerank", "my.run", "--with", ranker, "-d", "trec-fair/2022/gender", "-o", f"{ranker}.run")
