@@ -209,6 +209,13 @@ def test_a_command_loads_no_other_command_nor_kind() -> None:
     }
 
 
+def test_a_command_without_flags_does_not_wait_for_typer_to_read_them(tmp_path: Path) -> None:
+    loaded = loaded_by(
+        "import sys; sys.argv[1:] = ['doctor']\nfrom llmfair.cli import app\ntry: app.main()\nexcept SystemExit: pass"
+    )
+    assert "typer" in loaded and "pydantic" not in loaded
+
+
 def test_help_answers_within_the_bar() -> None:
     help_of = [sys.executable, "-m", "llmfair", "--help"]
     # most of it reads files and memory, where a neighbour slows it more than the loop it is compared with

@@ -20,10 +20,10 @@ import llmfair
 from llmfair import former, registry, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
-from llmfair.cli.complete import leave_values_unread
 from llmfair.cli.help import with_help
 from llmfair.cli.once import with_single_values
 from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables
+from llmfair.cli.unread import leave_defaults_unread, leave_values_unread
 from llmfair.errors import LlmfairError, UsageError
 
 COMMANDS = (
@@ -209,8 +209,7 @@ def main() -> NoReturn:
         # A title or an answer may hold what a terminal's encoding cannot say.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if COMPLETES in os.environ:
-        leave_values_unread()
+    leave_values_unread() if COMPLETES in os.environ else leave_defaults_unread()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperArgument, TyperOption
 
 import llmfair
 
@@ -39,12 +38,6 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")
 FAKE = ("fake:biased", "fake:name", "fake:oracle", "fake:random", "fake:reader", "fake:refiner")
-
-
-def leave_values_unread() -> None:
-    """For a process that only completes: to convert one value, Typer imports pydantic, which takes 0.1 s."""
-    for kind in (TyperOption, TyperArgument):
-        kind.process_value = lambda self, ctx, value: value  # type: ignore[method-assign]
 
 
 def _names(kind: str) -> list[str]:
