@@ -7,6 +7,7 @@ from llmfair.api import compare as compare
 from llmfair.api import finetune_lora as finetune_lora
 from llmfair.api import open_run as open_run
 from llmfair.api import parse_model as parse_model
+from llmfair.api import rerank as rerank
 from llmfair.api import schema as schema
 from llmfair.api import score as score
 from llmfair.api import write_report as write_report

@@ -22,7 +22,7 @@ from llmfair.audits.study import Study
 from llmfair.config import typed
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
-from llmfair.settings import AuditSettings, FinetuneSettings, ScoreSettings
+from llmfair.settings import AuditSettings, FinetuneSettings, RerankSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -159,6 +159,20 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     require_all(scored.results, made)
     of_queries = [dict(zip(COLUMNS, row, strict=True)) for row in scored.per_query]
     return Result("score", scored.results, made.output, of_queries)
+
+
+@takes(RerankSettings)
+def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
+    """TREC run files in the order of another ranker, such as `fair-star:p=0.3`; returns the paths of the new ones.
+
+    `output` names the new file, or of several runs their folder. Raises UsageError for malformed files.
+    """
+    from llmfair.audits.rerank import rerank as ordered
+
+    found = ordered([Path(run) for run in runs], ranker, make_settings(RerankSettings, settings))
+    for said in (warning for run in found["runs"] for warning in run["warnings"]):
+        warnings.warn(said, stacklevel=2)
+    return [Path(run["output"]) for run in found["runs"]]
 
 
 def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Result:

@@ -27,7 +27,7 @@ from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
 from llmfair.metrics.base import Judged
 from llmfair.metrics.values import Value
-from llmfair.settings import CommandSettings, FinetuneSettings, ScoreSettings, default_of
+from llmfair.settings import CommandSettings, FinetuneSettings, RerankSettings, ScoreSettings, default_of
 from tests.cli.command import kept, only_run, table, well
 from tests.cli.command import llmfair as command
 from tests.fresh import loaded_by
@@ -42,13 +42,14 @@ PUBLIC = [
     "Request", "RequirementFailed", "Result", "Run", "RunConflict", "Sampling", "Side", "Steps", "Text",
     "Unavailable", "UsageError", "PairVerdict", "__version__", "audit_listwise", "audit_pairwise",
     "audit_refine", "plan_refine", "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure",
-    "open_run", "parse_measure", "parse_model", "plan_listwise", "plan_pairwise", "register", "schema",
+    "open_run", "parse_measure", "parse_model", "plan_listwise", "plan_pairwise", "register", "rerank", "schema",
     "score", "study_windows", "write_report",
 ]  # fmt: skip
 FUNCTIONS: dict[str, type[CommandSettings]] = {
     "audit_listwise": ListwiseSettings, "audit_pairwise": PairwiseSettings, "audit_refine": RefineSettings,
     "calibrate_listwise": CalibrateSettings, "calibrate_pairwise": CalibratePairwiseSettings,
     "finetune_lora": FinetuneSettings, "plan_listwise": PlanSettings, "plan_pairwise": PlanPairwiseSettings,
+    "rerank": RerankSettings,
     "score": ScoreSettings, "study_windows": WindowsSettings,
 }  # fmt: skip
 QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "conditions": "neutral", "repeat": False, "report": False}

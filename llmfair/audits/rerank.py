@@ -25,7 +25,7 @@ from llmfair.metrics.base import Groups
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking
 from llmfair.results import Count, Version
-from llmfair.settings import RerankSettings
+from llmfair.settings import RERANK_FORMS, RerankSettings
 from llmfair.trec import RunFile, run_lines, write_whole
 
 PACKED = ".gz"
@@ -120,6 +120,8 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     Raises UsageError for malformed files (file and line), for a ranker that needs what the data lack, and for an
     output that would overwrite what is read.
     """
+    if not runs:
+        raise UsageError("no run is named, so nothing is reranked.", RERANK_FORMS)
     outputs = outputs_of(runs, settings)
     files = [_read(path) for path in runs]
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
