@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import shlex
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.judgements import Judgements
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
-from llmfair.rankers.base import Ranker, RankerOptions
+from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking
 from llmfair.results import Count, Version
 from llmfair.settings import RERANK_FORMS, RerankSettings
@@ -83,8 +82,7 @@ class Reranking:
         if file.upside_down:
             warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
         ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
-        remarks = Counter(filter(None, map(self.ranker.remark, ordered)))
-        warnings += [f"{path}: {said} ({n} of {len(lists)} queries)" for said, n in remarks.items()]
+        warnings += [f"{path}: {said}" for said in remarks(self.ranker, ordered)]
         return [Ranking(one.query.query_id, one.doc_ids) for one in ordered], warnings
 
     def _unknown(self, path: Path, lists: Sequence[Candidates]) -> list[str]:

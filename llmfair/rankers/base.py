@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -239,6 +240,12 @@ class ScoringRanker(Ranker):
         scores = self.scores(candidates)
         best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
         return candidates.at(best_first), tuple(scores[place] for place in best_first)
+
+
+def remarks(ranker: Ranker, ordered: Sequence[Candidates]) -> list[str]:
+    """What has to be said of these orders, each sentence once with the number of queries."""
+    said = Counter(filter(None, map(ranker.remark, ordered)))
+    return [f"{one} ({n} of {len(ordered)} queries)" for one, n in said.items()]
 
 
 def scoring(name: str, ranker: Ranker) -> ScoringRanker:

@@ -25,7 +25,7 @@ from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import conditions_of, initial_orders
-from llmfair.rankers.base import Ranked, Ranker, strategy_of
+from llmfair.rankers.base import Ranked, Ranker, remarks, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
@@ -136,6 +136,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         warnings=(
             *_unfound(first_stage or ranker, candidates),
             *_without_texts(ranker, candidates),
+            *_not_kept(ranker, candidates),
             *(ranker.warnings if ranker else ()),
         ),
     )
@@ -210,6 +211,14 @@ def _unfound(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str
             f"bm25 finds nothing in {len(empty)} of {len(lists)} queries ({named}): no word of theirs stands in any "
             "candidate, so their lists are in random order"
         )
+
+
+def _not_kept(ranker: Ranker | None, lists: Sequence[Candidates]) -> list[str]:
+    """What a ranker that goes by groups cannot do with some lists."""
+    if ranker is None or not ranker.reads_groups:
+        return []
+    name = ranker.identity.partition(" ")[0]
+    return [f"{name}: {said}" for said in remarks(ranker, [ranker.ordered(one)[0] for one in lists])]
 
 
 def _without_texts(ranker: Ranker | None, lists: Sequence[Candidates]) -> Iterator[str]:
