@@ -27,10 +27,11 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A topic: what the ranker is asked about."""
+    """A topic: what the ranker is asked about; `keywords` are what a search engine may be asked instead."""
 
     query_id: str
     text: str
+    keywords: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

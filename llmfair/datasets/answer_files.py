@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from llmfair.datasets.files import identifier, read_documents, read_queries
+from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import Question, QuestionSet, Task
 from llmfair.errors import UsageError
 from llmfair.records import LABEL, Document, Query
-from llmfair.trec import RESERVED_QUERY, Problems, read_groups, read_qrels, read_ranks, text_lines
+from llmfair.trec import RESERVED_QUERY, Problems, read_groups, read_qrels, read_ranks
 
-T = TypeVar("T")
 NEEDED = ("docs.jsonl", "queries.tsv", "answers.jsonl")
 HINT = (
     'a .jsonl file of lines {"id": "q1", "input": "…", "gold": "…", "items": [{"id": "d1", "text": "…"}]}, or a folder '
@@ -194,28 +194,3 @@ def _wrong_items(items: Sequence[_Item]) -> Iterator[tuple[str, str]]:
         if item.label is not None and not str(item.label).strip():
             yield f"{where}.label", "is empty"
         seen.add(str(item.id))
-
-
-def objects(path: Path, of: type[T], problems: Problems) -> Iterator[tuple[int, T]]:
-    """The lines of a file of JSON lines, each as this class, numbered; what is wrong with one is a problem."""
-    from msgspec import DecodeError, ValidationError
-    from msgspec.json import Decoder
-
-    decoder = Decoder(of)
-    for number, line in text_lines(path, problems):
-        try:
-            yield number, decoder.decode(line)
-        except ValidationError as error:
-            problems.add(path, number, *_said(str(error)))
-        except (DecodeError, RecursionError) as error:
-            problems.add(path, number, "", f"not a JSON object: {error}")
-
-
-def _said(error: str) -> tuple[str, str]:
-    """The field that msgspec names in an error, and what is wrong with it."""
-    what, _, where = error.partition(" - at `$")
-    field = where.strip(".`")
-    missing = what.removeprefix("Object missing required field ")
-    if missing != what:
-        return ".".join(filter(None, (field, missing.strip("`")))), "is missing"
-    return field, f"{what[:1].lower()}{what[1:]}"

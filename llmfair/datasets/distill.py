@@ -21,8 +21,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from llmfair.datasets.keywords import keywords_of
 from llmfair.datasets.trec_fair import GROUP_OF, UNKNOWN, canonical_groups, page_lines
 from llmfair.errors import UsageError
+from llmfair.records import Query
 from llmfair.trec import write_whole
 
 Keyed = tuple[int, int, bytes]
@@ -33,10 +35,10 @@ Keyed = tuple[int, int, bytes]
 
 
 def keep_topics(
-    folder: Path, queries: Iterable[tuple[str, str]], relevant: Iterable[tuple[str, str]]
+    folder: Path, queries: Iterable[Query], relevant: Iterable[tuple[str, str]]
 ) -> dict[str, Any]:
     """Writes topics.json and relevance.npy: the relevant page ids of one topic after another, without repeats."""
-    topics = dict(queries)
+    topics = {query.query_id: query for query in queries}
     pages: dict[str, array[int]] = {query_id: array("q") for query_id in topics}
     for query_id, doc_id in relevant:
         if query_id in pages:
@@ -48,7 +50,11 @@ def keep_topics(
     with beside.open("wb") as file:
         np.save(file, rows)
     beside.replace(folder / "relevance.npy")
-    listed = [{"query_id": q, "text": text, "relevant": len(unique[q])} for q, text in topics.items()]
+    listed = [
+        {"query_id": q, "text": query.text, "relevant": len(unique[q])}
+        | ({"keywords": query.keywords} if query.keywords else {})
+        for q, query in topics.items()
+    ]
     write_whole(folder / "topics.json", [json.dumps(listed, ensure_ascii=False) + "\n"])
     return {
         "queries": len(topics),
@@ -63,21 +69,32 @@ def wanted_pages(folder: Path) -> array[int]:
     return array("q", np.unique(np.load(folder / "relevance.npy")).tobytes())
 
 
-def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[str, str, array[int]]]:
-    """Id, title and relevant pages of each line of a topics file. Raises UsageError for a malformed line."""
+def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, array[int]]]:
+    """The topic and the relevant pages of each line of a topics file. Raises UsageError for a malformed line."""
     rows = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             row = _object(line, name, number)
             try:
                 pages = array("q", map(int, row["rel_docs"]))
-                rows.append((str(row["id"]), str(row["title"]), pages))
+                topic = Query(str(row["id"]), str(row["title"]), _keywords(row.get("keywords"), name, number))
+                rows.append((topic, pages))
             except (KeyError, TypeError, ValueError, OverflowError):
                 raise UsageError(
                     f"{name}:{number}: expected id, title and rel_docs (a list of page ids).",
                     "the topics files of TREC Fair 2021 and 2022 have this form",
                 ) from None
     return rows
+
+
+def _keywords(given: object, name: str, number: int) -> tuple[str, ...]:
+    words = [] if given is None else given
+    if isinstance(words, str) or (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+        return keywords_of(words)
+    raise UsageError(
+        f"{name}:{number}: keywords: is neither a list of texts nor a text.",
+        '"keywords": ["…", "…"], or "keywords": "…"',
+    )
 
 
 # Step 2: groups

@@ -22,8 +22,10 @@ import llmfair
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
+from llmfair.datasets.keywords import keywords_of
 from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record
 from llmfair.errors import LlmfairError, MissingExtra, UsageError, did_you_mean
+from llmfair.records import Query
 from llmfair.trec import write_whole
 
 Step = Literal["topics", "metadata", "pages"]
@@ -229,15 +231,18 @@ def _keep_topics(plan: FetchPlan, origins: Sequence[Origin], progress: DownloadP
     folder = plan.collection.folder
     if plan.options.topics:
         rows = distill.topic_rows(read_lines(origins[0], progress), origins[0].place)
-        relevant = ((query_id, str(page)) for query_id, _, pages in rows for page in pages)
-        return distill.keep_topics(folder, [(query_id, title) for query_id, title, _ in rows], relevant)
+        relevant = ((topic.query_id, str(page)) for topic, pages in rows for page in pages)
+        return distill.keep_topics(folder, [topic for topic, _ in rows], relevant)
     import ir_datasets
 
     for origin in origins:
         for _ in read_lines(origin, progress):
             pass  # for its md5; ir_datasets reads the rows
     dataset = ir_datasets.load(plan.collection.name)
-    queries = ((query.query_id, query.text) for query in dataset.queries_iter())
+    queries = (
+        Query(query.query_id, query.text, keywords_of(getattr(query, "keywords", ())))
+        for query in dataset.queries_iter()
+    )
     judged = ((row.query_id, row.doc_id) for row in dataset.qrels_iter() if row.relevance >= 1)
     return distill.keep_topics(folder, queries, judged)
 

@@ -1,7 +1,7 @@
 """A folder of four files as a dataset: docs.jsonl, queries.tsv, qrels.txt, groups.tsv.
 
-Optional: attributes.toml (attributes of one's own) and candidates.run (the lists to rank, in order). Every
-mistake is named by file, line and field; the first five and the total number are shown.
+Optional: attributes.toml (attributes of one's own), candidates.run (the lists to rank, in order), keywords.jsonl (what
+is searched for a query). Every mistake is named by file, line and field; the first five and the total are shown.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.keywords import KEYWORDS, KEYWORDS_HINT, read_keywords
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Candidates, Document, Query, Side
 from llmfair.trec import (
@@ -153,6 +154,9 @@ def _read(path: Path, allow_missing: bool) -> _Content:
     run = path / "candidates.run"
     ranked = read_ranks(run, problems) if run.is_file() else {}
     problems.raise_any(HINT)  # an id that a broken line lost would be reported all over
+    if (path / KEYWORDS).is_file():
+        content.queries |= read_keywords(path / KEYWORDS, content.queries, problems)
+        problems.raise_any(KEYWORDS_HINT)
 
     if allow_missing:
         for rows in judged.values():

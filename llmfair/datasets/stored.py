@@ -44,7 +44,7 @@ def drawn_once(
 
 def _packed(drawn: Drawn) -> dict[str, Any]:
     return {
-        "queries": [[query.query_id, query.text] for query in drawn.queries],
+        "queries": [[query.query_id, query.text, *query.keywords] for query in drawn.queries],
         "qrels": drawn.qrels,
         "documents": [[d.doc_id, d.title, d.text, d.groups] for d in drawn.documents.values()],
         "left_out": drawn.left_out,
@@ -65,7 +65,7 @@ def _unpacked(source: DocumentSource, stored: Mapping[str, Any]) -> Drawn:
         doc_id: Document(doc_id, title, text, tuples(groups))
         for doc_id, title, text, groups in stored["documents"]
     }
-    queries = [Query(query_id, text) for query_id, text in stored["queries"]]
+    queries = [Query(query_id, text, tuple(keywords)) for query_id, text, *keywords in stored["queries"]]
     lists = {
         query.query_id: Candidates(
             query,

@@ -177,7 +177,9 @@ class TrecFair:
 
     @cached_property
     def topics(self) -> Sequence[Query]:
-        return [Query(row["query_id"], row["text"]) for row in self._topic_rows]
+        return [
+            Query(row["query_id"], row["text"], tuple(row.get("keywords", ()))) for row in self._topic_rows
+        ]
 
     def relevant(self, query_id: str) -> Sequence[str]:
         return [str(page_id) for page_id in self._relevance[query_id].tolist()]

@@ -177,6 +177,25 @@ def test_the_eval_topics_of_2022_come_from_a_file(serve: Serve, tmp_path: Path) 
     ]
 
 
+def test_topics_of_a_file_keep_their_keywords(serve: Serve, tmp_path: Path) -> None:
+    serve(sources_2022())
+    topics, name = tmp_path / "topics.jsonl", "trec-fair/2022/eval"
+    rows = [topic_2022(query_id, "T", [307, 339]) for query_id in (5, 6, 7)]
+    topics.write_bytes(lines([{**rows[0], "keywords": 5}, rows[1]], pack=False))
+    refusal(
+        command("--topics", topics, name=name),
+        "topics.jsonl:1: keywords: is neither a list of texts nor a text",
+    )
+    topics.write_bytes(
+        lines([rows[0] | {"keywords": ["a b", " ", "c"]}, rows[1] | {"keywords": "d e"}, rows[2]], pack=False)
+    )
+    well(command("--topics", topics, name=name))
+    source: DocumentSource = load_dataset("trec-fair/2022/eval/gender")
+    assert [topic.keywords for topic in source.topics] == [("a b", "c"), ("d e",), ()]
+    listed = json.loads((folder("trec-fair-2022-eval") / "topics.json").read_text())
+    assert listed[2] == {"query_id": "7", "text": "T", "relevant": 2}
+
+
 def test_files_that_ir_datasets_holds_are_used_as_they_are(serve: Serve, tmp_path: Path) -> None:
     server = serve(sources_2022())
     home = tmp_path / "home"

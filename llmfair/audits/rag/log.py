@@ -19,7 +19,7 @@ from typing import Any
 
 from llmfair.audits.remeasured import RANKS_NOTHING, Announce, RemeasuredRun
 from llmfair.audits.summary import Inference, summarise, undefined_counts
-from llmfair.datasets.answer_files import objects
+from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import ITEM
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures

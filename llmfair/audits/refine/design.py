@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection as Names
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -212,6 +213,14 @@ class RefineDesign(Design[Refined]):
     def unparseable(self, result: Refined) -> int:
         return sum(not reply.read.readable for reply in result.replies)
 
+    @property
+    def query_text(self) -> dict[str, int] | None:
+        """How many topics are searched by their keywords and by their title; None where none has keywords."""
+        if not any(query.keywords for query in self.topics):
+            return None
+        by = self.settings.query_text
+        return dict(Counter(by if query.keywords else "title" for query in self.topics))
+
     # What names it
 
     def identity(self) -> dict[str, Any]:
@@ -245,6 +254,7 @@ class RefineDesign(Design[Refined]):
             weight=settings.weight,
             form=settings.form,
             analyzer=settings.analyzer,
+            query_text=self.query_text,
             backgrounds=None
             if self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
             else self.attribute.backgrounds,

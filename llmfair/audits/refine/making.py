@@ -20,6 +20,7 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import Subject
 from llmfair.datasets.base import cache_folder, load_dataset, named_attribute
 from llmfair.datasets.collection import Collection
+from llmfair.datasets.keywords import searched
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.names import parse_measure, parse_measures
@@ -57,7 +58,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     settings = replace(settings, prompt=settings.prompt or "refine")
     dataset = Collection(load_dataset(settings.dataset, settings.allow_missing))
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
-    queries = tuple(selected_queries(dataset, settings))
+    queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
     objective = objective_of(settings)
     check_target(settings.target)
     k = int(objective.cutoff or 0)

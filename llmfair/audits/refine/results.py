@@ -37,6 +37,9 @@ class RefineFacts(DesignFacts):
     weight: float
     form: str
     analyzer: str
+    query_text: Annotated[
+        Counts | None, Meta(description="Topics by what is searched of them, where some have keywords.")
+    ] = left_out_without("query_text")
     backgrounds: Annotated[
         Sequence[Mapping[str, float]] | None,
         Meta(

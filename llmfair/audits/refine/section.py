@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmfair.audits.refine.figures import refine_plots
 from llmfair.audits.refine.results import RefineResults
-from llmfair.audits.refine.table import STOPS, refine_table
+from llmfair.audits.refine.table import STOPS, refine_table, searched_text
 from llmfair.audits.refine.trail import TrailLine, read_trail
 from llmfair.audits.refine.words import WORDS
 from llmfair.report.section import Section
@@ -32,6 +32,7 @@ def refine_section(results: RefineResults, folder: Path, title: str, called: str
         words=WORDS,
         facts=[
             ("collection", f"{design.documents:,} documents, {design.analyzer} terms"),
+            *([("query", searched_text(design.query_text))] if design.query_text else []),
             ("page", f"{design.k} documents"),
             ("objective", design.objective),
             ("target", design.target),

@@ -42,6 +42,12 @@ class RefineSettings(PromptSettings, AuditSettings):
     baseline: tuple[str, ...] = setting(
         (BASELINE,), "What refinement is held against: bm25, the original query.", "Data", result=False
     )
+    query_text: Literal["keywords", "title"] = setting(
+        "keywords",
+        "What is searched of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
+        "Data",
+        result=False,
+    )
     analyzer: Literal["english", "standard"] = setting(
         "english", "How text becomes terms: english cuts endings, standard leaves words whole.", "Data"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from llmfair.audits.refine.concluding import compared
@@ -75,6 +75,8 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{refined} of {count(sum(stops.values()), 'query', 'queries')} were refined, in pages of {design.k} of "
             f"{design.documents:,} documents; loops ended with {ended}"
         )
+    if design.query_text:
+        yield f"queries are the topics' {searched_text(design.query_text)}"
     yield TOLD + OF_JUDGEMENTS * (design.target == "empirical")
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
@@ -100,6 +102,14 @@ def notes(results: RefineResults) -> Iterator[str]:
     for measure, reach in results.reach.items():
         if reach.low is not None:
             yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
+
+
+def searched_text(query_text: Mapping[str, int]) -> str:
+    """What is searched of topics, and of how many where it differs."""
+    return " and ".join(
+        f"{name} ({n})" if len(query_text) > 1 else name if name == "keywords" else f"{name}s"
+        for name, n in query_text.items()
+    )
 
 
 def _why_not(results: RefineResults) -> str:

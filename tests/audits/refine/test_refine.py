@@ -412,6 +412,69 @@ def test_topics_without_hits_judgements_or_words_are_counted_and_named() -> None
     assert "1 query left out, no relevant document of a known group: unjudged" in shown
 
 
+def test_keywords_are_searched_in_place_of_the_text_where_a_topic_has_any() -> None:
+    topics = {"reef": "What lives there?", "she": "she reef"}
+    folder = collection(
+        "mine", topics, **{"keywords.jsonl": '{"query_id": "reef", "keywords": ["coral ", "reef"]}\n'}
+    )
+    ran("-d", folder, "-o", "run", "--objective", "KL@4")
+    assert Path("run/queries/original.tsv").read_text() == "reef\tcoral reef\nshe\tshe reef\n"
+    assert json.loads(Path("run/results.json").read_text())["design"]["query_text"] == {
+        "keywords": 1,
+        "title": 1,
+    }
+    shown = command("runs", "show", "run", "--runs-dir", ".")
+    assert "queries are the topics' keywords (1) and title (1)" in shown.out
+    assert command("runs", "check", "run", "--runs-dir", ".").code == 0
+    ran("-d", folder, "-o", "titles", "--objective", "KL@4", "--query-text", "title")
+    results = json.loads(Path("titles/results.json").read_text())
+    assert results["left_out"] == {"no_result": ["reef"]} and results["design"]["query_text"] == {"title": 2}
+    refuses(
+        "lists_sha256",
+        *QUICK,
+        "-d",
+        folder,
+        "-o",
+        "run",
+        "--objective",
+        "KL@4",
+        "--query-text",
+        "title",
+        code=1,
+    )
+
+
+def test_keywords_may_be_one_text_and_name_no_run_where_there_are_none() -> None:
+    topics = {"reef": "coral reef"}
+    one = collection(
+        "one", topics, **{"keywords.jsonl": '{"query_id": "reef", "keywords": "coral\\treef"}\n'}
+    )
+    other = collection("other", topics, **{"keywords.jsonl": '{"query_id": "reef", "keywords": [" "]}\n'})
+    ran("-d", one, "-o", "a", "--objective", "KL@4")
+    ran("-d", other, "-o", "b", "--objective", "KL@4")
+    assert Path("a/trail.jsonl").read_bytes() == Path("b/trail.jsonl").read_bytes()
+    facts = [json.loads(Path(name, "results.json").read_text())["design"] for name in "ab"]
+    assert facts[0].pop("query_text") == {"keywords": 1} and facts[0] == facts[1]
+    names = [json.loads(Path(name, "manifest.json").read_text())["settings"]["lists_sha256"] for name in "ab"]
+    assert names[0] == names[1]  # of what is searched, whatever it is called
+
+
+def test_keywords_that_are_none_are_named_by_file_line_and_field() -> None:
+    for number, (line, says) in enumerate((
+        ('{"query_id": "reef", "keywords": 5}', "keywords.jsonl:2: keywords: expected `str | array`, got `int`"),
+        ('{"query_id": "reef", "keywords": [5]}', "keywords.jsonl:2: keywords[0]: expected `str`, got `int`"),
+        ('{"query_id": "reef"}', "keywords.jsonl:2: keywords: is missing"),
+        ('{"query_id": "reeves", "keywords": "k"}', "keywords.jsonl:2: query_id: 'reeves' is not in queries.tsv"),
+        ('{"query_id": "she", "keywords": "k"}', "keywords.jsonl:2: query_id: 'she' was already given"),
+        ('["reef"]', "keywords.jsonl:2: expected `object`, got `array`"),
+    )):  # fmt: skip
+        good = '{"query_id": "she", "keywords": ["she"]}\n'
+        folder = collection(
+            f"mine{number}", {"reef": "reef", "she": "she"}, **{"keywords.jsonl": f"{good}{line}\n"}
+        )
+        refuses(says, *QUICK, "-d", folder)
+
+
 def test_a_target_of_ones_own_needs_no_judgements() -> None:
     folder = collection("mine", {"unjudged": "reef", "reef": "reef"})
     Path("shares.json").write_text('{"female": 0.5, "male": 0.5}')
