@@ -230,17 +230,24 @@ def _stated(path: str, spread: Cells) -> Floats:
     return np.array([shares.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
 
 
-@cache
+SHARES_HINT = 'write { "group": share, … } with shares from 0 that are not all 0'
+
+
 def read_shares(path: str) -> Mapping[str, float]:
     """The shares of a file by name, as they stand there. Raises UsageError."""
-    hint = 'write { "group": share, … } with shares from 0 that are not all 0'
     try:
-        shares = json.loads(Path(path).read_text("utf-8"))
+        return _shares_of(path, Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"target={path} cannot be read: {error}", hint) from None
+        raise UsageError(f"target={path} cannot be read: {error}", SHARES_HINT) from None
+
+
+@cache
+def _shares_of(path: str, text: str) -> Mapping[str, float]:
+    """The shares that the text of a file has. Raises ValueError for one that is no JSON, UsageError."""
+    shares = json.loads(text)
     numbers = shares.values() if isinstance(shares, dict) else ()
     if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n < 1e300 for n in numbers):
-        raise UsageError(f"{path}: a share is not a number from 0.", hint)
+        raise UsageError(f"{path}: a share is not a number from 0.", SHARES_HINT)
     if not any(numbers):
-        raise UsageError(f"{path}: no group has a share.", hint)
+        raise UsageError(f"{path}: no group has a share.", SHARES_HINT)
     return {name: float(share) for name, share in shares.items()}

@@ -30,6 +30,7 @@ PLACEHOLDERS = (
 UNKNOWN_IN_PROMPT = "Unknown"
 """What the prompt calls the group of documents without a known one."""
 ROUNDING = 1e-9
+"""What is nearer than this is equal: the same shares in another order of documents or groups differ by less."""
 WHOLE = 1_000_000
 """More words than any query has."""
 
@@ -73,7 +74,7 @@ class Stopping:
     def _improves(self, value: float | None, on: float | None) -> bool:
         if value is None or on is None:
             return value is not None
-        return value < on if self.better == "lower" else value > on
+        return (on - value if self.better == "lower" else value - on) > ROUNDING
 
     def _beyond(self, value: float, goal: float) -> bool:
         return value <= goal + ROUNDING if self.better == "lower" else value >= goal - ROUNDING
@@ -85,8 +86,8 @@ def most_underrepresented(target: Mapping[str, float], current: Mapping[str, flo
     Shares by group, in the order of groups. What is unknown of documents is no group that a word could name.
     """
     behind = {name: share - current[name] for name, share in target.items() if UNKNOWN not in name.split("*")}
-    name = max(behind, key=behind.__getitem__, default=None)
-    return None if name is None or behind[name] <= ROUNDING else name
+    most = max(behind.values(), default=0.0)
+    return None if most <= ROUNDING else next(name for name in behind if behind[name] >= most - ROUNDING)
 
 
 @dataclass(frozen=True)

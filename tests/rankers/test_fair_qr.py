@@ -179,6 +179,18 @@ def test_ties_go_to_the_first_group() -> None:
     assert most_underrepresented(target, {"b": 0.1, "a": 0.1, UNKNOWN: 0.0}) == "b"
     assert most_underrepresented(target, {"b": 0.2, "a": 0.1, UNKNOWN: 0.0}) == "a"
     assert most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}) is None
+    # 0.3 - 0.1 is a little less than 0.4 - 0.2 as computed
+    assert most_underrepresented({"b": 0.3, "a": 0.4, "c": 0.3}, {"b": 0.1, "a": 0.2, "c": 0.7}) == "b"
+
+
+def test_the_same_shares_summed_in_another_order_are_no_nearer() -> None:
+    for better, first, second in (
+        ("lower", 0.04649266051035899, 0.04649266051035883),
+        ("higher", 0.92, 0.92 + 1e-15),
+    ):
+        stopping = Stopping(better=better, attained=None)  # type: ignore[arg-type]
+        assert stopping.after([first, second]) is Stop.NO_DECREASE
+        assert stopping.kept([first, second]) == 0
 
 
 @given(st.lists(st.floats(0, 2) | st.none(), min_size=1, max_size=8), st.integers(0, 6))

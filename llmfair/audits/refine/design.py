@@ -107,10 +107,15 @@ class RefineDesign(Design[Refined]):
         over = arguments["over"]
         return cells(self.groups, None if over is None else str(over), str(arguments["unknown"]))
 
+    @property
+    def aimed_at(self) -> str:
+        """Where the objective's target comes from: a name, or a file's path."""
+        return str(self.objective.arguments["target"])
+
     def target(self, query: Query) -> Mapping[str, float] | Undefined:
         """The share that each group of a page should have. Raises UsageError for a file that is none."""
         arguments, judged = self.objective.arguments, self.pages.judged(query.query_id, ())
-        shares = target_shares(judged, self.spread, str(arguments["target"]), str(arguments["membership"]))
+        shares = target_shares(judged, self.spread, self.aimed_at, str(arguments["membership"]))
         return (
             shares
             if isinstance(shares, Undefined)
@@ -224,13 +229,13 @@ class RefineDesign(Design[Refined]):
     # What names it
 
     def identity(self) -> dict[str, Any]:
-        target = self.settings.target
+        aimed_at = Path(self.aimed_at)
         return {
             **super().identity(),
             "lists_sha256": self.dataset.fingerprint(self.queries, self.attribute.name),
             "engine": self.engine.identity,
             **({"reranker": self.reranker.identity} if self.reranker else {}),
-            **({"target": Path(target).read_text("utf-8")} if Path(target).is_file() else {}),
+            **({"target": aimed_at.read_text("utf-8")} if aimed_at.is_file() else {}),
         }
 
     def facts(self) -> RefineFacts:
@@ -245,7 +250,7 @@ class RefineDesign(Design[Refined]):
             documents=len(self.dataset.documents),
             k=self.k,
             objective=str(self.objective),
-            target=Path(settings.target).name,
+            target=Path(self.aimed_at).name,
             aimed=str(self.aimed),
             utility=str(self.utility),
             max_iterations=settings.max_iterations,

@@ -59,8 +59,9 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     dataset = Collection(load_dataset(settings.dataset, settings.allow_missing))
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
-    objective = objective_of(settings)
     check_target(settings.target)
+    objective = objective_of(settings)
+    check_target(str(objective.arguments["target"]))
     k = int(objective.cutoff or 0)
     usual = f"{SHOWN.format(k=k)},{objective}"
     aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
@@ -137,6 +138,11 @@ def check_target(target: str) -> None:
         raise UsageError(
             f"--target {target} is unknown.{did_you_mean(target, TARGETS)}",
             f"known: {', '.join(TARGETS)}, or a file as in ./shares.json",
+        )
+    if re.search(r"[,()]", target):
+        raise UsageError(
+            f"--target {target} has a comma or a bracket, which names of measures cannot hold.",
+            "another name of the file, such as ./shares.json",
         )
     total = sum(read_shares(target).values())
     if abs(total - 1) > SUMS_TO_ONE:

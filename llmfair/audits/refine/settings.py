@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -12,6 +11,8 @@ from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
 
 BASELINE = "bm25"
 """The page of the original query: every run has it."""
+HEAVIEST = 1000
+"""Scores are single precision: a weight far beyond would leave no digit of the query's own part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +118,11 @@ class RefineSettings(PromptSettings, AuditSettings):
     def check(self) -> None:
         super().check()
         at_least(self, {"max_iterations": 0, "kl_threshold": 0})
-        if not 0 < self.weight < math.inf:
-            raise UsageError(f"--weight is {self.weight}, but is above 0.", "1: as a word of the query")
+        if not 1 / HEAVIEST <= self.weight <= HEAVIEST:
+            raise UsageError(
+                f"--weight is {self.weight}, but lies between {1 / HEAVIEST:g} and {HEAVIEST}.",
+                "1: as a word of the query",
+            )
         if self.batch:
             raise UsageError(
                 "--batch asks all at once, but a round of refinement needs the one before it.",

@@ -488,6 +488,17 @@ def test_a_target_of_ones_own_needs_no_judgements() -> None:
     assert command("score", "run").code == 0
 
 
+def test_a_file_that_the_objective_names_is_part_of_what_names_a_run() -> None:
+    Path("shares.json").write_text('{"female": 0.5, "male": 0.5}')
+    aimed = ("--objective", "KL(target=./shares.json)@20")
+    ran(*aimed, "-o", "run")
+    assert json.loads(Path("run/results.json").read_text())["design"]["target"] == "shares.json"
+    Path("shares.json").write_text('{"female": 0.9, "male": 0.1}')
+    assert "target" in ran(*aimed, "-o", "run", code=1).err
+    ran(*aimed, "-o", "other")
+    assert trail("other")[0]["target"]["female"] == 0.9
+
+
 def test_groups_that_only_a_background_of_ones_own_names_count_when_measured_again() -> None:
     own = '[gender]\nprotected = ["*"]\nunprotected = ["male"]\nbackground = { female = 0.5, male = 0.4, third = 0.1 }\n'
     collection("mine", {"reef": "reef", "she": "she reef"}, **{"attributes.toml": own})
@@ -514,6 +525,9 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
     ):
         Path(name).write_text(text)
         refuses(says, *QUICK, "--target", f"./{name}")
+    refuses("two.json: the shares sum to 1.1", *QUICK, "--objective", "KL(target=./two.json)@20")
+    refuses("--target ./a,b.json has a comma", *QUICK, "--target", "./a,b.json")
+    refuses("--target empirial is unknown. Did you mean 'empirical'?", *QUICK, "--target", "empirial")
     refuses("P@20 has no target", *QUICK, "--objective", "P@20")
     refuses("Share@20 has no target", *QUICK, "--objective", "Share@20")
     refuses("KL has no cutoff", *QUICK, "--objective", "KL")
@@ -522,6 +536,7 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
     refuses("--batch asks all at once", *QUICK, "--batch")
     refuses("--baseline bm52 is unknown", *QUICK, "--baseline", "bm52")
     refuses("--weight is 0", *QUICK, "--weight", "0")
+    refuses("--weight is 1e+39", *QUICK, "--weight", "1e39")
     empty = collection("empty", {"q": "reef"}, **{"docs.jsonl": '{"doc_id": "m0", "title": "reef"}\n',
                                                   "qrels.txt": "q 0 m0 1\n", "groups.tsv": "m0\tgender\tmale\n"})  # fmt: skip
     refuses("none of its 1 documents has a text", *QUICK, "-d", empty)
