@@ -1,4 +1,4 @@
-"""The figures of an audit of query refinement: AWRF of every topic from step to step, and means by round.
+"""The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round.
 
 Chen & Fang, "FAIR-QR", arXiv 2503.21092, Figure 2: each topic before refinement, after it, and in its last order.
 """
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from llmfair.audits.refine.design import FAIR_QR, REFINED
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
+from llmfair.report.figures import value_of
 from llmfair.report.furthest import read_csv
 from llmfair.report.groups import Group
-from llmfair.report.plots.base import COLORS, INK, Plot, below, clipped, legend_height, tip
+from llmfair.report.plots.base import COLORS, INK, LEGEND, Plot, below, clipped, legend_height, tip
 from llmfair.report.plots.curves import Line, curves
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.ratios import Value
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 STEPS = {BASELINE: "original query", REFINED: "refined", FAIR_QR: "refined, in the original query's order"}
 MARKS = {BASELINE: "o", REFINED: "s", FAIR_QR: "D"}
 ROW = 16
+Place = tuple[RefineResults, str]
+"""A method in the results of a run."""
 
 
 def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
@@ -33,11 +36,13 @@ def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
     topics = topic_values(folder, results.design.aimed)
     if topics:
         yield steps_plot(topics, results.design.aimed)
+    yield from beside_plots({name: (results, name) for name in results.design.conditions})
     yield from round_plots(results)
 
 
 def group_plots(group: Group, number: int) -> Iterator[Plot]:
-    """Of several audits side by side a panel each, as the paper has one for each attribute."""
+    """Of several audits side by side a panel each, as the paper has one for each attribute; and models in one."""
+    by_attribute: dict[str, dict[str, Place]] = {}
     for name, runs in group.drawn.items():
         for attribute, audited in runs.items():
             results = audited.results
@@ -49,6 +54,63 @@ def group_plots(group: Group, number: int) -> Iterator[Plot]:
             if topics and isinstance(results, RefineResults):
                 ending = f"-{number}-{audited.folder.resolve().name}"
                 yield steps_plot(topics, results.design.aimed, ending, f", {attribute}, {name}")
+            if isinstance(results, RefineResults):
+                places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
+                places[name] = (results, FAIR_QR)
+    for attribute, places in by_attribute.items():
+        searched = {_place(results, BASELINE) for results, _ in places.values()}
+        if len(places) > 2 and len(searched) == 1:  # models alone differ
+            yield from beside_plots(places, f"-{number}-{attribute}", f", {attribute}")
+
+
+def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") -> Iterator[Plot]:
+    """Relevance across and fairness up, a mark a name: what is nearer, and at what cost. Undefined ones are absent."""
+    marks = {
+        name: (across, up)
+        for name, (results, condition) in places.items()
+        for across, up in [_place(results, condition)]
+        if across and up
+    }
+    if len(marks) < 2:
+        return
+    design = next(results.design for results, _ in places.values())
+    sentence = (
+        f"Mean {design.utility} across and {design.aimed} up, with intervals over queries: up is nearer the target, to "
+        "the right more relevant. Changes are paired by query, so that marks whose intervals overlap may differ."
+    )
+    numbers = "; ".join(f"{name}: {across} across, {up} up" for name, (across, up) in marks.items())
+    draw = partial(_beside, marks, (design.utility, design.aimed))
+    height = 285 + legend_height([*marks])
+    yield Plot(f"beside{ending}", f"Fairness beside relevance{of}", sentence, f"{numbers}.", draw, height)
+
+
+def _place(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
+    """A method's means of relevance and of fairness."""
+    rows = {row.measure: row for row in results.of_all() if row.condition == condition}
+    return value_of(rows.get(results.design.utility)), value_of(rows.get(results.design.aimed))
+
+
+def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], axes: Axes) -> None:
+    looks = palette([*marks])
+    for name, (across, up) in marks.items():
+        look, at = looks[name], (across.value, up.value)
+        if across.low is not None and across.high is not None:
+            axes.plot(
+                [across.low, across.high],
+                [at[1], at[1]],
+                color=look.color,
+                linewidth=1.4,
+                alpha=0.6,
+                zorder=2,
+            )
+        if up.low is not None and up.high is not None:
+            axes.plot([at[0], at[0]], [up.low, up.high], color=look.color, linewidth=1.4, alpha=0.6, zorder=2)
+        axes.plot([at[0]], [at[1]], color=look.color, marker=look.mark, markersize=7, linestyle="none", zorder=3,
+                  clip_on=False, label=clipped(name, LEGEND), gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
+    axes.margins(0.08)
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    below(axes, [*marks])
 
 
 def topic_values(folder: Path, measure: str) -> dict[str, dict[str, float]]:

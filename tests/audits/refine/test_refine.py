@@ -209,7 +209,22 @@ def test_two_models_are_compared_and_two_attributes_stand_side_by_side() -> None
     told = command("report", "one", "three", "--runs-dir", ".", "-o", "both.html")
     assert told.code == 0, told.err
     page = Path("both.html").read_text("utf-8")
-    assert "gender" in page and "location" in page
+    assert "gender" in page and "location" in page and "Fairness beside relevance" not in page
+    told = command("report", "one", "two", "three", "--runs-dir", ".", "-o", "models.html")
+    page = Path("models.html").read_text("utf-8")
+    assert "Fairness beside relevance, gender" in page and "Fairness beside relevance, location" not in page
+    assert "original query: 0.82 [0.79, 0.85] across" in page
+
+
+def test_runs_under_other_seeds_show_how_far_a_models_chance_moves_the_figures() -> None:
+    asked = ("-m", "fake:refiner,malformed=0.3", "--max-invalid", "1", "--temperature", "0.7")
+    for seed in "02":
+        ran(*asked, "--model-seed", seed, "-o", f"seed-{seed}")
+    assert Path("seed-0/rankings/bm25.run").read_bytes() == Path("seed-2/rankings/bm25.run").read_bytes()
+    assert Path("seed-0/trail.jsonl").read_bytes() != Path("seed-2/trail.jsonl").read_bytes()
+    compared = command("compare", "seed-0", "seed-2", "--runs-dir", ".")
+    assert compared.code == 0 and "also differs in model_seed: 0 → 2" in compared.out
+    assert "no difference shown: 0.097 → 0.113" in compared.out
 
 
 def test_the_report_shows_the_steps_of_every_query_and_the_words_added() -> None:
@@ -217,6 +232,10 @@ def test_the_report_shows_the_steps_of_every_query_and_the_words_added() -> None
     assert found.code == 0, found.err
     page = Path("run/report.html").read_text("utf-8")
     assert "Query by query" in page and "The objective, round by round" in page and "Round by round" in page
+    assert (
+        "Fairness beside relevance" in page
+        and "fair-qr: 0.86 [0.84, 0.89] across, 0.97 [0.96, 0.98] up" in page
+    )
     assert "<b>+ she</b>" in page
     assert "dashed and hollow where it does not" in page
 
