@@ -133,7 +133,7 @@ def _show_trail(run: RunDir, query_id: str | None, as_json: bool) -> None:
         terminal.print_json({"schema": 1, "run": run.path.name, "trail": [*lines]})
         return
     for line in lines:
-        print(line)
+        print(terminal.visible(line))
 
 
 def _show_furthest(run: RunDir, as_json: bool) -> None:

@@ -15,6 +15,8 @@ from llmfair.rankers.fair_qr import Refined, Round, refined_text
 from llmfair.results import Count
 
 TRAIL = "trail.jsonl"
+WIDEST = 60
+"""Characters of words that figures stand in line behind: those of longer queries, up to 200 words, follow them."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def trail_text(lines: Sequence[TrailLine], objective: str) -> Iterator[str]:
         first, last = rounds[0], rounds[-1]
         shares = "  ".join(f"{name} {share:.2f}" for name, share in first.target.items() if share > 0)
         yield f"query {query_id}  {first.attribute}, target: {shares}"
-        width = max(len(_asked(line)) for line in rounds)
+        width = min(max(len(_asked(line)) for line in rounds), WIDEST)
         for line in rounds:
             yield f"  {line.iteration}  {_asked(line):{width}}  {_told(line, objective)}"
         kept = next(line for line in reversed(rounds) if line.accepted)

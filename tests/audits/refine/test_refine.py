@@ -178,6 +178,14 @@ def test_the_trail_is_told_as_text(done: Path) -> None:
     assert command("runs", "show", done, "--trail", "--json").json["trail"]
 
 
+def test_the_trail_of_a_long_query_is_not_padded_and_steers_no_terminal() -> None:
+    folder = collection("mine", {"q": "\x1b[31mreef " + " ".join(f"word{n}" for n in range(170))})
+    ran("-d", folder, "-o", "run", "--objective", "KL@4")
+    shown = command("runs", "show", "run", "--trail").out
+    assert "\x1b" not in shown and "\\x1b[31mreef" in shown
+    assert len(shown.splitlines()[2]) < 200
+
+
 def test_an_audit_without_a_trail_says_so() -> None:
     assert command("pairwise", "-q", "--no-report", "--pairs", "2", "-n", "2", "-o", "pairs").code == 0
     refuses("pairwise keeps no trail", "runs", "show", "pairs", "--runs-dir", ".", "--trail")
