@@ -144,11 +144,11 @@ def _finding(
         aimed=goals[1],
         utility=goals[2],
         conclusion=Conclusion.NOT_ASSESSABLE,
-        reason="no_target",
+        reason="no_query_measured",
         nearer=None,
         loss=None,
     )
-    if objective is None or objective.value is None:
+    if objective is None:
         return nothing
     if objective.low is None:
         return replace(nothing, reason=objective.reason)

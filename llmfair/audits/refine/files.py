@@ -93,6 +93,8 @@ def _of_each_group(design: RefineDesign) -> Iterator[str]:
 
 def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Judged]]:
     """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
+    if not results.iterations:  # no query found a page
+        return {condition: [] for condition in results.design.conditions}
     attribute = _attribute(run.read_manifest().settings, results.design)
     known = {**read_attributes(shipped_attributes()), attribute.name: attribute}
     qrels = run.path / QRELS  # of a run without judgements there is none

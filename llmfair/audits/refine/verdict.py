@@ -69,6 +69,8 @@ def _advice(reason: str, found: Conclusions) -> str:
         return _next(NOT_ASSESSABLE, found)
     if reason == UNPARSEABLE:
         return f"another model, or --form json; what was said: llmfair runs show {_run(found)} --invalid"
+    if reason == "no_query_measured":
+        return f"queries that share words with documents; which found none: llmfair runs show {_run(found)} --trail"
     return ADVICE.get(reason, "ask about at least 5 topics with judgements").format(run=_run(found))
 
 

@@ -439,6 +439,15 @@ def test_topics_without_hits_judgements_or_words_are_counted_and_named() -> None
     assert "1 query left out, no relevant document of a known group: unjudged" in shown
 
 
+def test_where_no_query_finds_anything_the_verdict_says_so_and_the_run_is_measured_again() -> None:
+    collection("mine", {"nothing": "zebra", "signs": "?!"})
+    ran("-d", "mine", "-o", "run", "--objective", "KL@4")
+    verdict = json.loads(Path("run/results.json").read_text())["verdict"]
+    assert verdict["status"] == "not assessable" and verdict["sentence"].endswith("no query measured")
+    assert verdict["next"].startswith("queries that share words with documents")
+    assert command("score", "run").code == 0
+
+
 def test_keywords_are_searched_in_place_of_the_text_where_a_topic_has_any() -> None:
     topics = {"reef": "What lives there?", "she": "she reef"}
     folder = collection(
