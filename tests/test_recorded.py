@@ -64,7 +64,9 @@ def test_a_verdict_is_read_off_what_it_holds(name: str) -> None:
     assert ran("runs", "show", name).out.startswith(f"VERDICT  {read.status}: ")
     ran(*COMMANDS[name], "-o", name)
     written = kept("results", name)["verdict"]
-    written["next"] = written["next"].partition(": llmfair plan")[0]  # of settings, which results do not hold
+    written["next"] = written["next"].partition("; what a design can find")[
+        0
+    ]  # of settings, which results do not hold
     assert written == plain(read)
 
 

@@ -218,7 +218,7 @@ def test_what_no_question_can_survive_ends_the_run() -> None:
         _, ended = run.ask(program("a", [chat("a")]), program("b", [chat("b")]))
         assert type(ended) is BackendError and "no such model" in ended.message
         assert len(server.batches) == 1
-    answers_some = iter([rank({"messages": []}, 1), refused])
+    answers_some = iter([rank({"messages": [{"role": "user", "content": "a"}]}, 1), refused])
     with BatchServer(lambda body, attempt: next(answers_some)) as server:
         results, ended = Run(server.base_url, "other").ask(
             program("a", [chat("a")]), program("b", [chat("b")])
