@@ -244,7 +244,15 @@ def read_shares(path: str) -> Mapping[str, float]:
 @cache
 def _shares_of(path: str, text: str) -> Mapping[str, float]:
     """The shares that the text of a file has. Raises ValueError for one that is no JSON, UsageError."""
-    shares = json.loads(text)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        named = dict(pairs)
+        for name in named:
+            if sum(other == name for other, _ in pairs) > 1:
+                raise UsageError(f"{path}: '{name}' has two shares.", SHARES_HINT)
+        return named
+
+    shares = json.loads(text, object_pairs_hook=once)
     numbers = shares.values() if isinstance(shares, dict) else ()
     if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n < 1e300 for n in numbers):
         raise UsageError(f"{path}: a share is not a number from 0.", SHARES_HINT)

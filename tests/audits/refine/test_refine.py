@@ -558,6 +558,7 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
         ("two.json", '{"female": 0.5, "male": 0.6}', "two.json: the shares sum to 1.1"),
         ("three.json", '{"female": -1, "male": 2}', "three.json: a share is not a number from 0"),
         ("four.json", "[1]", "four.json: no group has a share"),
+        ("five.json", '{"male": 0.4, "male": 1}', "five.json: 'male' has two shares"),
     ):
         Path(name).write_text(text)
         refuses(says, *QUICK, "--target", f"./{name}")
