@@ -50,7 +50,10 @@ class RefineSettings(PromptSettings, AuditSettings):
         result=False,
     )
     analyzer: Literal["english", "standard"] = setting(
-        "english", "How text becomes terms: english cuts endings, standard leaves words whole.", "Data"
+        "english",
+        "How text becomes terms: english cuts endings, standard leaves words whole.",
+        "Data",
+        advanced=True,
     )
     objective: str = setting(
         "KL@20",
