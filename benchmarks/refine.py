@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.retrieval import DOCUMENTS, queries, texts
+from benchmarks.retrieval import DOCUMENTS, queries, tantivy_alone, texts
 from llmfair.asking.dispatch import dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits
@@ -134,23 +134,6 @@ class Slow:
     def scores(self, text: str, doc_ids: Collection[str]) -> Mapping[str, float]:
         time.sleep(SLOW)
         return self.known.scored[text]
-
-
-def tantivy_alone(path: Path, k: int) -> Callable[[str], Any]:
-    """A search by tantivy's own calls."""
-    import tantivy
-
-    index = tantivy.Index.open(str(path))
-    searcher, schema = index.searcher(), index.schema
-
-    def search(text: str) -> Any:
-        terms = [
-            (tantivy.Occur.Should, tantivy.Query.term_query(schema, "text", term, "freq"))
-            for term in text.split()
-        ]
-        return searcher.search(tantivy.Query.boolean_query(terms), limit=k, count=False).hits
-
-    return search
 
 
 def one_by_one(design: RefineAudit, watched: Watched) -> tuple[list[Refined], list[float]]:

@@ -156,21 +156,27 @@ def index(folder: Path, count: int, many: int, tries: int) -> None:
         )
 
 
-def search(path: Path, words: int, tries: int) -> None:
-    """Prints what a search takes, in turns with tantivy's own call for as many documents."""
+def tantivy_alone(path: Path, k: int) -> Callable[[str], Any]:
+    """A search by tantivy's own calls."""
     import tantivy
 
-    engine: Engine = stored(path, (), SOURCE, STANDARD)
-    opened = tantivy.Index.open(str(path))
-    searcher, schema = opened.searcher(), opened.schema
+    index = tantivy.Index.open(str(path))
+    searcher, schema = index.searcher(), index.schema
 
-    def plain(query: str) -> Any:
+    def search(text: str) -> Any:
         terms = [
             (tantivy.Occur.Should, tantivy.Query.term_query(schema, "text", term, "freq"))
-            for term in query.split()
+            for term in text.split()
         ]
-        return searcher.search(tantivy.Query.boolean_query(terms), limit=K, count=False).hits
+        return searcher.search(tantivy.Query.boolean_query(terms), limit=k, count=False).hits
 
+    return search
+
+
+def search(path: Path, words: int, tries: int) -> None:
+    """Prints what a search takes, in turns with tantivy's own call for as many documents."""
+    engine: Engine = stored(path, (), SOURCE, STANDARD)
+    plain = tantivy_alone(path, K)
     took: dict[str, list[float]] = {"ours": [], "bare": [], "scores": []}
     for query, _ in zip(cycle(queries(50, words)), range(tries), strict=False):
         started = time.perf_counter()
