@@ -156,6 +156,7 @@ def one_by_one(design: RefineAudit, watched: Watched) -> tuple[list[Refined], li
 
 def at_once(design: RefineAudit, latency: float = LATENCY, threaded: bool = True) -> tuple[float, float]:
     """Seconds by the clock and of CPU until all loops have ended."""
+    design.targets, design.program  # noqa: B018  known before the first question, as they are to a command
     programs = [replace(program, threaded=threaded) for program in design.programs()]
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", "benchmark", Model.identity)

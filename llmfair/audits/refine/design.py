@@ -43,7 +43,7 @@ TOKENS_ANSWERED = 40
 
 @dataclass(frozen=True, kw_only=True)
 class RefineDesign(Design[Refined]):
-    """Everything that is asked about a collection's topics; `left_out` are those without a target, by the reason."""
+    """Everything that is asked about a collection's topics."""
 
     task = "refine"
     settings: RefineSettings
@@ -54,7 +54,6 @@ class RefineDesign(Design[Refined]):
     aimed: Measure
     utility: Measure
     reranker: ScoringRanker | None = None
-    left_out: Mapping[str, Sequence[str]]
 
     two_groups = False
     why_not_assessable = "the others have no target"
@@ -69,10 +68,24 @@ class RefineDesign(Design[Refined]):
         return int(self.objective.cutoff or 0)
 
     @cached_property
+    def targets(self) -> Mapping[str, Mapping[str, float]]:
+        """The share that each group of a page should have, of every topic that has a target.
+
+        Raises UsageError for a file that is none.
+        """
+        found = {query.query_id: self._target(query) for query in self.queries}
+        return {query_id: of for query_id, of in found.items() if not isinstance(of, Undefined)}
+
+    @cached_property
     def topics(self) -> Sequence[Query]:
         """Those that have a target."""
-        without = {query_id for of in self.left_out.values() for query_id in of}
-        return [query for query in self.queries if query.query_id not in without]
+        return [query for query in self.queries if query.query_id in self.targets]
+
+    @property
+    def left_out(self) -> Mapping[str, Sequence[str]]:
+        """The other topics, by the reason."""
+        without = [query.query_id for query in self.queries if query.query_id not in self.targets]
+        return {"no_target": without} if without else {}
 
     @property
     def assessable(self) -> int:
@@ -112,8 +125,7 @@ class RefineDesign(Design[Refined]):
         """Where the objective's target comes from: a name, or a file's path."""
         return str(self.objective.arguments["target"])
 
-    def target(self, query: Query) -> Mapping[str, float] | Undefined:
-        """The share that each group of a page should have. Raises UsageError for a file that is none."""
+    def _target(self, query: Query) -> Mapping[str, float] | Undefined:
         arguments, judged = self.objective.arguments, self.pages.judged(query.query_id, ())
         shares = target_shares(judged, self.spread, self.aimed_at, str(arguments["membership"]))
         return (
@@ -180,8 +192,7 @@ class RefineDesign(Design[Refined]):
 
     def topic(self, query: Query) -> Topic:
         """The topic as the loop is told of it."""
-        target = self.target(query)
-        assert not isinstance(target, Undefined)
+        target = self.targets[query.query_id]
         return Topic(
             query,
             target,

@@ -25,7 +25,6 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, read_shares
-from llmfair.metrics.values import Undefined
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import ScoringRanker, scoring
 from llmfair.rankers.fair_qr import Refined
@@ -90,16 +89,14 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         aimed=aimed,
         utility=utility,
         reranker=reranker_of(settings.rerank, dataset, attribute),
-        left_out={},
     )
     design.program  # noqa: B018  a prompt that lacks what is asked is said before anything else
-    without = {"no_target": [q.query_id for q in queries if isinstance(design.target(q), Undefined)]}
-    if len(without["no_target"]) == len(queries):
+    if not design.topics:
         raise UsageError(
             f"--target {settings.target} needs judgements, and no document of a known group is relevant to any topic.",
             "--target uniform, or a file of shares such as --target ./shares.json",
         )
-    return replace(design, left_out={reason: of for reason, of in without.items() if of})
+    return design
 
 
 def reranker_of(spec: str, dataset: Collection, attribute: Attribute) -> ScoringRanker | None:
