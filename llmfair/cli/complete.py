@@ -28,7 +28,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "trec-fair/2022/eval/location", "trec-fair/2022/gender", "trec-fair/2022/location",
     ),
     "measures": (
-        "AWRF", "AdjustedOdds", "AttributionAt", "BalancedRatio", "CitationPrecision", "CitationRecall",
+        "AWRF", "AdjustedOdds", "AttributionAt", "BalancedRatio", "CitationPrecision", "CitationRecall", "Consistency",
         "EAE-D", "EAR", "EE-D", "EE-L", "EE-R",
         "EU", "EU-change", "EffectiveSources", "ExcessRatio", "ExpRatio", "Exposure", "FirstSlotRate",
         "FlipRate", "InvalidRate", "KL", "Kappa", "NoiseRate", "PositionIndex", "PositionOdds",

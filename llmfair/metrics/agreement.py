@@ -6,7 +6,8 @@ other prompt made of the same order. Identical prompts already differ, so neutra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,3 +92,28 @@ def rbo(judged: Judged, cutoff: None, p: float) -> Mapping[str, Value]:
 def tau(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """Kendall tau with the ranking beside: 1 for the same order, −1 for its reverse."""
     return _mean(judged, kendall_tau)
+
+
+@measure(
+    "Consistency",
+    cutoff="none",
+    bounds=(-1.0, 1.0),
+    label="consistency",
+    note="Kendall tau between the rankings of one list from different initial orders, mean over pairs of them",
+    worded=True,
+    undefined={
+        "single_order": "the list was ranked once, so nothing says how far another order would differ",
+        "too_few_common": "a list of one item has one order",
+    },
+    cite="Kendall 1938",
+)
+def consistency(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+    """How alike the rankings of one list are: 1 where the order that it was shown in makes no difference."""
+    return {"": consistent([*combinations(judged.orders, 2)], len(judged.doc_ids))}
+
+
+def consistent(pairs: Sequence[tuple[Places, Places]], n: int) -> Value:
+    """The mean Kendall tau of pairs of rankings of one list of n."""
+    if n < 2 or not pairs:
+        return Undefined("too_few_common" if pairs else "single_order")
+    return float(np.mean([kendall_tau(one, other) for one, other in pairs]))

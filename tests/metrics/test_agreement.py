@@ -66,3 +66,13 @@ def test_runs_are_held_against_their_own_and_averaged() -> None:
 
 def beside(a: str | list[str], b: str | list[str]) -> Judged:
     return replace(judged(a), beside=(Ranking("q", tuple(b)),))
+
+
+def test_consistency_is_the_mean_tau_of_all_pairs_of_orders() -> None:
+    # abc–acb and abc–bac differ in one pair of three (tau 1/3), acb–bac in two (tau −1/3)
+    query = judged("abc", "acb", "bac", candidates="cab")
+    assert value("Consistency", query) == pytest.approx(1 / 9)
+    assert value("Consistency", judged("abc", "abc", candidates="abc")) == 1
+    once, short = judged("abc", candidates="abc"), judged("a", "a", candidates="a")
+    assert rows("Consistency", once)["q", ""].reason == "single_order"
+    assert rows("Consistency", short)["q", ""].reason == "too_few_common"
