@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.audits.aggregates.control import controlled
-from llmfair.audits.calibrate import share
 from llmfair.audits.listwise.simulate import Kinds, SimulatedAudits, simulate
+from llmfair.audits.planning.calibrate import share
 from llmfair.audits.summary import Inference, aggregate
 from llmfair.metrics.values import Quotient
 from llmfair.rankers.windows import covering

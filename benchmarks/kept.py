@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.run import audit
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.rundir import RunDir
 

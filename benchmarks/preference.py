@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
 from llmfair.audits.aggregates.preference import preference
-from llmfair.audits.calibrate import share
+from llmfair.audits.planning.calibrate import share
 from llmfair.metrics.values import QueryComparisons, Value
 from llmfair.stats.conclusions import Conclusion, conclude
 from llmfair.stats.significance import sign_flip

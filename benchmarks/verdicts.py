@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.kind import kind_of
-from llmfair.audits.run import audit
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import RequirementFailed
 from llmfair.rundir import RunDir

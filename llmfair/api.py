@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.arguments import defaults_of, make_settings, plain, takes
 from llmfair.audits.kind import Kind, kind_of, studies
-from llmfair.audits.study import Study
+from llmfair.audits.studies.study import Study
 from llmfair.config import typed
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
@@ -26,7 +26,7 @@ from llmfair.settings import AuditSettings, FinetuneSettings, RerankSettings, Sc
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
-    from llmfair.audits.run import Watch
+    from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
     from llmfair.rundir import RunDir
 
@@ -71,7 +71,7 @@ def _plan_of(kind: Kind) -> Callable[..., Result]:
     usual = defaults_of(kind.plan_settings)
 
     def call(dataset: Name = usual["dataset"], *, preset: str | None = None, **settings: Any) -> Result:
-        from llmfair.audits.plan import plan
+        from llmfair.audits.planning.plan import plan
 
         planned = plan(kind, make_settings(kind.plan_settings, {"dataset": dataset, **settings}, preset))
         return Result(f"plan {kind.name}", {"schema": 1, **planned})
@@ -97,7 +97,7 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
     def call(
         dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **others: Any
     ) -> Result:
-        from llmfair.audits.sweep import sweep, told
+        from llmfair.audits.studies.sweep import sweep, told
         from llmfair.rundir import RunDir
 
         made = make_settings(study.settings, {"dataset": dataset, **others}, preset)
@@ -143,8 +143,8 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     with `output`.
     """
     from llmfair.audits.junit import suites_of_score, write_junit
-    from llmfair.audits.score import score as measured
-    from llmfair.audits.score_gates import failing, require_all
+    from llmfair.audits.scoring.score import score as measured
+    from llmfair.audits.scoring.score_gates import failing, require_all
     from llmfair.rundir import COLUMNS, RunDir
 
     made = make_settings(ScoreSettings, settings, preset)
@@ -177,7 +177,7 @@ def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
 
 def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Result:
     """Runs side by side, paired by query; the first is the base. Raises UsageError for runs of other lists or pairs."""
-    from llmfair.audits.compare import compare as compared_of
+    from llmfair.audits.comparing.compare import compare as compared_of
 
     wanted = None if measures is None else typed("measures", plain(measures), str)
     return Result("compare", compared_of([_found(run, runs_dir) for run in _each(runs)], wanted))
@@ -265,7 +265,7 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
     """One model's audit, run or continued, with its report."""
     from llmfair.audits.gates import statuses_of
     from llmfair.audits.junit import suite_of, write_junit
-    from llmfair.audits.run import perform
+    from llmfair.audits.runs.run import perform
     from llmfair.audits.subject import subjects
     from llmfair.backends.given import Given
 

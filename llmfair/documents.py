@@ -11,7 +11,7 @@ from msgspec import Meta
 from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds, studies
 from llmfair.audits.rerank import RerankResults
-from llmfair.audits.score_results import ScoreResults
+from llmfair.audits.scoring.score_results import ScoreResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults
 

@@ -17,7 +17,7 @@ FORMATS = ("svg", "pdf", "png")
 
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
-    from llmfair.audits.exhibits import declared, exhibits_of
+    from llmfair.audits.runs.exhibits import declared, exhibits_of
     from llmfair.report.exhibits import Exhibits
     from llmfair.report.matrix import many_page
     from llmfair.report.page import run_page, study_page

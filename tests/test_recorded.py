@@ -14,7 +14,7 @@ import pytest
 
 import llmfair
 from llmfair import former
-from llmfair.audits.replay import check_run
+from llmfair.audits.runs.replay import check_run
 from llmfair.results import plain
 from llmfair.rundir import RunDir
 from tests.cli.command import kept, ran

@@ -200,7 +200,7 @@ def test_a_stop_before_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None
     def stop(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("llmfair.audits.run.carry_out", stop)
+    monkeypatch.setattr("llmfair.audits.runs.run.carry_out", stop)
     found = command(*LISTS, "--json")
     assert found.code == 130
     check(found.json, "failure")

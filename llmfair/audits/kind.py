@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmfair import registry
-from llmfair.audits.study import Study
+from llmfair.audits.studies.study import Study
 from llmfair.errors import UsageError
 from llmfair.settings import AuditSettings, CalibrationSettings, PlanningSettings
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import ChangeRow as Changed
-    from llmfair.audits.changes import ComparedRun
+    from llmfair.audits.comparing.changes import ChangeRow as Changed
+    from llmfair.audits.comparing.changes import ComparedRun
     from llmfair.audits.design import Design
-    from llmfair.audits.remeasured import Announce, RemeasuredRun
-    from llmfair.audits.score_results import ScoredRun
+    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation
@@ -202,7 +202,7 @@ class Kind(ABC):
         return (f"{self.title}: each {self.condition} {said}",)
 
     def section(self, results: Any, folder: Path, exhibits: Exhibits) -> Section:
-        """What the page of a run has of its own; `exhibits` is what `audits/exhibits.py` found beside the results."""
+        """What the page of a run has of its own; `exhibits` is what `runs/exhibits.py` found beside the results."""
         from llmfair.report.figures import headline_plots, ratio_plots
         from llmfair.report.section import Section, condition_verdicts
 
@@ -272,7 +272,7 @@ class Kind(ABC):
 
         By default its observations, of which nothing is concluded.
         """
-        from llmfair.audits.remeasured import measured_again
+        from llmfair.audits.scoring.remeasured import measured_again
 
         return measured_again(run, results_of(run), self.reads(), self.observations(run), settings)
 
@@ -315,7 +315,7 @@ class Kind(ABC):
 
         Raises UsageError where they have nothing in common.
         """
-        from llmfair.audits.changes import changes_by_query
+        from llmfair.audits.comparing.changes import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition)
 
@@ -367,7 +367,7 @@ def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
 
     Those of an audit from before there were verdicts get theirs.
     """
-    from llmfair.audits.score_results import ScoreResults
+    from llmfair.audits.scoring.score_results import ScoreResults
     from llmfair.audits.verdict import judged
     from llmfair.jsonfiles import typed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llmfair.audits.kind import Kind
-from llmfair.audits.study import Study
+from llmfair.audits.studies.study import Study
 
 COMMANDS = {
     "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "rerank", "runs", "score",

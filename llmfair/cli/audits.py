@@ -21,7 +21,7 @@ from llmfair.settings import AuditSettings, default_of
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.junit import Suite
-    from llmfair.audits.spending import Spending
+    from llmfair.audits.runs.spending import Spending
     from llmfair.audits.subject import Subject
     from llmfair.manifest import Manifest
     from llmfair.report.tables import Table
@@ -43,7 +43,7 @@ def add(app: typer.Typer, kind: Kind) -> None:
 
 def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Says what would be asked; asks nothing."""
-    from llmfair.audits.plan import plan
+    from llmfair.audits.planning.plan import plan
 
     planned = plan(kind, settings)
     if style == "json":
@@ -56,7 +56,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, and ends with the gravest error's exit code."""
     from llmfair.audits.gates import statuses_of
     from llmfair.audits.junit import write_junit
-    from llmfair.audits.spending import Spending
+    from llmfair.audits.runs.spending import Spending
     from llmfair.audits.subject import subjects
 
     asked = subjects(settings)
@@ -99,7 +99,7 @@ def _audit_all(
     kind: Kind, settings: AuditSettings, asked: Sequence[Subject], style: str, suites: list[Suite]
 ) -> LlmfairError | None:
     """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
-    from llmfair.audits.spending import Spending
+    from llmfair.audits.runs.spending import Spending
 
     for subject in asked:  # nothing is spent while another model's name is wrong
         if not (kind.ranks and subject.ranks):
@@ -132,7 +132,7 @@ def _audit_all(
 
 def _compare(runs: Sequence[RunDir], style: str) -> dict[str, Any] | None:
     """Runs side by side, the first as the base; None where there are not two."""
-    from llmfair.audits.compare import compare
+    from llmfair.audits.comparing.compare import compare
     from llmfair.report.compare import compare_table
 
     if len(runs) < 2:
@@ -159,7 +159,7 @@ def _audit(
     Raises the errors after which there are no results.
     """
     from llmfair.audits.junit import suite_of
-    from llmfair.audits.run import perform
+    from llmfair.audits.runs.run import perform
     from llmfair.cli.report import show, write_report
     from llmfair.manifest import named_model
     from llmfair.rundir import REPORT

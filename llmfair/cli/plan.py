@@ -23,7 +23,7 @@ def _of(kind: Kind) -> Callable[..., None]:
     """The plan of one kind of audits."""
 
     def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.audits.plan import plan as plan_of
+        from llmfair.audits.planning.plan import plan as plan_of
 
         with _busy("Counting and simulating"):
             planned = plan_of(kind, settings)

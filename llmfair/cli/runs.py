@@ -70,8 +70,8 @@ def show(
 ) -> None:
     """A run's table again, or its evidence."""
     from llmfair.audits.commands import continuing
-    from llmfair.audits.evidence import answers_of, failures_of
     from llmfair.audits.kind import found_of, kind_of
+    from llmfair.audits.runs.evidence import answers_of, failures_of
     from llmfair.cli.audits import cost_text
     from llmfair.report.lead import headed
     from llmfair.report.tables import Table
@@ -138,8 +138,8 @@ def _show_trail(run: RunDir, query_id: str | None, as_json: bool) -> None:
 
 def _show_furthest(run: RunDir, as_json: bool) -> None:
     """Queries by their own figures, the one furthest from parity first."""
-    from llmfair.audits.exhibits import exhibits_of
     from llmfair.audits.kind import kind_of, results_of
+    from llmfair.audits.runs.exhibits import exhibits_of
     from llmfair.report.tables import Table
 
     results = results_of(run)
@@ -165,7 +165,7 @@ def check(
     config: Config = None,
 ) -> None:
     """Is the journal readable, and do its answers give what is on disk?"""
-    from llmfair.audits.replay import check_run
+    from llmfair.audits.runs.replay import check_run
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)

@@ -31,8 +31,8 @@ def score(
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.junit import suites_of_score, write_junit
     from llmfair.audits.kind import found_of
-    from llmfair.audits.score import score as measure
-    from llmfair.audits.score_gates import failing, require_all
+    from llmfair.audits.scoring.score import score as measure
+    from llmfair.audits.scoring.score_gates import failing, require_all
     from llmfair.cli.report import write_report
     from llmfair.report.score import score_table, score_warnings
     from llmfair.report.tables import markdown, tidy_tsv

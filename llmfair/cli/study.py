@@ -13,15 +13,15 @@ import typer
 
 from llmfair import terminal
 from llmfair.audits.kind import Help, Kind, studies
-from llmfair.audits.study import Study
+from llmfair.audits.studies.study import Study
 from llmfair.cli.options import add_command
 from llmfair.errors import UsageError
 from llmfair.settings import StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
-    from llmfair.audits.run import Watch
-    from llmfair.audits.sweep import SettingRun
+    from llmfair.audits.runs.run import Watch
+    from llmfair.audits.studies.sweep import SettingRun
 
 study = typer.Typer(name="study", help="The same model under several settings.")
 
@@ -30,7 +30,7 @@ def _of(kind: Kind, named: Study) -> Callable[..., None]:
     """The command of one study."""
 
     def run(settings: StudySettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.audits.sweep import plan_study, told
+        from llmfair.audits.studies.sweep import plan_study, told
         from llmfair.cli.report import write_report
         from llmfair.rundir import RunDir
 
@@ -63,7 +63,7 @@ for kind, named in studies().values():
 
 def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     """Every setting's run, each with its progress shown."""
-    from llmfair.audits.sweep import sweep
+    from llmfair.audits.studies.sweep import sweep
     from llmfair.cli.audits import answers_of, say_cost
 
     seen: dict[str, Any] = {}

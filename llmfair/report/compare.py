@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llmfair.audits.compare_verdict import (
+from llmfair.audits.comparing.compare_verdict import (
     NO_DIFFERENCE,
     distances,
     floor_of,
@@ -18,8 +18,8 @@ from llmfair.audits.compare_verdict import (
     way_of,
     why,
 )
-from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
+from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import CONTROLLED, POOLED, plain_name
 from llmfair.report.exhibits import Declaration
 from llmfair.report.groups import about

@@ -1,4 +1,4 @@
-"""What pages show beside figures, found by those who know measures, settings and journals (`audits/exhibits.py`)."""
+"""What pages show beside figures, found by those who know measures, settings and journals (`audits/runs/`)."""
 
 from __future__ import annotations
 

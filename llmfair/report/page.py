@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.audits.kind import found_of, kind_of
-from llmfair.audits.study import Study
+from llmfair.audits.studies.study import Study
 from llmfair.manifest import Manifest
 from llmfair.report.exhibits import Evidence, Exhibits
 from llmfair.report.figures import COST, HEADLINES

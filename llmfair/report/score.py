@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from llmfair.audits.exhibits import declared
 from llmfair.audits.kind import kind_of
-from llmfair.audits.score_results import ScoredRun, ScoreResults
+from llmfair.audits.runs.exhibits import declared
+from llmfair.audits.scoring.score_results import ScoredRun, ScoreResults
 from llmfair.report.groups import about
 from llmfair.report.lead import Lead, lead_of
 from llmfair.report.source import missing_of

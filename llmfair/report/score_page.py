@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from llmfair.audits.score_results import ScoreResults
+from llmfair.audits.scoring.score_results import ScoreResults
 from llmfair.metrics.base import plain_name
 from llmfair.report.exhibits import Declared, Exhibits
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, ratio_of, utility_of, value_of

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.audits.kind import found_of, kinds, studies, study_of
-from llmfair.audits.study import Study
+from llmfair.audits.studies.study import Study
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import SCHEMA, read_json
 from llmfair.manifest import RUNS_HINT, Manifest

@@ -12,7 +12,7 @@ import pytest
 
 import llmfair as api
 from llmfair.audits.aggregates.preference import Preference
-from llmfair.audits.changes import USELESS
+from llmfair.audits.comparing.changes import USELESS
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.contrasts import contrasts, pairs_of
 from llmfair.audits.listwise.findings import HowRanked, assessed, concluded, findings_of, with_family
@@ -26,7 +26,7 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.listwise.sentences import conclusion as conclusion_text
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.run import audit
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import RequirementFailed

@@ -11,7 +11,7 @@ import pytest
 
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.run import audit
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from tests.folders import write_folder
 from tests.shared import vectors

@@ -16,8 +16,8 @@ from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
-from llmfair.audits.plan import plan as plan_of
-from llmfair.audits.run import audit
+from llmfair.audits.planning.plan import plan as plan_of
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey
 from llmfair.records import Chat, Completion

@@ -11,7 +11,7 @@ import pytest
 
 import llmfair as api
 from llmfair import registry
-from llmfair.audits.run import perform
+from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from tests.cli.command import Outcome, llmfair, ran
 from tests.folders import balanced, write_folder
@@ -150,7 +150,7 @@ def test_other_data_are_another_run(name: str) -> None:
 
 def test_edited_code_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ran(*LISTS, "-o", "run")
-    monkeypatch.setattr("llmfair.audits.seal._source", lambda package: f"{package}, edited")
+    monkeypatch.setattr("llmfair.audits.runs.seal._source", lambda package: f"{package}, edited")
     repeated(*LISTS, measured=True)
 
 
@@ -160,7 +160,7 @@ def test_a_folder_that_cannot_be_read_is_measured(monkeypatch: pytest.MonkeyPatc
     def unreadable(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("llmfair.audits.seal.hashlib.file_digest", unreadable)
+    monkeypatch.setattr("llmfair.audits.runs.seal.hashlib.file_digest", unreadable)
     assert repeated(*LISTS, measured=True).code == 0
 
 

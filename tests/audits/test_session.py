@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.audits.session import session
+from llmfair.audits.runs.session import session
 from llmfair.errors import LlmfairError
 from llmfair.records import Completion, Finish
 from llmfair.rundir import RunDir

@@ -13,7 +13,7 @@ from llmfair import registry
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.run import audit
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import warn
 from llmfair.results import plain

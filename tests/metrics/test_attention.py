@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from llmfair.audits.listwise import LISTWISE
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.run import audit
+from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.audits.summary import summarise
 from llmfair.errors import UsageError

@@ -13,8 +13,8 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.kind import Kind
-from llmfair.audits.plan import plan
-from llmfair.audits.run import audit, perform
+from llmfair.audits.planning.plan import plan
+from llmfair.audits.runs.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError
 from llmfair.metrics.base import Definition, Measure

@@ -16,13 +16,13 @@ import pytest
 from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.ledger import read_sent
-from llmfair.audits.compare import compare
+from llmfair.audits.comparing.compare import compare
 from llmfair.audits.design import NOBODY, Stage
-from llmfair.audits.evidence import answers_of
-from llmfair.audits.exhibits import drawn_answers
-from llmfair.audits.plan import plan
-from llmfair.audits.replay import check_run
-from llmfair.audits.run import audit, perform
+from llmfair.audits.planning.plan import plan
+from llmfair.audits.runs.evidence import answers_of
+from llmfair.audits.runs.exhibits import drawn_answers
+from llmfair.audits.runs.replay import check_run
+from llmfair.audits.runs.run import audit, perform
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.openai import OpenAI

@@ -12,7 +12,7 @@ import pytest
 
 from llmfair import registry
 from llmfair.audits.kind import results_of
-from llmfair.audits.run import perform
+from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import UsageError

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from llmfair.audits.design import Design
-from llmfair.audits.exhibits import exhibits_of
 from llmfair.audits.kind import Kind, kind_of
+from llmfair.audits.runs.exhibits import exhibits_of
 from llmfair.metrics.base import Observation
 from llmfair.pages import page_of
 from llmfair.report.html import page_html

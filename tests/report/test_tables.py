@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmfair import registry, terminal
-from llmfair.audits.exhibits import declared
+from llmfair.audits.runs.exhibits import declared
 from llmfair.metrics.base import measure as defined
 from llmfair.report.page import with_reach
 from llmfair.report.tables import Table, cell, columns_of, filled, the_same, uncut_notes

@@ -13,12 +13,12 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import ChangeRow as Changed
-    from llmfair.audits.changes import ComparedRun
+    from llmfair.audits.comparing.changes import ChangeRow as Changed
+    from llmfair.audits.comparing.changes import ComparedRun
     from llmfair.audits.listwise.making import ListwiseAudit
     from llmfair.audits.listwise.results import ListwiseResults
-    from llmfair.audits.remeasured import Announce, RemeasuredRun
-    from llmfair.audits.score_results import ScoredRun
+    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring.score_results import ScoredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure
@@ -223,7 +223,7 @@ class Listwise(Kind):
     def changes(
         self, base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
     ) -> Iterator[Changed]:
-        from llmfair.audits.changes import changes_by_query
+        from llmfair.audits.comparing.changes import changes_by_query
 
         return changes_by_query(base, other, chosen, self.condition, "run both with the same --conditions")
 

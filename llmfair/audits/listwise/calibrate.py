@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.aggregates.preference import Preference, preference
-from llmfair.audits.calibrate import (
+from llmfair.audits.listwise.design import ListwiseDesign
+from llmfair.audits.listwise.encounters import Encounters, Items, Noise, items_of, simulate_encounters
+from llmfair.audits.listwise.findings import HEADLINE, HowRanked, concluded, mean_preference, unassessable
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.results import ListwiseFinding
+from llmfair.audits.listwise.settings import CalibrateSettings
+from llmfair.audits.planning.calibrate import (
     BLOCK,
     Row,
     about,
@@ -26,12 +32,6 @@ from llmfair.audits.calibrate import (
     settings_of,
     simulated,
 )
-from llmfair.audits.listwise.design import ListwiseDesign
-from llmfair.audits.listwise.encounters import Encounters, Items, Noise, items_of, simulate_encounters
-from llmfair.audits.listwise.findings import HEADLINE, HowRanked, concluded, mean_preference, unassessable
-from llmfair.audits.listwise.making import make_design
-from llmfair.audits.listwise.results import ListwiseFinding
-from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.errors import UsageError
 from llmfair.metrics.values import Value
 from llmfair.settings import injected_of

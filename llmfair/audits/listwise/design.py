@@ -20,7 +20,7 @@ from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.audits.listwise.seen import HEADLINE, WindowShare, seen, share
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.stopping import Stopping
+from llmfair.audits.runs.stopping import Stopping
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
 from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes

@@ -23,7 +23,7 @@ from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, Usef
 from llmfair.audits.listwise.seen import WindowShare
 from llmfair.audits.listwise.usefulness import beyond_initial, of_answers
 from llmfair.audits.readable import as_readable
-from llmfair.audits.stopping import Stopping
+from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all

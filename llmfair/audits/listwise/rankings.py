@@ -13,8 +13,8 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.lists import CandidatesLine
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.remeasured import Announce, incomplete, named
-from llmfair.audits.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
+from llmfair.audits.scoring.remeasured import Announce, incomplete, named
+from llmfair.audits.scoring.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from llmfair.audits.settled import StoppingPoint
-from llmfair.audits.study_results import StudyResults
+from llmfair.audits.runs.settled import StoppingPoint
+from llmfair.audits.studies.study_results import StudyResults
 from llmfair.results import (
     AnswerCounts,
     Count,

@@ -23,7 +23,7 @@ from llmfair.audits.listwise.rankings import Against, Rankings, judgements_of, o
 from llmfair.audits.listwise.results import ListwiseFinding, WindowAnswers
 from llmfair.audits.listwise.usefulness import gain_on_chance, mean_gain
 from llmfair.audits.readable import as_readable
-from llmfair.audits.remeasured import Announce, RemeasuredRun
+from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
 from llmfair.audits.summary import Inference, aggregate, summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged, Measure

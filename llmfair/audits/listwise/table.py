@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import ListwiseFacts, ListwiseResults, WindowAnswers
 from llmfair.audits.listwise.sentences import (
     Cells,
@@ -17,7 +16,8 @@ from llmfair.audits.listwise.sentences import (
     relevance_note,
     test_notes,
 )
-from llmfair.audits.settled import settled_text
+from llmfair.audits.runs.exhibits import declared
+from llmfair.audits.runs.settled import settled_text
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.tables import (
     Table,

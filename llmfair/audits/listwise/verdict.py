@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from llmfair.audits.exhibits import declared
 from llmfair.audits.listwise.results import Excess, ListwiseFinding
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.verdict import ADVICE, Case, VerdictWords
 from llmfair.records import Conclusion
 from llmfair.report.decimals import interval_text, numbers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.study import Study, settings_of
+from llmfair.audits.studies.study import Study, settings_of
 from llmfair.errors import UsageError
 from llmfair.report.exhibits import Declared
 from llmfair.settings import StudySettings, setting

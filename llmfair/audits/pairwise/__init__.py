@@ -16,11 +16,11 @@ from llmfair.registry import register
 from llmfair.settings import injected_of
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import ChangeRow as Changed
-    from llmfair.audits.changes import ComparedRun
+    from llmfair.audits.comparing.changes import ChangeRow as Changed
+    from llmfair.audits.comparing.changes import ComparedRun
     from llmfair.audits.pairwise.making import PairwiseAudit
     from llmfair.audits.pairwise.results import PairwiseResults
-    from llmfair.audits.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from llmfair.audits.aggregates.pairs import joined, weights_of
-from llmfair.audits.changes import (
+from llmfair.audits.comparing.changes import (
     ChangeRow,
     ComparedRun,
     assessed,

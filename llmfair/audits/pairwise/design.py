@@ -18,7 +18,7 @@ from llmfair.audits.lists import drawn_of
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts
 from llmfair.audits.pairwise.seen import seen, share
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.audits.stopping import Stopping
+from llmfair.audits.runs.stopping import Stopping
 from llmfair.probes import PAIR_STREAM, PairProbes, pair_grades
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker

@@ -25,7 +25,7 @@ from llmfair.audits.pairwise.results import (
 from llmfair.audits.pairwise.seen import judged_of
 from llmfair.audits.pairwise.verdict_files import verdicts_text
 from llmfair.audits.readable import as_readable
-from llmfair.audits.stopping import Stopping
+from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import ALL, Inference, aggregate, summarise
 from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column, measure_all

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from msgspec import Meta
 
-from llmfair.audits.settled import StoppingPoint
+from llmfair.audits.runs.settled import StoppingPoint
 from llmfair.results import (
     AnswerCounts,
     Count,

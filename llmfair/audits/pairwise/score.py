@@ -6,7 +6,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.pairwise.making import concluded_of
 from llmfair.audits.pairwise.outcome import HowAsked, measure_verdicts
 from llmfair.audits.pairwise.verdict_files import read_verdicts
-from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
 from llmfair.audits.summary import Inference
 from llmfair.errors import UsageError
 from llmfair.metrics.pairs import JudgedPairs

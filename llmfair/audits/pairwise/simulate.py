@@ -14,9 +14,9 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.calibrate import BLOCK, rng_of, simulated
 from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
+from llmfair.audits.planning.calibrate import BLOCK, rng_of, simulated
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.metrics.values import Tally
 from llmfair.records import Probe

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
-from llmfair.audits.settled import settled_text
+from llmfair.audits.runs.settled import settled_text
 from llmfair.metrics.base import POOLED
 from llmfair.report.decimals import bound_text
 from llmfair.report.reasons import in_words

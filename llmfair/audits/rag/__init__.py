@@ -15,10 +15,10 @@ from llmfair.audits.rag.settings import RagSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import ChangeRow, ComparedRun
+    from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
     from llmfair.audits.rag.making import RagAudit
     from llmfair.audits.rag.results import RagResults
-    from llmfair.audits.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Measure, Observation

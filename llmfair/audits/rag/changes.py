@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.changes import ChangeRow, ComparedRun, changes_by_query
+from llmfair.audits.comparing.changes import ChangeRow, ComparedRun, changes_by_query
 from llmfair.audits.rag.files import QRELS
 from llmfair.audits.rag.outcome import CHANGE
 from llmfair.audits.rag.policies import GOLD

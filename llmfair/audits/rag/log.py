@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.remeasured import RANKS_NOTHING, Announce, RemeasuredRun
+from llmfair.audits.scoring.remeasured import RANKS_NOTHING, Announce, RemeasuredRun
 from llmfair.audits.summary import Inference, summarise, undefined_counts
 from llmfair.datasets.json_lines import objects
 from llmfair.datasets.questions import ITEM

@@ -7,7 +7,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.files import read_observations
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, concluded
-from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
 from llmfair.audits.summary import Inference, summarise
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.retrieved import Retrieved

@@ -15,10 +15,10 @@ from llmfair.audits.refine.settings import RefineSettings
 from llmfair.registry import register
 
 if TYPE_CHECKING:
-    from llmfair.audits.changes import ChangeRow, ComparedRun
+    from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
     from llmfair.audits.refine.making import RefineAudit
     from llmfair.audits.refine.results import RefineResults
-    from llmfair.audits.remeasured import Announce, RemeasuredRun
+    from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
     from llmfair.audits.subject import Subject
     from llmfair.audits.verdict import Conclusions
     from llmfair.metrics.base import Judged, Measure, Observation
@@ -151,7 +151,7 @@ class Refine(Kind):
         """Of the refined pages alone: the original query's are the same. The objective is the headline."""
         from dataclasses import replace
 
-        from llmfair.audits.changes import changes_by_query
+        from llmfair.audits.comparing.changes import changes_by_query
 
         for row in changes_by_query(base, other, chosen, self.condition):
             if row.condition not in self.by_name:

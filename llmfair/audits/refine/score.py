@@ -6,7 +6,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.refine.concluding import concluded
 from llmfair.audits.refine.files import read_observations
 from llmfair.audits.refine.results import RefineResults
-from llmfair.audits.remeasured import Announce, RemeasuredRun, facts_of, measures_of
+from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
 from llmfair.audits.summary import Inference, summarise
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Judged

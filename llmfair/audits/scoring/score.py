@@ -19,8 +19,8 @@ from typing import Any
 from llmfair.audits.commands import REPRODUCES
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
-from llmfair.audits.remeasured import Announce, RemeasuredRun
-from llmfair.audits.score_gates import failing, gravest, named_in_reasons, requirements_of, verdict_of
+from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
+from llmfair.audits.scoring.score_gates import failing, gravest, named_in_reasons, requirements_of, verdict_of
 from llmfair.audits.summary import ALL
 from llmfair.audits.versions import versions
 from llmfair.errors import UsageError

@@ -18,10 +18,10 @@ from llmfair.audits.design import Design, Stage
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
-from llmfair.audits.prospects import Prospects, require_prospects
-from llmfair.audits.seal import inputs_of, is_sealed, seal
-from llmfair.audits.seen import seen
-from llmfair.audits.session import charge, refuse_fewer, session, superseded
+from llmfair.audits.planning.prospects import Prospects, require_prospects
+from llmfair.audits.runs.seal import inputs_of, is_sealed, seal
+from llmfair.audits.runs.seen import seen
+from llmfair.audits.runs.session import charge, refuse_fewer, session, superseded
 from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
 from llmfair.backends.base import Backend
 from llmfair.backends.batch import Batches

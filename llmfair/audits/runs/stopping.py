@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from llmfair.audits.settled import StoppingPoint
+from llmfair.audits.runs.settled import StoppingPoint
 from llmfair.records import Probe
 from llmfair.stats.sequential import Decision, EProcess
 from llmfair.steps import Steps

@@ -17,7 +17,7 @@ from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.lists import earlier_lists_identity
-from llmfair.audits.run import folder_of, shared_answers
+from llmfair.audits.runs.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.audits.texts import TEXTS
 from llmfair.backends.base import Backend, NoBackend

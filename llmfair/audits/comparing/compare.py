@@ -13,9 +13,9 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.changes import ChangeRow, ComparedRun
 from llmfair.audits.commands import settings_of
-from llmfair.audits.compare_verdict import gravest
+from llmfair.audits.comparing.changes import ChangeRow, ComparedRun
+from llmfair.audits.comparing.compare_verdict import gravest
 from llmfair.audits.kind import Kind, found_of, kind_of, kinds
 from llmfair.audits.lists import earlier_lists_identity
 from llmfair.audits.subject import Subject

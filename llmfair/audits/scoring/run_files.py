@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from llmfair.audits.remeasured import Announce
+from llmfair.audits.scoring.remeasured import Announce
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files

@@ -1,6 +1,6 @@
 """A study is a value: several audits of one kind under named settings, and how what they find is told together.
 
-A kind lists its studies in `Kind.studies`; nothing else knows which there are. They are run by `audits/sweep.py`.
+A kind lists its studies in `Kind.studies`; nothing else knows which there are. They are run by `sweep.py`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Study(ABC):
 
     def results(self) -> type:
         """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
-        from llmfair.audits.study_results import PlainStudyResults
+        from llmfair.audits.studies.study_results import PlainStudyResults
 
         return PlainStudyResults
 

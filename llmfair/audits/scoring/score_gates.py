@@ -17,7 +17,7 @@ from llmfair.audits.gates import (
     statuses_of,
 )
 from llmfair.audits.kind import kind_of
-from llmfair.audits.remeasured import RemeasuredRun
+from llmfair.audits.scoring.remeasured import RemeasuredRun
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
 from llmfair.jsonfiles import typed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llmfair.asking.limits import Progress
-from llmfair.audits.run import Watch
+from llmfair.audits.runs.run import Watch
 from llmfair.audits.subject import Subject
 from llmfair.errors import Incomplete
 from llmfair.settings import AuditSettings

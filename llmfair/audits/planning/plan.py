@@ -9,10 +9,10 @@ from typing import Any
 
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
-from llmfair.audits.prospects import prospects_of, require_prospects
-from llmfair.audits.replay import shared_calls
-from llmfair.audits.run import folder_of
-from llmfair.audits.seen import seen
+from llmfair.audits.planning.prospects import prospects_of, require_prospects
+from llmfair.audits.runs.replay import shared_calls
+from llmfair.audits.runs.run import folder_of
+from llmfair.audits.runs.seen import seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.settings import AuditSettings, PlanningSettings
 

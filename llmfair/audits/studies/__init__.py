@@ -1,0 +1,1 @@
+"""Several audits of one kind under named settings."""
