@@ -15,7 +15,9 @@ from llmfair.report.plots.base import (
     Plot,
     clipped,
     drawn,
+    folded,
     inline_svg,
+    legend_height,
     ticks,
 )
 from llmfair.report.plots.curves import MOST, Line, curves, scattered
@@ -101,10 +103,27 @@ def test_ratios_have_few_marks_and_one_at_parity(low: float, high: float) -> Non
     assert 1 in marks and len(marks) <= 9 and all(low <= mark <= high for mark in marks)
 
 
-def test_names_keep_both_their_ends() -> None:
-    assert clipped("short") == "short"
-    assert clipped("mistralai/Mistral-7B-Instruct-v0.2", 16) == "mistrala…ct-v0.2"
-    assert clipped("one\nmistralai/Mistral-7B-Instruct-v0.2", 16).startswith("one\nmistrala…")
+def test_names_are_folded_and_a_part_alone_is_cut() -> None:
+    assert folded("short") == "short"
+    assert folded("mistralai/Mistral-7B-Instruct-v0.2", 16) == "mistralai/\nMistral-7B-\nInstruct-v0.2"
+    assert folded("one\ntwo three", 7) == "one\ntwo\nthree"
+    assert folded("a" * 9 + "b" * 9, 8) == "aaaa…bbb" and clipped("short", 8) == "short"
+
+
+def test_rows_and_legends_have_room_for_names_of_several_lines() -> None:
+    long = "fake:biased,listwise=0.8,position=0.2,seed=7 20/10x1\ngender: neutral"
+    for name, lines in (("short", 1), (long, 5)):
+        plot = ratios([(name, None, Value(1.0)), ("other", None, Value(1.1))], "odds", None, "Odds")
+        text = inline_svg(plot)
+        assert "…" not in text and plot.height == 74 + 17 * 2 * max(2, lines), name
+        assert len(re.findall(r"<text[^>]*>(?:fake|listwise|position|seed|20|gender|short)", text)) >= 1
+    assert legend_height([long, long]) > legend_height(["short", "other"])
+
+
+def test_names_below_boxes_stand_whole() -> None:
+    names = [f"fake:biased,listwise=0.{place} 20/10x1" for place in range(7)]
+    text = inline_svg(rank_boxes({name: (np.arange(1, 9), np.arange(1, 9)) for name in names}, {}))
+    assert all(f">{name}<" in text for name in names)
 
 
 def test_colour_is_never_the_only_sign() -> None:

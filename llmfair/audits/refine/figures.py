@@ -16,7 +16,7 @@ from llmfair.audits.refine.settings import BASELINE
 from llmfair.report.figures import value_of
 from llmfair.report.furthest import read_csv
 from llmfair.report.groups import Group
-from llmfair.report.plots.base import COLORS, INK, LEGEND, Plot, below, clipped, legend_height, tip
+from llmfair.report.plots.base import COLORS, INK, LEGEND, Plot, below, clipped, folded, legend_height, tip
 from llmfair.report.plots.curves import Line, curves
 from llmfair.report.plots.looks import palette
 from llmfair.report.plots.ratios import Value
@@ -106,7 +106,7 @@ def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], ax
         if up.low is not None and up.high is not None:
             axes.plot([at[0], at[0]], [up.low, up.high], color=look.color, linewidth=1.4, alpha=0.6, zorder=2)
         axes.plot([at[0]], [at[1]], color=look.color, marker=look.mark, markersize=7, linestyle="none", zorder=3,
-                  clip_on=False, label=clipped(name, LEGEND), gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
+                  clip_on=False, label=folded(name, LEGEND), gid=tip(f"{name}: {across} across, {up} up"))  # fmt: skip
     axes.margins(0.08)
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
@@ -160,7 +160,7 @@ def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes
             before = value
     for step, name in STEPS.items():
         axes.plot([], [], marker=MARKS[step], color=colors[step], linestyle="none", label=name)
-    axes.set_yticks(range(len(topics)), [clipped(query, 12) for query, _ in topics])
+    axes.set_yticks(range(len(topics)), [clipped(query, 22) for query, _ in topics])
     axes.set_ylim(len(topics) - 0.4, -0.6)
     axes.set_xlabel(measure)
     axes.margins(x=0.06)

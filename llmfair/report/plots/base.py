@@ -157,10 +157,18 @@ def inline_svg(plot: Plot) -> str:
 
 # What several figures draw
 
+ROW = 34
+"""Height of a row whose name has two lines."""
+
+
+def rows_height(names: Sequence[str]) -> float:
+    """What rows of these names take, all as high as the one with the most lines."""
+    return ROW / 2 * max(2, *map(lines_of, names)) * len(names) if names else 0.0
+
 
 def rows_axis(axes: Axes, names: Sequence[str]) -> None:
     """Named rows from top to bottom."""
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [*map(folded, names)])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -237,13 +245,20 @@ LETTER_WIDTH, HANDLE = 7.5, 44
 
 def legend_columns(names: Sequence[str]) -> int:
     """How many names of a legend stand side by side on the width of a figure."""
-    widest = HANDLE + LETTER_WIDTH * max(len(clipped(name, LEGEND)) for name in names)
+    widest = HANDLE + LETTER_WIDTH * max(
+        len(line) for name in names for line in folded(name, LEGEND).split("\n")
+    )
     return max(1, min(3, len(names), int(WIDTH / widest)))
 
 
 def legend_height(names: Sequence[str]) -> float:
     """What a legend adds to the height of a figure."""
-    return 18.0 * ceil(len(names) / legend_columns(names)) if len(names) > 1 else 0.0
+    if len(names) < 2:
+        return 0.0
+    columns = legend_columns(names)
+    return 18.0 * (
+        ceil(len(names) / columns) if columns > 1 else sum(lines_of(name, LEGEND) for name in names)
+    )
 
 
 def below(axes: Axes, names: Sequence[str]) -> None:
@@ -258,10 +273,30 @@ LEGEND = 34
 """Letters of a name in a legend."""
 
 
-def clipped(text: str, most: int = 22) -> str:
-    """A name that leaves room for the figure, line by line; the middle goes, since names differ at their ends."""
-    if "\n" in text:
-        return "\n".join(clipped(line, most) for line in text.split("\n"))
+SEPARATED = re.compile(r"[^\s,:/_-]*[\s,:/_-]?")
+"""A part of a name, with what may end a line behind it."""
+
+
+def folded(text: str, most: int = 22) -> str:
+    """A name on as many lines as leave room for the figure, none of them cut but a part that no line can hold."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines.append("")
+        for part in SEPARATED.findall(line):
+            if lines[-1] and len((lines[-1] + part).rstrip()) > most:
+                lines[-1] = lines[-1].rstrip()
+                lines.append("")
+            lines[-1] += clipped(part, most)
+    return "\n".join(lines)
+
+
+def lines_of(text: str, most: int = 22) -> int:
+    """On how many lines a name is folded."""
+    return folded(text, most).count("\n") + 1
+
+
+def clipped(text: str, most: int) -> str:
+    """A name that leaves room for the figure; the middle goes, since names differ at their ends."""
     if len(text) <= most:
         return text
     half = (most - 1) // 2

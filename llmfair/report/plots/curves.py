@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from llmfair.report.plots.base import GREY, LEGEND, Plot, below, clipped, legend_height, tip
+from llmfair.report.plots.base import GREY, LEGEND, Plot, below, folded, legend_height, tip
 from llmfair.report.plots.looks import Look
 from llmfair.report.plots.ratios import Value
 
@@ -74,13 +74,13 @@ def _curves(
                       markerfacecolor="none", markeredgewidth=1.6, zorder=5,
                       gid=tip(f"{line.name}, hollow: {line.hollow[1]:.2f} at {line.hollow[0]:.2f}"))  # fmt: skip
         axes.plot([], [], color=look.color, linestyle=look.dash, marker=look.mark, markersize=5,
-                  label=clipped(line.name, LEGEND))  # fmt: skip
+                  label=folded(line.name, LEGEND))  # fmt: skip
     room = 0.04 * (ticks[-1] - ticks[0])
     axes.set_xlim(ticks[0] - room, ticks[-1] + room)
     axes.set_xticks(list(ticks), [f"{tick:g}" for tick in ticks])
     axes.margins(y=0.08)
-    axes.set_xlabel(clipped(names[0], LEGEND))
-    axes.set_ylabel(clipped(names[1], LEGEND))
+    axes.set_xlabel(folded(names[0], LEGEND))
+    axes.set_ylabel(folded(names[1], LEGEND))
     below(axes, [line.name for line in lines])
 
 
@@ -131,10 +131,10 @@ def _scattered(values: Values, looks: Mapping[str, Look], names: tuple[str, str]
             left = headings.index(heading) - WIDE / 2 + width * place
             x = [left + width * (0.1 + 0.8 * (i * TURN % 1)) for i in range(len(found))]
             axes.plot(x, found, clip_on=False, gid=said, **dots)
-        axes.plot([], [], label=clipped(name, LEGEND), **dots)
+        axes.plot([], [], label=folded(name, LEGEND), **dots)
     axes.set_xlim(-0.5, len(headings) - 0.5)
     axes.set_xticks(range(len(headings)), headings)
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel(names[0])
-    axes.set_ylabel(clipped(names[1], LEGEND))
+    axes.set_ylabel(folded(names[1], LEGEND))
     below(axes, [*values])

@@ -17,12 +17,13 @@ from llmfair.report.plots.base import (
     Plot,
     bar_of,
     below,
-    clipped,
+    folded,
     rows_axis,
+    rows_height,
     tip,
     whisker,
 )
-from llmfair.report.plots.ratios import ROW, Value
+from llmfair.report.plots.ratios import Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +57,12 @@ def stacked_answers(
         f"unprotected{_side(words, 'unprotected')} item preferred in both, or an answer that flips with the order."
     )
     return Plot(
-        name, "Answers on pairs", sentence, f"{told}.", partial(_stacked, rows), 118 + ROW * 1.2 * len(rows)
+        name,
+        "Answers on pairs",
+        sentence,
+        f"{told}.",
+        partial(_stacked, rows),
+        118 + 1.2 * rows_height([of for of, _ in rows]),
     )
 
 
@@ -81,7 +87,7 @@ def _present(rows: Sequence[tuple[str, Shares]]) -> list[tuple[str, tuple[str, .
 def _stacked(rows: Sequence[tuple[str, Shares]], axes: Axes) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    names = [clipped(of) for of, _ in rows]
+    names = [folded(of) for of, _ in rows]
     room = WIDTH - 25 - LETTER_WIDTH * max(len(line) for name in names for line in name.split("\n"))
     for number, (part, cells, color, hatch) in enumerate(_present(rows)):
         for place, (_, shares) in enumerate(rows):
@@ -112,7 +118,7 @@ def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
     """`rows` gives the share of answers won by the item shown first, by relevance stratum."""
     told = "; ".join(f"{of} {100 * one.value:.0f} %" for of, one in rows[:8])
     sentence = "Share of parseable answers that the item shown first wins, with intervals; dashed: 50 %."
-    draw, height = partial(_position, rows), 74 + ROW * len(rows)
+    draw, height = partial(_position, rows), 74 + rows_height([of for of, _ in rows])
     return Plot("position-bias", "Position bias", sentence, f"{told}.", draw, height)
 
 
@@ -125,5 +131,5 @@ def _position(rows: Sequence[tuple[str, Value]], axes: Axes) -> None:
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    rows_axis(axes, [clipped(of) for of, _ in rows])
+    rows_axis(axes, [of for of, _ in rows])
     axes.set_xlabel("won by the item shown first")

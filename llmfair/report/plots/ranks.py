@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from llmfair.report.plots.base import (
     INK,
     LEGEND,
+    LETTER_WIDTH,
     PROTECTED,
     UNPROTECTED,
     Plot,
     bar_of,
     below,
-    clipped,
+    folded,
     legend_height,
     tip,
 )
@@ -49,7 +50,11 @@ def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes")
         if len(both[0]) and len(both[1])
     ]
     numbers = f"Medians: {', '.join(medians)}."
-    height = 360 if _slanted([*boxes]) else 300
+    height = 300.0
+    if _upright([*boxes]):
+        height = 250 + LETTER_WIDTH * max(
+            len(line) for of in boxes for line in folded(of, LEGEND).split("\n")
+        )
     return Plot(name, "Ranks of protected items", sentence, numbers, partial(_boxes, boxes, longest), height)
 
 
@@ -75,14 +80,14 @@ def _boxes(boxes: Boxes, longest: int, axes: Axes) -> None:
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.5, len(boxes) - 0.5)
-    names = [clipped(name) for name in boxes]
-    if _slanted(names):
-        axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
+    names = [*boxes]
+    if _upright(names):
+        axes.set_xticks(range(len(names)), [folded(name, LEGEND) for name in names], rotation=90)
     else:
         axes.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names])
 
 
-def _slanted(names: list[str]) -> bool:
+def _upright(names: list[str]) -> bool:
     """Whether names are too long, or too many, to stand side by side."""
     return len(names) > 5 or max(len(word) for name in names for word in name.split()) * len(names) > 36
 
@@ -125,7 +130,7 @@ def _curve(
             axes.plot([r], [curve[r - 1]], color=look.color, marker=look.mark, markersize=5, clip_on=False, zorder=4,
                       gid=tip(f"{name}: {100 * curve[r - 1]:.0f} % of the first {r}"))  # fmt: skip
         axes.plot([], [], color=look.color, linestyle=look.dash, marker=look.mark, markersize=5,
-                  label=clipped(name, LEGEND))  # fmt: skip
+                  label=folded(name, LEGEND))  # fmt: skip
     if pool is not None:
         axes.axhline(pool, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axes.set_xscale("log")  # exposure falls with the logarithm of the rank: the head has room

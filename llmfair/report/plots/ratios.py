@@ -13,12 +13,15 @@ from llmfair.report.plots.base import (
     INK,
     LEGEND,
     LETTER,
+    ROW,
     Plot,
     below,
-    clipped,
+    folded,
     legend_height,
+    lines_of,
     ratio_axis,
     rows_axis,
+    rows_height,
     tip,
     whisker,
 )
@@ -26,9 +29,6 @@ from llmfair.report.plots.looks import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-ROW = 34
-"""Height of a named row."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _utility(
             )  # fmt: skip
         axes.plot(
             [utility.value], [ratio.value], linestyle="none", marker=look.mark, color=look.color, markersize=8,
-            label=None if label is None else clipped(label, LEGEND), zorder=3, gid=said,
+            label=None if label is None else folded(label, LEGEND), zorder=3, gid=said,
         )  # fmt: skip
     ends = [end for _, _, ratio, *_ in points for end in ratio.ends()]
     if reach is not None:
@@ -168,7 +168,9 @@ def ratios(
     )
     if favoured is not None:
         sentence += f" Left of parity {favoured[0]} items are favoured, right of it {favoured[1]} ones."
-    height = 74 + ROW * len(rows) * (1.25 if paired else 1) + (26 if paired else 0) + (34 if favoured else 0)
+    height = 74 + rows_height([of for of, *_ in rows]) * (1.25 if paired else 1) + (26 if paired else 0)
+    if favoured:
+        height += ROW / 2 * (1 + max(lines_of(group, GROUP) for group in favoured))
     draw = partial(_ratios, rows, what, band, paired, times, favoured)
     return Plot(name, title, sentence, f"{told}.", draw, height)
 
@@ -203,10 +205,10 @@ def _ratios(
         axes.axvspan(*band, color=GREY, alpha=0.16, linewidth=0, zorder=0)
         ends += band
     ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25))
-    rows_axis(axes, [clipped(of) for of, _, _ in rows])
+    rows_axis(axes, [of for of, _, _ in rows])
     axes.set_xlabel(what)
     if favoured is not None:
-        low, high = (clipped(group, GROUP) for group in favoured)
+        low, high = (folded(group, GROUP) for group in favoured)
         axes.set_title(f"← {low}\nfavoured", loc="left", fontsize=LETTER)
         axes.set_title(f"{high} →\nfavoured", loc="right", fontsize=LETTER)
     if paired:
@@ -228,7 +230,7 @@ def windows(settings: Sequence[Window], utility: str, ratio: str) -> tuple[Plot,
     """Utility by setting beside that of a perfect ranker, and the ratio beside its reach."""
     usefulness = "; ".join(f"{one.setting} {one.utility}" for one in settings if one.utility)
     ratios_told = "; ".join(f"{one.setting} {one.ratio}" for one in settings if one.ratio)
-    height = 74 + ROW * len(settings)
+    height = 74 + rows_height([one.setting for one in settings])
     return (
         Plot(
             "windows-utility",
