@@ -82,7 +82,7 @@ class Run:
         return max(0.0, means - within / MANY), within
 
 
-def write_cell(folder: Path, queries: int, alike: bool) -> None:
+def write_cell(folder: Path, queries: int, alike: bool, length: int = WORDS) -> None:
     """A folder with answers: useful items bear the right label, and name words of the question more often.
 
     `alike`: a fifth of every question's items is useful, and nothing tells them by their words.
@@ -101,7 +101,7 @@ def write_cell(folder: Path, queries: int, alike: bool) -> None:
         lines["answers.jsonl"].append(json.dumps({"query_id": f"q{query}", "gold": LABELS[0]}))
         for item in range(ITEMS):
             doc_id, of_query = f"q{query}d{item}", rng.poisson(1 + told * useful[item])
-            text = " ".join([*rng.choice(words, WORDS), *rng.choice(asked, of_query)])
+            text = " ".join([*rng.choice(words, length), *rng.choice(asked, of_query)])
             label = LABELS[0] if useful[item] else rng.choice(LABELS[1:])
             lines["docs.jsonl"].append(json.dumps({"doc_id": doc_id, "title": f"t {item}", "text": text}))
             lines["groups.tsv"].append(f"{doc_id}\tlabel\t{label}")
@@ -146,6 +146,7 @@ def compared(few: Run, many: Run) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=QUERIES)
+    parser.add_argument("--words", type=int, default=WORDS, help="Of an item of the whole cell.")
     parser.add_argument("--compared", type=int, default=COMPARED)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -156,12 +157,13 @@ def main() -> None:
                 print(f"{asked.compared} questions that {'are ' * alike}{name}, N {FEW} for {MANY}: {line}")
         whole = Path(place) / "cell"
         if not (writer := os.fork()):  # so that this process stays small
-            write_cell(whole, asked.queries, alike=False)
+            write_cell(whole, asked.queries, alike=False, length=asked.words)
             os._exit(0)
         os.waitpid(writer, 0)
         found = run(whole, MANY)
         print(
-            f"{asked.queries} questions × {ITEMS} items, 4 alphas × {MANY} samples, {found.calls:,} calls: "
+            f"{asked.queries} questions × {ITEMS} items of {asked.words} words, 4 alphas × {MANY} samples, "
+            f"{found.calls:,} calls: "
             f"{found.cpu:.0f} s of CPU, {found.wall:.0f} s by the clock, {found.peak:,.0f} MB peak"
         )
 

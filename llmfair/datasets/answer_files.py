@@ -135,14 +135,15 @@ def _read_folder(path: Path, judged: bool) -> list[Question]:
 
 
 def _labels(path: Path, problems: Problems) -> dict[str, dict[str, dict[str, int]]]:
-    """Labels as `{doc_id: {"label": {label: line}}}`; groups of other attributes are of no use here."""
+    """Labels as `{doc_id: {"label": {label: its first line}}}`; groups of other attributes are of no use here."""
     found: dict[str, dict[str, dict[str, int]]] = {}
+    of_label: dict[str, dict[str, dict[str, int]]] = {}  # few labels, many documents
     for number, doc_id, attribute, group in read_groups(path, problems, None):
         if attribute != LABEL:
             continue
         if doc_id in found:
             problems.add(path, number, LABEL, f"'{doc_id}' has a label already")
-        found[doc_id] = {LABEL: {group: number}}
+        found[doc_id] = of_label.setdefault(group, {LABEL: {group: number}})
     return found
 
 
@@ -157,7 +158,11 @@ def _per_query(
                 problems.add(path, line, "query_id", f"'{query_id}' is not in queries.tsv")
             elif doc_id not in documents:
                 problems.add(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl")
-    return {query_id: {doc_id: of for doc_id, (of, _) in rows[query_id].items()} for query_id in rows}
+    ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
+    return {
+        query_id: {ids[doc_id]: of for doc_id, (of, _) in by_doc.items() if doc_id in ids}
+        for query_id, by_doc in rows.items()
+    }
 
 
 def _document(item: _Item) -> Document:

@@ -207,6 +207,7 @@ def read_documents(
     """The documents of docs.jsonl by id, in file order; of title and text, `needed` must be there and not blank."""
     documents: dict[str, Document] = {}
     lines: dict[str, int] = {}
+    in_groups: dict[tuple[object, ...], Mapping[str, tuple[str, ...]]] = {}  # many documents are in the same
     for number, line in text_lines(path, problems):
         try:
             row = json.loads(line)
@@ -234,8 +235,9 @@ def read_documents(
             problems.add(path, number, "text" if isinstance(title, str) else "title", "is not a text")
         else:
             lines[doc_id] = number
+            of_it = {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
             documents[doc_id] = Document(
-                doc_id, title, text, {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
+                doc_id, title, text, in_groups.setdefault(tuple(of_it.items()), of_it)
             )
     return documents
 

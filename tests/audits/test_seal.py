@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 
 import llmfair as api
 from llmfair import registry
+from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.runs.run import perform
+from llmfair.audits.runs.seal import inputs_of
 from llmfair.audits.subject import Subject
 from tests.cli.command import Outcome, llmfair, ran
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, write, write_folder
 from tests.outside.counter import Counter
 from tests.outside.numbers import NUMBERS, NumbersSettings
 
@@ -178,6 +182,20 @@ def test_a_page_that_could_not_be_drawn_is_tried_again(monkeypatch: pytest.Monke
         assert "no report was written" in ran(*LISTS, "--report", "-o", "run").err
     repeated(*LISTS, "--report", measured=True)
     assert Path("run/report.html").is_file()
+
+
+def test_documents_are_read_one_by_one_for_the_seal(data: Path) -> None:
+    """All of them as one text would take their room three times over."""
+    docs = data / "docs.jsonl"
+    rows = [json.loads(line) for line in docs.read_text().splitlines()]
+    write(docs, (json.dumps(row | {"text": "word " * 40_000}) for row in rows))
+    design = make_design(ListwiseSettings(dataset="data"))
+    inputs = inputs_of(design, {}, {})
+    tracemalloc.start()
+    assert inputs_of(design, {}, {}) == inputs
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < docs.stat().st_size / 3
 
 
 def test_from_python_and_from_the_command_line() -> None:

@@ -169,6 +169,9 @@ def test_a_folder_may_have_lists_labels_and_qrels_that_are_read_where_asked_for(
     assert first.doc_ids == ("2", "01") and first.relevance == {"2": 1}
     assert first.documents[0].groups == {"label": ("blue",)}
     assert load_answers(path).qrels == {}
+    red = [one.groups for one in dataset.documents.values() if one.groups == {"label": ("red",)}]
+    assert len(red) == 2 and red[0] is red[1]  # what many documents have is held once
+    assert all(named is own for named, own in zip(first.relevance, first.doc_ids, strict=False))
 
 
 @pytest.mark.parametrize(

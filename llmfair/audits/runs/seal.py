@@ -19,6 +19,7 @@ from llmfair import registry
 from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_of
 from llmfair.audits.versions import versions
+from llmfair.datasets.base import Dataset
 from llmfair.rundir import LOCK, RunDir, fingerprint
 from llmfair.trec import write_whole
 
@@ -44,13 +45,21 @@ def inputs_of(design: Design[Any], identity: Mapping[str, Any], facts: Mapping[s
             "settings": {name: value for name, value in settings if name not in UNCOUNTED},
             "measures": [str(measure) for measure in design.measures],
             "attributes": data.attributes,
-            "documents": [(one.doc_id, one.title, one.text, one.groups) for one in data.documents.values()],
+            "documents": _documents_sha256(data),
             "stand-ins": [(name, one.groups) for name, one in data.stand_ins.items()],
             "judgements": (data.qrels, data.relevant_counts),
             "versions": versions(),
             "code": (code, offered, [_source(name) for name in sorted(packages)]),
         }
     )
+
+
+def _documents_sha256(data: Dataset) -> str:
+    """SHA-256 over all documents, one by one: together they would take their room three times over."""
+    digest = hashlib.sha256()
+    for one in data.documents.values():
+        digest.update(fingerprint({one.doc_id: (one.title, one.text, one.groups)}).encode())
+    return digest.hexdigest()
 
 
 def _source(package: str) -> str:
