@@ -7,14 +7,14 @@ lists are drawn from; `outputs.csv` what was answered beside each list. `gains.t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from llmfair.audits.condition import Condition
 from llmfair.audits.rag.design import RagDesign
 from llmfair.audits.rag.observing import Credited, answered_queries, credited_outputs, kept_queries, observed
-from llmfair.audits.rag.policies import Floats, Policies
+from llmfair.audits.rag.policies import GOLD, Floats, Policies
 from llmfair.audits.rag.results import RagResults
 from llmfair.metrics.generation import FEWEST_USEFUL
 from llmfair.metrics.retrieved import Retrieved
@@ -109,36 +109,65 @@ def _samples(design: RagDesign, results: Mapping[str, Read], condition: Conditio
 
 
 def read_observations(run: RunDir, results: RagResults) -> dict[str, list[Retrieved]]:
-    """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line."""
+    """What measures read, by condition, of a run folder's files. Raises UsageError naming file and line.
+
+    Of a run that has asked about no list there is what its retrievers show, and where it has labels what of it is
+    useful; it has no `gold` without.
+    """
     design = results.design
     conditions = [Condition(name, (design.factors or {})[name]) for name in design.conditions]
-    problems = Problems()
-    judged = read_qrels(run.path / QRELS, problems)
-    problems.raise_any("the command that made the run writes its files anew, without a call")
     scores = _read_scores(run)
+    labels = _read_labels(run) if (run.path / QRELS).stat().st_size else None
     outputs: dict[str, dict[Shown, Credited]] = {}
     for query_id, shown, output in read_csv(run.path / OUTPUTS, "an output", _read_output):
         outputs.setdefault(query_id, {})[shown] = output
-    found: dict[str, list[Retrieved]] = {name: [] for name in design.conditions}
-    for query_id, of in judged.items():
-        useful = frozenset(doc_id for doc_id, (grade, _) in of.items() if grade >= 1)
-        if len(useful) >= FEWEST_USEFUL:
-            policies = Policies(query_id, tuple(of), scores[query_id], design.k, design.samples, design.seed)
-            of_query = observed(policies, conditions, useful, outputs[query_id], design.uncredited)
+
+    def observed_of(
+        which: Sequence[Condition], given: Callable[[str], Mapping[Shown, Credited] | None]
+    ) -> dict[str, list[Retrieved]]:
+        found: dict[str, list[Retrieved]] = {one.name: [] for one in which}
+        for query_id, (doc_ids, scored) in scores.items():
+            useful = frozenset[str]() if labels is None else labels.get(query_id, frozenset())
+            if labels is not None and len(useful) < FEWEST_USEFUL:
+                continue
+            policies = Policies(query_id, doc_ids, scored, design.k, design.samples, design.seed)
+            of_query = observed(policies, which, useful, given(query_id), design.uncredited)
             for name, one in of_query.items():
                 found[name].append(one)
-    return found
+        return found
 
-
-def _read_scores(run: RunDir) -> dict[str, dict[str, Floats]]:
-    """Scores by query and retriever, in the items' order."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for retriever, query_id, score in read_csv(
-        run.path / SCORES, "a score", lambda row: (row["retriever"], row["query_id"], float(row["score"]))
+    if labels is not None and any(
+        (found := observed_of(conditions, lambda query: outputs.get(query, {}))).values()
     ):
+        return found
+    told = [one for one in conditions if labels is not None or one.name != GOLD]
+    return observed_of(told, lambda query: None)
+
+
+def _read_labels(run: RunDir) -> dict[str, frozenset[str]]:
+    """The useful items by query."""
+    problems = Problems()
+    judged = read_qrels(run.path / QRELS, problems)
+    problems.raise_any("the command that made the run writes its files anew, without a call")
+    return {
+        query_id: frozenset(doc_id for doc_id, (grade, _) in of.items() if grade >= 1)
+        for query_id, of in judged.items()
+    }
+
+
+def _read_scores(run: RunDir) -> dict[str, tuple[tuple[str, ...], dict[str, Floats]]]:
+    """Of every query its items, and their scores by retriever."""
+    ids: dict[str, dict[str, None]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
+    for retriever, query_id, doc_id, score in read_csv(
+        run.path / SCORES,
+        "a score",
+        lambda row: (row["retriever"], row["query_id"], row["doc_id"], float(row["score"])),
+    ):
+        ids.setdefault(query_id, {})[doc_id] = None
         found.setdefault(query_id, {}).setdefault(retriever, []).append(score)
     return {
-        query_id: {retriever: np.array(scores) for retriever, scores in of.items()}
+        query_id: (tuple(ids[query_id]), {retriever: np.array(scores) for retriever, scores in of.items()})
         for query_id, of in found.items()
     }
 

@@ -71,22 +71,24 @@ def observed(
     policies: Policies,
     conditions: Sequence[Condition],
     useful: frozenset[str],
-    outputs: Mapping[Shown, Credited],
+    outputs: Mapping[Shown, Credited] | None,
     uncredited: str | None = None,
 ) -> dict[str, Retrieved]:
     """One query under every condition, once it has the outputs of all its lists; {} before.
 
-    `uncredited`: why nothing is credited, where that is so.
+    `outputs` None: nobody asked for any, and what is shown is all there is. `uncredited`: why nothing is credited,
+    where that is so.
     """
     drawn = policies.drawn(conditions, useful)
-    if any(shown not in outputs for lists in drawn.values() for shown in lists):
+    if outputs is not None and any(shown not in outputs for lists in drawn.values() for shown in lists):
         return {}
+    known = outputs or {}
     best = {
-        one.factors["retriever"]: outputs[next(iter(drawn[one.name]))].utility
+        one.factors["retriever"]: known[first].utility
         for one in conditions
-        if one.factors["alpha"] == DETERMINISTIC
+        if one.factors["alpha"] == DETERMINISTIC and (first := next(iter(drawn[one.name]))) in known
     }
-    ceiling = max(output.utility for output in outputs.values())
+    ceiling = max((output.utility for output in known.values()), default=None)
     return {
         one.name: Retrieved(
             query_id=policies.query_id,
@@ -95,7 +97,7 @@ def observed(
             k=policies.k,
             exposure=policies.exposure(one, useful),
             lists=tuple(
-                _shown_list(shown, count, outputs[shown]) for shown, count in drawn[one.name].items()
+                _shown_list(shown, count, known.get(shown)) for shown, count in drawn[one.name].items()
             ),
             baseline=best.get(one.factors["retriever"]),
             ceiling=ceiling,
@@ -105,5 +107,7 @@ def observed(
     }
 
 
-def _shown_list(shown: Shown, count: int, output: Credited) -> ShownList:
+def _shown_list(shown: Shown, count: int, output: Credited | None) -> ShownList:
+    if output is None:
+        return ShownList(shown, count, None, None)
     return ShownList(shown, count, output.text, output.utility, output.credited, output.supported)

@@ -7,6 +7,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag.bounds import bounded
 from llmfair.audits.rag.files import read_observations
 from llmfair.audits.rag.outcome import CHANGE, DISPARITY, concluded
+from llmfair.audits.rag.policies import GOLD
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun, facts_of, measures_of
 from llmfair.audits.summary import Inference, summarise
 from llmfair.metrics.columns import measure_all
@@ -16,15 +17,24 @@ from llmfair.settings import ScoreSettings
 
 
 def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
-    """A run folder: the figures of its audit, unless others are asked for. Raises UsageError."""
+    """A run folder: the figures of its audit, unless others are asked for; before any answer those of what is shown.
+
+    Raises UsageError.
+    """
     results = results_of(run)
     design = results.design
     announce(run.path / "outputs.csv")
     observations = read_observations(run, results)
     measures, shown = measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
+    if settings.measures is None and not any(
+        one.output is not None for of in observations.values() for query in of for one in query.lists
+    ):
+        known = None if GOLD in observations else DISPARITY  # without labels nobody knows what is useful
+        measures = [one for one in measures if one.definition.of_lists and known in (None, one.name)]
+        shown = [name for name in shown if name in map(str, measures)]
     columns = measure_all(bounded(measures, design.utility), observations)
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=design.seed))
-    conditions = [Condition(name, design.factors[name]) for name in design.conditions]
+    conditions = [Condition(name, design.factors[name]) for name in observations]
     findings, rows = concluded(conditions, columns, rows, settings.level, design.margin)
     facts = facts_of(
         run,

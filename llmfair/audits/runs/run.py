@@ -19,7 +19,7 @@ from llmfair.audits.gates import refused, require_met, require_readable, statuse
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.lists import earlier_lists_identity, folder_below
 from llmfair.audits.planning.prospects import Prospects, require_prospects
-from llmfair.audits.runs.seal import inputs_of, is_sealed, seal
+from llmfair.audits.runs.seal import inputs_of, is_complete, is_sealed, seal
 from llmfair.audits.runs.seen import seen
 from llmfair.audits.runs.session import charge, refuse_fewer, session, superseded
 from llmfair.audits.subject import adapter_warnings, left_out, limits_of, sampling_of
@@ -203,13 +203,14 @@ def perform(
 ) -> Written:
     """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 
-    `draw` makes the page of the folder and its results, and says whether there is one as the settings want it. A run
-    that was drawn once and of which nothing has changed is read as it stands.
+    `draw` makes the page of the folder and its results, and says whether there is one as the settings want it. Read as
+    it stands is a run that was drawn once and has not changed, and one that is complete where this would stop earlier.
     """
     begun, progress = begin(design), Progress()
     folder, error = begun.folder, None
     inputs = inputs_of(design, begun.identity, begun.facts) if draw is not None and design.calls else ""
-    kept = bool(inputs) and not design.settings.fresh and is_sealed(folder, inputs)
+    sealed = bool(inputs) and is_sealed(folder, inputs)
+    kept = not design.settings.fresh and (sealed or (design.stops and is_complete(folder, begun.identity)))
     try:
         if kept:
             with begun.watched(watch, progress, folder.read_manifest().answers_on_disk):

@@ -86,6 +86,14 @@ def is_sealed(run: RunDir, inputs: str) -> bool:
         return False
 
 
+def is_complete(run: RunDir, identity: Mapping[str, Any]) -> bool:
+    """Whether a run of this identity is there with all its answers, sealed or not."""
+    if not run.manifest.is_file():
+        return False
+    found = run.read_manifest()
+    return found.status == "complete" and fingerprint(found.settings) == fingerprint(identity)
+
+
 def seal(run: RunDir, inputs: str) -> None:
     """Seals a complete run, with its page, if it has one; one that cannot be read or written stays without."""
     with suppress(OSError):

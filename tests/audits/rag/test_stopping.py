@@ -30,15 +30,18 @@ def told(folder: Path, name: str = "results") -> Any:
 
 def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_folder() -> None:
     ran(*FLAGS, "-o", "whole")
-    counts = []
+    counts, disparities = [], []
     for stop in ("retrieval", "labels", "outputs"):
         found = ran(*[flag for flag in FLAGS if flag != "-q"], "--stop-after", stop)
         run = only_run()
         assert "Stopped where it was asked to. Without --stop-after the same command goes on" in found.err
         assert told(run)["status"] == told(run, "manifest")["status"] == "incomplete"
         assert llmfair("runs", "check", str(run)).code == 0
-        if stop != "retrieval":
-            ran("score", str(run), "-o", f"again-{stop}", "--no-report", "-q")
+        scored = ran("score", str(run), "-o", f"again-{stop}", "--no-report", "-q", "--json").json
+        shown = {(row["measure"], row["condition"]): row["value"] for row in scored["rows"]}
+        assert ("EE-D", "bm25-8") in shown and (("EE-R", "gold") in shown) == (stop != "retrieval")
+        assert (("EU", "bm25-8") in shown) == (stop == "outputs")
+        disparities.append({key: value for key, value in shown.items() if key == ("EE-D", "bm25-8")})
         counts.append(asked(run))
         assert counts[-1] <= planned("--stop-after", stop)
         qrels = (run / "qrels.txt").read_text().splitlines()
@@ -46,6 +49,7 @@ def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_fo
         assert len(table(run / "scores.csv")) == 8 * 20 and (run / "rankings/bm25.run").is_file()
         assert bool(table(run / "metrics.csv")) == (stop == "outputs")
     assert counts[:2] == [0, 8 * 21] and counts[2] > 300
+    assert disparities[0] == disparities[1] == disparities[2] != {}, "what is shown hangs on no answer"
     assert told(run)["collection"]["kept"] == 8 and told(run)["judged"]["asked"] == 0
     ran(*FLAGS)
     assert only_run() == run, "the same run"
@@ -54,6 +58,21 @@ def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_fo
         if path.is_file() and path.name not in BYPRODUCTS:
             ours = (run / path.relative_to("whole")).read_text().replace(run.name, "whole")
             assert ours == path.read_text(), path
+
+
+def test_a_finished_run_stays_finished() -> None:
+    ran(*FLAGS, "-o", "whole")
+    before = {
+        path: path.read_bytes()
+        for path in Path("whole").rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+    for stop in ("retrieval", "labels", "outputs"):
+        found = ran(*FLAGS, "-o", "whole", "--stop-after", stop)
+        assert "bm25-8" in found.out and "Stopped" not in found.err
+        assert {path: path.read_bytes() for path in before} == before
+    other = llmfair(*FLAGS, "-o", "whole", "--stop-after", "labels", "--seed", "9")
+    assert other.code == 1 and "belongs to other settings" in other.err
 
 
 def test_labels_that_are_known_ask_nobody() -> None:
