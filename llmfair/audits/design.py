@@ -211,6 +211,11 @@ class Design(ABC, Generic[T]):
         """What a plan for so many models tells of this kind alone; calls, tokens and time are told of every kind."""
         return {"queries": len(self.queries), "design": plain(self.facts())}
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What else a plan says: what makes the audit doubtful, unless a kind knows more."""
+        return self.warnings
+
     def findable(self, settings: Any) -> Any:
         """What the audit can find, by the settings of a plan; None where nobody knows."""
         return None
@@ -325,7 +330,7 @@ class Design(ABC, Generic[T]):
         kind = registry.lookup("audit", self.task)
         gated = GatedFigures(
             results.design.conditions, results.shown, results.rows, results.findings, results.reach,
-            f" {kind.condition}", where, {*kind.aside, *kind.by_name}, kind.titles,
+            f" {kind.condition}", where, kind.not_gated(results.design.conditions), kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         results = judged(

@@ -9,7 +9,7 @@ kinds load nothing heavy, since `llmfair --help` asks all of them what they are 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -165,8 +165,14 @@ class Kind(ABC):
 
     aside: Collection[str] = ()
     """Conditions that only repeat another, to show how much answers vary: of several runs they are not shown."""
-    by_name: Collection[str] = ()
-    """Conditions that others are held against, such as a baseline: gates speak of them by name alone."""
+    gated: Collection[str] = ()
+    """The conditions that gates speak of where they name none, if not all: of what these are held against, such as a
+    baseline, they speak by name alone."""
+
+    def not_gated(self, conditions: Iterable[str]) -> set[str]:
+        """Those of the conditions that gates speak of by name alone."""
+        return {*self.aside, *(name for name in conditions if self.gated and name not in self.gated)}
+
     of_conditions: Collection[str] = ()
     """Settings that say which conditions there are: of several runs they do not make a model another row."""
     limits: Sequence[str] = (

@@ -21,18 +21,17 @@ from llmfair.datasets.base import (
 from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import Folder
+from llmfair.datasets.keywords import searched
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.metrics.base import Groups
 from llmfair.prompts import Prompt, load_prompt, wording_of
+from llmfair.rankers.crossfit import POOL
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
 from llmfair.retrieval.bm25 import Bm25Index
 from llmfair.rundir import folder_name
 from llmfair.settings import ListSettings, PromptSettings
-
-LEARNT_FROM = 200
-"""Documents of a searched topic that a ranker learns from."""
 
 P = TypeVar("P", bound=PromptSettings)
 
@@ -90,24 +89,27 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     return queries[: settings.limit]
 
 
-def training_lists(dataset: Dataset | DocumentSource | Collection) -> list[Candidates]:
+def training_lists(
+    dataset: Dataset | DocumentSource | Collection, query_text: str = "title"
+) -> list[Candidates]:
     """The lists with judgements that a ranker can learn from: all of the data's own, whatever queries are asked.
 
-    Of data without lists they are what BM25 finds first for each topic, unjudged documents too. Raises UsageError
-    where nothing can be searched either.
+    Of data without lists they are what BM25 finds first for each topic, unjudged documents too. `query_text`: whether
+    topics ask their keywords, where they have any, or their title. Raises UsageError where nothing can be searched.
     """
     source: Any = dataset.source if isinstance(dataset, Collection) else dataset
     if getattr(source, "has_lists", True):
-        return [source.candidates(query) for query in source.queries]
+        lists = (source.candidates(query) for query in source.queries)
+        return [replace(one, query=searched(one.query, query_text)) for one in lists]
     found = Collection(source)
     index = Bm25Index(cache_folder() / "indexes", found.documents.values())
     return [
         Candidates(
             query,
-            tuple(found.documents[hit.doc_id] for hit in index.search(query.text, LEARNT_FROM)),
+            tuple(found.documents[hit.doc_id] for hit in index.search(query.text, POOL)),
             found.qrels.get(query.query_id, {}),
         )
-        for query in found.queries
+        for query in (searched(query, query_text) for query in found.queries)
     ]
 
 

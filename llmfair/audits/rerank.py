@@ -19,6 +19,7 @@ from llmfair.audits.lists import training_lists
 from llmfair.audits.scoring.run_files import check_queries, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.judgements import Judgements
+from llmfair.datasets.keywords import searched
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
@@ -63,12 +64,13 @@ class Reranking:
     ranker: Ranker
     judgements: Judgements
     attribute: Attribute
+    query_text: str
 
     def candidates(self, ranking: Ranking) -> Candidates:
         """What a run has of a query, best first."""
         query_id, documents = ranking.query_id, self.judgements.documents
         return Candidates(
-            self.judgements.queries.get(query_id) or Query(query_id, ""),
+            searched(self.judgements.queries.get(query_id) or Query(query_id, ""), self.query_text),
             tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in ranking.doc_ids),
             self.judgements.qrels.get(query_id, {}),
             ranking.scores,
@@ -172,7 +174,7 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             attribute,
             parameters,
             groups=Groups(attribute.name, attributes, judgements.documents),
-            lists=partial(_training, settings.dataset),
+            lists=partial(_training, settings.dataset, settings.query_text),
         )
     )
     if ranker.reads_texts and settings.dataset is None:
@@ -180,12 +182,12 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             f"{spec} reads what queries and documents say, and --groups does not tell.",
             "-d DATASET    names data with texts, a folder of your own too",
         )
-    return Reranking(spec, ranker, judgements, attribute)
+    return Reranking(spec, ranker, judgements, attribute, settings.query_text)
 
 
-def _training(dataset: str | None) -> list[Candidates]:
+def _training(dataset: str | None, query_text: str) -> list[Candidates]:
     """The lists that a ranker may learn from: a dataset's."""
-    return [] if dataset is None else training_lists(load_dataset(dataset))
+    return [] if dataset is None else training_lists(load_dataset(dataset), query_text)
 
 
 def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:

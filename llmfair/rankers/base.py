@@ -182,6 +182,8 @@ class Ranker(ABC):
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
     change an order; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
     to the query; any other ranks the same under every variant. `made_for_texts`: it was trained on passages of text.
+    `target_known`: whose shares of groups to aim at it is told: nobody's, those of the topics that it learns from, or
+    those of the very queries that it orders.
     `reads_texts`: it has to know what query and documents say, even where they come with scores; `reads_groups`: who
     is in which group. `warnings`: what readers of its orders have to know.
     """
@@ -190,6 +192,7 @@ class Ranker(ABC):
     identity: str
     worded: ClassVar[bool] = False
     made_for_texts: ClassVar[bool] = False
+    target_known: Literal["no", "training topics", "yes"] = "no"
     warnings: tuple[str, ...] = ()
     reads_texts: ClassVar[bool] = True
     reads_groups: ClassVar[bool] = False
@@ -235,7 +238,7 @@ class ScoringRanker(Ranker):
     def scores(self, candidates: Candidates) -> Sequence[float]:
         """A score for each candidate, in their order; the higher the better."""
 
-    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...]]:
+    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
         """The candidates by falling score and their scores; equal scores keep the order they came in."""
         scores = self.scores(candidates)
         best_first = sorted(range(len(scores)), key=lambda place: -scores[place])

@@ -18,6 +18,8 @@ from llmfair.rankers.base import ScoringRanker
 from llmfair.records import Candidates
 
 FOLDS = 5
+POOL = 200
+"""Documents of a searched topic that are learnt from, and ordered."""
 
 Model = Callable[[Candidates], Sequence[float]]
 """Gives each candidate a score, in their order."""
@@ -39,12 +41,16 @@ class CrossFitted(ScoringRanker):
     """Scores each list by a model that was fitted without its fold's queries, when the first of them is scored.
 
     Who is in which group is part of what is learnt. `name` says in words what is fitted. Lists without a relevant
-    document teach nothing and are left out. Raises UsageError where fewer than two are left.
+    document teach nothing and are left out. Of a list that comes with a first stage's scores the best `pool` are
+    ordered, as many as a searched list is learnt from; the others follow as they are. Raises UsageError where fewer
+    than two lists are left.
     """
 
     reads_groups = True
 
-    def __init__(self, name: str, fit: Fit, lists: Iterable[Candidates], seed: int = 0) -> None:
+    def __init__(
+        self, name: str, fit: Fit, lists: Iterable[Candidates], seed: int = 0, pool: int = POOL
+    ) -> None:
         self.lists = tuple(one for one in lists if any(_relevant(one)))
         if len(self.lists) < 2:
             raise UsageError(
@@ -53,7 +59,7 @@ class CrossFitted(ScoringRanker):
             )
         self.fold = folds((one.query.query_id for one in self.lists), seed=seed)
         self.identity = f"{name} folds={FOLDS} seed={seed} lists={_sha256(self.lists)[:12]}"
-        self._fit = fit
+        self._fit, self._pool = fit, pool
         self._models: dict[int | None, Model] = {}
         self._fitting = Lock()
 
@@ -61,6 +67,16 @@ class CrossFitted(ScoringRanker):
         """The lists that the model of a query learns from."""
         without = self.fold.get(query_id)
         return tuple(one for one in self.lists if self.fold[one.query.query_id] != without)
+
+    def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
+        given = candidates.scores
+        if given is None or len(given) <= self._pool:
+            return super().ordered(candidates)
+        by_score = sorted(range(len(given)), key=lambda place: -given[place])
+        best, others = by_score[: self._pool], by_score[self._pool :]
+        scores = self.scores(candidates.at(best))
+        first = sorted(range(len(best)), key=lambda place: -scores[place])
+        return candidates.at([*(best[place] for place in first), *others]), None
 
     def scores(self, candidates: Candidates) -> Sequence[float]:
         """What the model without the query's fold gives; raises what fitting it raises."""

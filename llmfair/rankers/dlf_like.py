@@ -71,7 +71,9 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
         )
 
     name = f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}"
-    return CrossFitted(name, fit, options.lists())
+    ranker = CrossFitted(name, fit, options.lists(), pool=parameters["pool"])
+    ranker.target_known = "training topics"
+    return ranker
 
 
 class Vectors:

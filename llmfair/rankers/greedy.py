@@ -58,6 +58,7 @@ class Greedy(Reranker):
     name = "greedy"
     declared: ClassVar[Declared] = {**TRADE, "target": SPREAD_TO_TARGET["target"]}
     reads_texts, reads_groups = False, True
+    target_known = "yes"
 
     @cached_property
     def _spread(self) -> Cells:

@@ -168,7 +168,8 @@ def conditions_table(
             notes.append(
                 f"{titles.get(condition, condition)}: {share} of {counted.asked:,} {answers or unit} cannot be parsed"
             )
-    notes += [*drawn_note(results.design.drawn), *results.warnings, *few_queries(results.design.queries)]
+    measured = max((row.n or 0 for row in results.of_all()), default=0) or results.design.queries
+    notes += [*drawn_note(results.design.drawn), *results.warnings, *few_queries(measured)]
     return filled(Table(" · ".join(parts), header, tuple(rows), tuple(notes), said, sees=results.sees))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from llmfair.errors import UsageError
 from llmfair.settings.base import CommandSettings, MeasureSettings, setting
@@ -52,6 +53,13 @@ class ScoreSettings(JudgedSettings, MeasureSettings):
 @dataclass(frozen=True, kw_only=True)
 class RerankSettings(JudgedSettings):
     """Rankings that exist, to be ordered anew: where groups and texts are, and where the new ones go."""
+
+    query_text: Literal["keywords", "title"] = setting(
+        "keywords",
+        "What rankers read of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
+        "Data",
+        result=False,
+    )
 
     output: Path | None = setting(
         None,

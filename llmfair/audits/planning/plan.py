@@ -53,7 +53,7 @@ def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         **shared_calls(replace(design, subject=subject) for subject in asked),
         "unready": unready(settings),
         "assessable": prospects.assessable,
-        "remarks": [*prospects.said, *wishes],
+        "remarks": [*design.remarks, *prospects.said, *wishes],
     }
     if isinstance(settings, PlanningSettings):
         planned |= {

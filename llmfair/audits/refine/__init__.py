@@ -67,7 +67,7 @@ class Refine(Kind):
         "target": ("aim at different targets", "run both with the same --target"),
         "analyzer": ("search in different terms", "run both with the same --analyzer"),
     }
-    by_name = ("bm25", "refined")
+    gated = ("fair-qr",)
 
     def design(self, settings: RefineSettings, subject: Subject | None = None) -> RefineAudit:
         from llmfair.audits.design import NOBODY
@@ -154,7 +154,7 @@ class Refine(Kind):
         from llmfair.audits.comparing.changes import changes_by_query
 
         for row in changes_by_query(base, other, chosen, self.condition):
-            if row.condition not in self.by_name:
+            if row.condition in self.gated:
                 yield replace(row, headline=row.measure == base.results.design.objective)
 
     def concluded(self, finding: Any, row: Figure | None, level: float, band: Band, words: Words) -> str:

@@ -7,7 +7,7 @@ p by flipped signs; adjusted (Holm) over the methods that fair-qr is held agains
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import fsum
@@ -26,8 +26,8 @@ from llmfair.stats.paired import change_by_query
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import STARRED, paired_p
 
-SYMBOLS = {BASELINE: "*"}
-"""The methods that fair-qr is held against, with the signs of the paper's table."""
+SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
+"""The signs of the paper's table, of the methods that it holds refinement against."""
 CONCLUDED = {
     True: Conclusion.WITHIN,
     False: Conclusion.OUTSIDE,
@@ -41,6 +41,11 @@ Goals = tuple[str, str, str]
 def compared(method: str) -> str:
     """The condition of rows that hold fair-qr against a method."""
     return f"{FAIR_QR} vs {method}"
+
+
+def held_against(conditions: Iterable[str]) -> list[str]:
+    """The methods that fair-qr is held against: all but its own two pages."""
+    return [name for name in conditions if name not in (REFINED, FAIR_QR)]
 
 
 def concluded(
@@ -73,7 +78,7 @@ def _changes(columns: Sequence[Column], inference: Inference) -> list[Measuremen
     by = {(column.measure, column.condition): column for column in columns if not column.group}
     rows: list[Measurement] = []
     for measure in _directed(by):
-        for method in SYMBOLS:
+        for method in held_against(dict.fromkeys(column.condition for column in columns)):
             rows += _paired(measure, by.get((measure, FAIR_QR)), by.get((measure, method)), method, inference)
     return rows
 
@@ -118,10 +123,11 @@ def _paired(
 def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
     """Both pages of refinement against each method, in every measure with a direction [Chen & Fang 2025, Table 1]."""
     by = {(column.measure, column.condition): column for column in columns if not column.group}
+    methods = held_against(dict.fromkeys(column.condition for column in columns))
     tests = []
     for measure in _directed(by):
         better = 1 if measure.definition.better == "higher" else -1
-        for method, (against, symbol) in product((REFINED, FAIR_QR), SYMBOLS.items()):
+        for method, against in product((REFINED, FAIR_QR), methods):
             pairs = _pairs(by.get((measure, method)), by.get((measure, against)))
             if not pairs:
                 continue
@@ -130,7 +136,7 @@ def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
             told = p is not None and p < STARRED and better * difference > 0
             tests.append(
                 PaperTest(method=method, against=against, measure=str(measure), queries=len(pairs),
-                          difference=difference, p=p, symbol=symbol if told else "")
+                          difference=difference, p=p, symbol=SYMBOLS.get(against, "") if told else "")
             )  # fmt: skip
     return tests
 

@@ -16,6 +16,7 @@ from typing import Any
 from llmfair.asking.dispatch import Program
 from llmfair.audits.condition import Condition
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, Design
+from llmfair.audits.refine.baselines import Baseline
 from llmfair.audits.refine.hints import distinguishing, terms_of
 from llmfair.audits.refine.observing import Pages
 from llmfair.audits.refine.results import RefineFacts
@@ -35,14 +36,21 @@ from llmfair.steps import Steps
 
 REFINED, FAIR_QR = "refined", "fair-qr"
 TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
-"""Whether a method is told at run time what its figures are measured against."""
+"""Whether the methods of every run are told at run time what their figures are measured against."""
+Ended = Refined | Candidates
+"""What a program comes to: a topic's loop, or what a baseline makes of what its query finds, best first."""
 MOST_REPLIES = 2
 """A round asks once more where the first reply cannot be read."""
 TOKENS_ANSWERED = 40
 
 
+def ordering(query: Query, baseline: str) -> str:
+    """What the program is called in which a baseline orders what a query finds."""
+    return f"{query.query_id}/{baseline}"
+
+
 @dataclass(frozen=True, kw_only=True)
-class RefineDesign(Design[Refined]):
+class RefineDesign(Design[Ended]):
     """Everything that is asked about a collection's topics."""
 
     task = "refine"
@@ -54,13 +62,16 @@ class RefineDesign(Design[Refined]):
     aimed: Measure
     utility: Measure
     reranker: ScoringRanker | None = None
+    baselines: Sequence[Baseline] = ()
 
     two_groups = False
     why_not_assessable = "the others have no target"
 
     @cached_property
     def conditions(self) -> Sequence[Condition]:
-        return [Condition(name, {"target_known": known}) for name, known in TARGET_KNOWN.items()]
+        of_baselines = {one.name: one.ranker.target_known for one in self.baselines}
+        known = {**TARGET_KNOWN, **of_baselines}
+        return [Condition(name, {"target_known": known[name]}) for name in known]
 
     @property
     def k(self) -> int:
@@ -102,6 +113,13 @@ class RefineDesign(Design[Refined]):
 
     def plan(self, models: int) -> dict[str, Any]:
         return {**super().plan(models), "at_most": True}
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        if not self.baselines:
+            return self.warnings
+        held_against = ", ".join([BASELINE, *(one.name for one in self.baselines)])
+        return [f"held against {held_against}, which ask nobody", *self.warnings]
 
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""
@@ -181,9 +199,31 @@ class RefineDesign(Design[Refined]):
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
             yield Program(query.query_id, partial(self._steps, query), threaded=True, condition=FAIR_QR)
+        for one in self.baselines:
+            for query in self.topics:
+                start = partial(self._ordered, one, query)
+                yield Program(ordering(query, one.name), start, threaded=True, condition=one.name)
 
     def _steps(self, query: Query) -> Steps[Refined]:
         return self.program.steps(self.topic(query))
+
+    def _ordered(self, baseline: Baseline, query: Query) -> Steps[Candidates]:
+        return baseline.steps(self.first_stage(query))
+
+    def first_stage(self, query: Query) -> Candidates:
+        """What the original query finds, as deep as baselines look, with its scores."""
+        if query.query_id not in self._found:
+            hits = self.engine.search(query.text, max(self.settings.depth, self.k))
+            documents = tuple(self.dataset.documents[hit.doc_id] for hit in hits)
+            judged = self.dataset.qrels.get(query.query_id, {})
+            self._found[query.query_id] = Candidates(
+                query, documents, judged, tuple(hit.score for hit in hits)
+            )
+        return self._found[query.query_id]
+
+    @cached_property
+    def _found(self) -> dict[str, Candidates]:
+        return {}
 
     @cached_property
     def program(self) -> FairQr:
@@ -226,8 +266,8 @@ class RefineDesign(Design[Refined]):
         direction, eps = str(arguments["direction"]), float(arguments["eps"] or 0)
         return least_divergence(np.array([*target.values()]), self.k, direction, eps)
 
-    def unparseable(self, result: Refined) -> int:
-        return sum(not reply.read.readable for reply in result.replies)
+    def unparseable(self, result: Ended) -> int:
+        return sum(not reply.read.readable for reply in result.replies) if isinstance(result, Refined) else 0
 
     @property
     def query_text(self) -> dict[str, int] | None:
@@ -246,8 +286,12 @@ class RefineDesign(Design[Refined]):
             "lists_sha256": self.dataset.fingerprint(self.queries, self.attribute.name),
             "engine": self.engine.identity,
             **({"reranker": self.reranker.identity} if self.reranker else {}),
+            **({"baselines": self._baselines_identity()} if self.baselines else {}),
             **({"target": aimed_at.read_text("utf-8")} if aimed_at.is_file() else {}),
         }
+
+    def _baselines_identity(self) -> dict[str, Any]:
+        return {"depth": self.settings.depth, **{one.name: one.ranker.identity for one in self.baselines}}
 
     def facts(self) -> RefineFacts:
         settings = self.settings
@@ -271,6 +315,7 @@ class RefineDesign(Design[Refined]):
             form=settings.form,
             analyzer=settings.analyzer,
             query_text=self.query_text,
+            baselines={one.name: one.spec for one in self.baselines} or None,
             backgrounds=None
             if self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
             else self.attribute.backgrounds,

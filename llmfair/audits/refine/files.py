@@ -1,7 +1,9 @@
 """The files of a run folder of `llmfair refine`, and what measures read of them again.
 
-All figures follow from `rankings/` (the pages), `qrels.txt` and `groups.tsv`, which names the documents on pages, the
-relevant ones, and one of every other group, so that it has all groups of the collection.
+All figures follow from `rankings/` (the pages), `qrels.txt` and `groups.tsv`, which names the documents that are
+ranked, the relevant ones, and one of every other group, so that it has all groups of the collection. The original
+query's ranking goes on beyond its page, as deep as baselines look, and `scores.tsv` has its BM25 scores: of both
+`llmfair rerank` makes the rankings of the baselines.
 """
 
 from __future__ import annotations
@@ -14,17 +16,21 @@ from llmfair.audits.refine.observing import Pages
 from llmfair.audits.refine.results import RefineFacts, RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.refine.trail import TRAIL, TrailLine, trail_lines
+from llmfair.audits.scoring.run_files import SCORES
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.metrics.base import Groups, Judged
 from llmfair.metrics.targets import UNKNOWN
 from llmfair.rankers.fair_qr import Refined, refined_text
-from llmfair.records import Attribute, Ranking, Side
+from llmfair.records import Attribute, Candidates, Ranking, Side
 from llmfair.rundir import RunDir
-from llmfair.trec import Problems, groups_lines, qrels_lines, read_run, run_lines
+from llmfair.trec import Problems, groups_lines, qrels_lines, read_run, run_lines, scores_lines
 
-QRELS, GROUPS = "qrels.txt", "groups.tsv"
+QRELS, GROUPS, TAG = "qrels.txt", "groups.tsv", "llmfair"
 HINT = "the command that began the run writes its files anew, without a call"
+
+Reranked = Mapping[str, Mapping[str, Candidates]]
+"""What baselines make of what queries find, best first, by baseline and query."""
 
 
 def rankings_of(refined: Refined) -> dict[str, tuple[str, ...]]:
@@ -36,12 +42,21 @@ def rankings_of(refined: Refined) -> dict[str, tuple[str, ...]]:
     }
 
 
-def files_of(design: RefineDesign, found: Sequence[Refined], trail: Sequence[TrailLine]) -> dict[str, str]:
+def files_of(
+    design: RefineDesign, found: Sequence[Refined], reranked: Reranked, trail: Sequence[TrailLine]
+) -> dict[str, str]:
     """Every file by name."""
-    pages: dict[str, list[Ranking]] = {}
-    for refined in found:
-        for condition, doc_ids in rankings_of(refined).items():
-            pages.setdefault(condition, []).append(Ranking(refined.query.query_id, doc_ids))
+    first_stage = [_ranking(design.first_stage(refined.query)) for refined in found]
+    pages = {
+        condition: [Ranking(one.query.query_id, rankings_of(one)[condition]) for one in found]
+        for condition in (REFINED, FAIR_QR)
+    }
+    tags = {one.name: f"{TAG}+{''.join(one.spec.split())}" for one in design.baselines}
+    runs = {
+        BASELINE: run_lines(first_stage, TAG),
+        **{name: run_lines(of, TAG) for name, of in pages.items()},
+        **{name: run_lines(map(_ranking, of.values()), tags[name]) for name, of in reranked.items()},
+    }
     reached = {refined.query.query_id for refined in found}
     qrels = {query_id: judged for query_id, judged in design.dataset.qrels.items() if query_id in reached}
     original = "".join(f"{one.query.query_id}\t{one.query.text}\n" for one in found)
@@ -51,17 +66,22 @@ def files_of(design: RefineDesign, found: Sequence[Refined], trail: Sequence[Tra
         "queries/original.tsv": original,
         "queries/refined.tsv": "".join(last),
         **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
-        GROUPS: "".join(groups_lines(_groups(design, found, qrels))),
-        **{f"rankings/{name}.run": "".join(run_lines(of, "llmfair")) for name, of in pages.items()},
+        GROUPS: "".join(groups_lines(_groups(design, [*first_stage, *pages[REFINED]], qrels))),
+        SCORES: "".join(scores_lines(first_stage)),
+        **{f"rankings/{name}.run": "".join(lines) for name, lines in runs.items()},
     }
 
 
+def _ranking(candidates: Candidates) -> Ranking:
+    return Ranking(candidates.query.query_id, candidates.doc_ids, candidates.scores)
+
+
 def _groups(
-    design: RefineDesign, found: Sequence[Refined], qrels: Mapping[str, Mapping[str, int]]
+    design: RefineDesign, rankings: Sequence[Ranking], qrels: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """By document and attribute; a document of unknown group says so, or nobody would know that it is listed."""
     documents = design.dataset.documents
-    named = {doc_id for refined in found for one in rankings_of(refined).values() for doc_id in one}
+    named = {doc_id for ranking in rankings for doc_id in ranking.doc_ids}
     named |= {
         doc_id
         for judged in qrels.values()
@@ -104,11 +124,15 @@ def read_observations(run: RunDir, results: RefineResults) -> dict[str, list[Jud
     pages = Pages(attribute, groups, judgements.qrels)
     found: dict[str, list[Judged]] = {}
     for condition in results.design.conditions:
+        if not results.chains[condition].ranked:
+            found[condition] = []
+            continue
         problems = Problems()
         file = read_run(run.path / "rankings" / f"{condition}.run", problems)
         problems.raise_any(HINT)
         found[condition] = [
-            pages.judged(query_id, ranking.doc_ids) for query_id, ranking in file.rankings.items()
+            pages.judged(query_id, ranking.doc_ids[: results.design.k])
+            for query_id, ranking in file.rankings.items()
         ]
     return found
 

@@ -14,7 +14,8 @@ from llmfair import registry
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import selected_queries
-from llmfair.audits.refine.design import TARGET_KNOWN, RefineDesign
+from llmfair.audits.refine.baselines import made_baselines, named_specs, with_target
+from llmfair.audits.refine.design import TARGET_KNOWN, Ended, RefineDesign
 from llmfair.audits.refine.outcome import outcome_of
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.audits.subject import Subject
@@ -26,8 +27,7 @@ from llmfair.metrics.base import Judged, Measure
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, read_shares
 from llmfair.prompts import load_prompt
-from llmfair.rankers.base import ScoringRanker, scoring
-from llmfair.rankers.fair_qr import Refined
+from llmfair.rankers.base import ScoringRanker
 from llmfair.records import Attribute, Failure
 from llmfair.retrieval.analysis import ANALYZERS
 from llmfair.retrieval.bm25 import Bm25Index
@@ -42,7 +42,7 @@ SUMS_TO_ONE = 1e-3
 class RefineAudit(RefineDesign):
     """An audit of query refinement made but not begun: what it asks, and what the answers come to."""
 
-    def outcome(self, run: str, results: Mapping[str, Refined], failures: Sequence[Failure]) -> Outcome:
+    def outcome(self, run: str, results: Mapping[str, Ended], failures: Sequence[Failure]) -> Outcome:
         return outcome_of(self, run, results, failures)
 
 
@@ -62,16 +62,21 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     objective = objective_of(settings)
     check_target(str(objective.arguments["target"]))
     k = int(objective.cutoff or 0)
+    named = named_specs(settings.baseline, [*TARGET_KNOWN])
+    specs = ((name, with_target(spec, str(objective.arguments["target"]))) for name, spec in named.items())
+    baselines, warnings = made_baselines(specs, dataset, attribute, settings.query_text)
     usual = f"{SHOWN.format(k=k)},{objective}"
     aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
     gates = tuple(
         replace(gate, measure=str(aimed_at(parse_measure(gate.measure), settings.target)))
-        for gate in read_gates(settings.require, [*TARGET_KNOWN], Judged)
+        for gate in read_gates(settings.require, [*TARGET_KNOWN, *(one.name for one in baselines)], Judged)
     )
     shown = measures_of(settings.measures or usual, settings.target)
     asked_for = measures_of(
         ",".join((usual, *map(str, shown), *(gate.measure for gate in gates))), settings.target
     )
+    reranker = reranker_of(settings.rerank, dataset, attribute)
+    warnings += [f"--rerank {settings.rerank}: {said}" for said in (reranker.warnings if reranker else ())]
     design = RefineAudit(
         settings=settings,
         subject=subject,
@@ -88,12 +93,14 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         objective=objective,
         aimed=aimed,
         utility=utility,
-        reranker=reranker_of(settings.rerank, dataset, attribute),
+        reranker=reranker,
+        baselines=baselines,
+        warnings=tuple(warnings),
     )
     design.program  # noqa: B018  a prompt that lacks what is asked is said before anything else
     if not design.topics:
         raise UsageError(
-            f"--target {settings.target} needs judgements, and no document of a known group is relevant to any topic.",
+            f"--target {settings.target} needs judgements, and no topic has a relevant document of groups to aim at.",
             "--target uniform, or a file of shares such as --target ./shares.json",
         )
     return design
@@ -109,7 +116,13 @@ def reranker_of(spec: str, dataset: Collection, attribute: Attribute) -> Scoring
             f"--rerank {spec} is unknown.{did_you_mean(spec, ['none', *known])}",
             f"known: none, {', '.join(known)}",
         )
-    return scoring(spec, Subject(spec).ranker(dataset, attribute))
+    ranker = Subject(spec).ranker(dataset, attribute)
+    if not isinstance(ranker, ScoringRanker):
+        raise UsageError(
+            f"--rerank {spec}: {spec} gives an order and no scores, by which the last page is ordered.",
+            f"--baseline {spec} holds refinement against it",
+        )
+    return ranker
 
 
 def objective_of(settings: RefineSettings) -> Measure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -40,6 +40,9 @@ class RefineFacts(DesignFacts):
     query_text: Annotated[
         Counts | None, Meta(description="Topics by what is searched of them, where some have keywords.")
     ] = left_out_without("query_text")
+    baselines: Annotated[
+        Mapping[str, str] | None, Meta(description="Rankers that refinement is held against, by name.")
+    ] = left_out_without("baselines")
     backgrounds: Annotated[
         Sequence[Mapping[str, float]] | None,
         Meta(
@@ -115,6 +118,9 @@ class RefineResults(Results):
     iterations: Annotated[Counts, Meta(description="Topics by how many rounds were kept.")] = after("stops")
     rounds: Sequence[RoundMeans] = after("iterations")
     paper: Sequence[PaperTest] = after("rounds", default=())
+    remarks: Annotated[
+        Sequence[str] | None, Meta(description="What has to be said of the orders of baselines.")
+    ] = field(default=None, metadata={"after": "paper", "needs": "remarks"})
     calls_made: Count = after("paper")
     answers: Mapping[str, ReplyCounts]
     findings: Mapping[str, RefineFinding]

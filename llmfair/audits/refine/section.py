@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmfair.audits.refine.figures import refine_plots
 from llmfair.audits.refine.results import RefineResults
-from llmfair.audits.refine.table import STOPS, refine_table, searched_text
+from llmfair.audits.refine.table import STOPS, contrasts_table, refine_table, searched_text
 from llmfair.audits.refine.trail import TrailLine, read_trail
 from llmfair.audits.refine.words import WORDS
 from llmfair.report.section import Section
@@ -27,7 +27,11 @@ def refine_section(results: RefineResults, folder: Path, title: str, called: str
     design, trail = results.design, read_trail(folder)
     return Section(
         table=refine_table(results, title, called),
-        more=[_stops(results), *([_trail(trail, design.objective)] if trail else [])],
+        more=[
+            *filter(None, [contrasts_table(results)]),
+            _stops(results),
+            *([_trail(trail, design.objective)] if trail else []),
+        ],
         plots=list(refine_plots(results, folder)),
         words=WORDS,
         facts=[

@@ -41,7 +41,18 @@ class RefineSettings(PromptSettings, AuditSettings):
         "json", "How a reply is asked for: json, or nothing said of it, as in the paper's prompt.", "Prompt"
     )
     baseline: tuple[str, ...] = setting(
-        (BASELINE,), "What refinement is held against: bm25, the original query.", "Data", result=False
+        (BASELINE,),
+        "What refinement is held against beside bm25: mmr, fair-star:p=0.3, greedy, deltr, dlf-like, sbert or any "
+        "other ranker; ALIAS=RANKER names it otherwise; all: those of the paper; repeatable.",
+        "Data",
+        result=False,
+    )
+    depth: int = setting(
+        1000,
+        "How many documents the original query finds, of which baselines order the first.",
+        "Data",
+        result=False,
+        advanced=True,
     )
     query_text: Literal["keywords", "title"] = setting(
         "keywords",
@@ -120,7 +131,7 @@ class RefineSettings(PromptSettings, AuditSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"max_iterations": 0, "kl_threshold": 0})
+        at_least(self, {"max_iterations": 0, "kl_threshold": 0, "depth": 1})
         if not 1 / HEAVIEST <= self.weight <= HEAVIEST:
             raise UsageError(
                 f"--weight is {self.weight}, but lies between {1 / HEAVIEST:g} and {HEAVIEST}.",
@@ -131,5 +142,3 @@ class RefineSettings(PromptSettings, AuditSettings):
                 "--batch asks all at once, but a round of refinement needs the one before it.",
                 "leave it out: topics are asked side by side",
             )
-        if other := [name for name in self.baseline if name != BASELINE]:
-            raise UsageError(f"--baseline {other[0]} is unknown.", f"known: {BASELINE}")

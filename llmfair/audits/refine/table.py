@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from llmfair.audits.refine.concluding import compared
+from llmfair.audits.refine.concluding import compared, held_against
 from llmfair.audits.refine.design import FAIR_QR
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.refine.verdict import NOT_ASSESSABLE, refine_verdict
 from llmfair.audits.verdict import conclusions_of
-from llmfair.report.tables import Table, conditions_table, count, p_text, percent
+from llmfair.report.tables import Table, cell, conditions_table, count, p_text, percent, plural
+from llmfair.results import Row
 
-KNOWN = "target known"
-TOLD = "the loop is told the target that its figures are measured against, which other methods are not"
+KNOWN, FACTOR = "target known", "target_known"
 OF_JUDGEMENTS = (
     ": a target from elsewhere (--target trec2022, or a file) and -m fake:name, a model that knows nothing, show what "
     "that is worth"
@@ -29,7 +29,10 @@ STOPS = {
     "no_decrease": "a round came no nearer, and was dropped",
     "max_iterations": "all rounds were used",
 }
-LEFT_OUT = {"no_target": "no relevant document of a known group", "no_result": "the query finds nothing"}
+LEFT_OUT = {
+    "no_target": "no relevant document whose groups could be aimed at",
+    "no_result": "the query finds nothing",
+}
 
 
 def refine_table(results: RefineResults, title: str, called: str) -> Table:
@@ -46,7 +49,7 @@ def refine_table(results: RefineResults, title: str, called: str) -> Table:
                 cell + signs.get((row[0], name.partition(" [")[0]), "")
                 for name, cell in zip(table.header[:-1], row[:-1], strict=True)
             ),
-            str(factors.get(row[0], {}).get("target_known", "")),
+            str(factors.get(row[0], {}).get(FACTOR, "")),
             said[row[0]],
         )
         for row in table.rows
@@ -72,12 +75,12 @@ def notes(results: RefineResults) -> Iterator[str]:
         yield f"nothing was refined: {_why_not(results)}"
     elif stops:
         yield (
-            f"{refined} of {count(sum(stops.values()), 'query', 'queries')} were refined, in pages of {design.k} of "
-            f"{design.documents:,} documents; loops ended with {ended}"
+            f"{refined} of {count(sum(stops.values()), 'query', 'queries')} {plural(refined, 'was', 'were')} refined, "
+            f"in pages of {design.k} of {design.documents:,} documents; loops ended with {ended}"
         )
     if design.query_text:
         yield f"queries are the topics' {searched_text(design.query_text)}"
-    yield TOLD + OF_JUDGEMENTS * (design.target == "empirical")
+    yield _told(results) + OF_JUDGEMENTS * (design.target == "empirical")
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"
@@ -91,17 +94,69 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{percent(counted.replies - counted.classes.get('ok', 0), counted.replies)} of "
             f"{counted.replies:,} replies are not in the form asked for: {classes}{again}"
         )
-    changes = {row.measure: row for row in results.of_all() if row.condition == compared(BASELINE)}
-    told = [
-        f"{measure} {row.value:+.3f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
-        for measure, row in changes.items()
-        if row.value is not None
-    ]
-    if told:
-        yield f"{FAIR_QR} less {BASELINE}, paired by query, signs flipped: {', '.join(told)}"
+    yield from _changes(results)
+    yield from results.remarks or ()
     for measure, reach in results.reach.items():
         if reach.low is not None:
             yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
+    if not design.query_text:
+        yield "queries are the topics' titles: none has keywords"
+
+
+def _told(results: RefineResults) -> str:
+    """Which methods know what they are measured against."""
+    others = held_against(results.design.conditions)
+    known = {name: str((results.design.factors or {}).get(name, {}).get(FACTOR, "no")) for name in others}
+    told = ["the loop", *(name for name in others if known[name] == "yes")]
+    learnt = [f", {name} those of {known[name]}" for name in others if known[name] not in ("yes", "no")]
+    are, their = ("is", "its") if len(told) == 1 else ("are", "their")
+    return (
+        f"{' and '.join(told)} {are} told the target that {their} figures are measured against{''.join(learnt)}, "
+        "which other methods are not"
+    )
+
+
+def _changes(results: RefineResults) -> Iterator[str]:
+    """fair-qr less what it is held against, a sentence a method."""
+    methods = results.family.size
+    for method in held_against(results.design.conditions):
+        told = [
+            f"{row.measure} {row.value:+.3f}" + ("" if p is None else f" (p {p_text(p)})")
+            for row in results.of_all()
+            if row.condition == compared(method) and row.value is not None
+            for p in [row.p_adjusted if methods > 1 else row.p]
+        ]
+        if told:
+            how = ", paired by query, signs flipped" + f", p adjusted (Holm) over {methods} methods" * (
+                methods > 1
+            )
+            yield f"{FAIR_QR} less {method}{how if method == BASELINE else ''}: {', '.join(told)}"
+
+
+def contrasts_table(results: RefineResults) -> Table | None:
+    """fair-qr less every method in every measure, with both p; None where bm25 is the only one."""
+    methods = held_against(results.design.conditions)
+    if len(methods) < 2:
+        return None
+    changes = {(row.condition, row.measure): row for row in results.of_all()}
+    measures = [measure for measure in results.measures if (compared(BASELINE), measure) in changes]
+    rows = tuple(
+        (measure if method == methods[0] else "", method, cell(row), *_both_p(row))
+        for measure in measures
+        for method in methods
+        if (row := changes.get((compared(method), measure))) is not None
+    )
+    title = f"{FAIR_QR} less each method, paired by query"
+    header = ("measure", "method", f"change [{results.level * 100:g} %]", "p", "p (Holm)")
+    said = f"p by signs flipped; adjusted (Holm) over {results.family.size} methods, each measure for itself"
+    return Table(title, header, rows, (said,))
+
+
+def _both_p(row: Row) -> tuple[str, str]:
+    return (
+        "–" if row.p is None else p_text(row.p),
+        "–" if row.p_adjusted is None else p_text(row.p_adjusted),
+    )
 
 
 def searched_text(query_text: Mapping[str, int]) -> str:
@@ -115,6 +170,8 @@ def searched_text(query_text: Mapping[str, int]) -> str:
 def _why_not(results: RefineResults) -> str:
     """Why no query was refined, in one line."""
     stops, total = results.stops, sum(results.stops.values())
+    if not results.design.max_iterations:
+        return "no round was allowed (--max-iterations 0)"
     reason = max(stops, key=lambda name: stops[name])
     objective = next((row for row in results.of_all() if row.condition == BASELINE and row.measure ==
                       results.design.objective), None)  # fmt: skip

@@ -43,7 +43,7 @@ def requirements_of(
         found.reach,
         f" {kind.condition}" if folder else "",
         found.windows,
-        {*kind.aside, *kind.by_name},
+        kind.not_gated(found.conditions),
         kind.titles,
     )
     gates = [parse_gate(text, kind.reads()) for text in settings.require]

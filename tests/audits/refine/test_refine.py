@@ -273,9 +273,19 @@ def test_a_reply_of_several_lines_stays_in_its_row() -> None:
 
 def test_without_any_round_the_page_is_that_of_the_original_query() -> None:
     ran("--max-iterations", "0", "-o", "none")
-    pages = {name: Path(f"none/rankings/{name}.run").read_text() for name in ("bm25", "refined", "fair-qr")}
-    assert len(set(pages.values())) == 1
-    assert "nothing was refined" in command("runs", "show", "none", "--runs-dir", ".").out
+    pages = {
+        name: [
+            (query, doc_id)
+            for query, _, doc_id, rank, *_ in map(
+                str.split, Path(f"none/rankings/{name}.run").read_text().splitlines()
+            )
+            if int(rank) <= 20
+        ]
+        for name in ("bm25", "refined", "fair-qr")
+    }
+    assert pages["bm25"] == pages["refined"] == pages["fair-qr"]
+    shown = command("runs", "show", "none", "--runs-dir", ".").out
+    assert "nothing was refined: no round was allowed (--max-iterations 0)" in shown
 
 
 def test_on_a_balanced_collection_one_line_says_why_nothing_is_refined() -> None:
@@ -436,7 +446,7 @@ def test_topics_without_hits_judgements_or_words_are_counted_and_named() -> None
     assert results["left_out"] == {"no_target": ["unjudged"], "no_result": ["nothing", "signs"]}
     shown = command("runs", "show", "run", "--runs-dir", ".", "-v").out
     assert "2 queries left out, the query finds nothing: nothing, signs" in shown
-    assert "1 query left out, no relevant document of a known group: unjudged" in shown
+    assert "1 query left out, no relevant document whose groups could be aimed at: unjudged" in shown
 
 
 def test_where_no_query_finds_anything_the_verdict_says_so_and_the_run_is_measured_again() -> None:
@@ -446,6 +456,16 @@ def test_where_no_query_finds_anything_the_verdict_says_so_and_the_run_is_measur
     assert verdict["status"] == "not assessable" and verdict["sentence"].endswith("no query measured")
     assert verdict["next"].startswith("queries that share words with documents")
     assert command("score", "run").code == 0
+
+
+def test_notes_count_the_queries_that_were_measured_and_say_which_text_was_searched() -> None:
+    topics = {**{f"reef{n}": "reef" for n in range(6)}, "she": "she", "nothing": "zebra"}
+    collection("mine", topics)
+    ran("-d", "mine", "-o", "run", "--objective", "KL@4")
+    assert "only 7 queries" in (shown := command("runs", "show", "run", "--runs-dir", ".", "-v").out)
+    assert "queries are the topics' titles: none has keywords" in shown
+    ran("--queries", "reef", "-o", "one")
+    assert "1 of 1 query was refined" in command("runs", "show", "one", "--runs-dir", ".").out
 
 
 def test_keywords_are_searched_in_place_of_the_text_where_a_topic_has_any() -> None:

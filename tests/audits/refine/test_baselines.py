@@ -1,0 +1,209 @@
+"""`llmfair refine --baseline`: rankers beside the loop, each what `llmfair rerank` makes of the run's first stage."""
+
+from __future__ import annotations
+
+import csv
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import ttest_rel
+
+import llmfair
+from llmfair import checkpoints
+from llmfair.audits.refine.concluding import SYMBOLS
+from tests.audits.refine.test_refine import QUICK, Scripted, collection, contents, ran
+from tests.cli.command import llmfair as command
+from tests.cli.command import ran as done_well
+from tests.cli.command import refuses
+from tests.test_schema import check
+
+ASK_NOBODY = ("mmr", "greedy", "fair-star", "deltr")
+METHODS = [word for name in ASK_NOBODY for word in ("--baseline", name)]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run with baselines."""
+    folder = tmp_path_factory.mktemp("refine") / "run"
+    ran(*METHODS, "-o", folder)
+    return folder
+
+
+def results(folder: str | Path) -> Any:
+    return json.loads(Path(folder, "results.json").read_text())
+
+
+def values(folder: str | Path) -> dict[tuple[str, str], dict[str, float]]:
+    """The queries' own values by measure and method."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in csv.DictReader(Path(folder, "per_query.csv").read_text().splitlines()):
+        if row["value"]:
+            found.setdefault((row["measure"], row["condition"]), {})[row["query_id"]] = float(row["value"])
+    return found
+
+
+@pytest.mark.parametrize("name", ASK_NOBODY)
+def test_a_baseline_is_what_rerank_makes_of_the_first_stage(done: Path, name: str) -> None:
+    done_well("rerank", done / "rankings/bm25.run", "--with", name, "-d", "refine-sample", "-o", "new.run")
+    made = Path("new.run").read_bytes()
+    assert made == (done / f"rankings/{name}.run").read_bytes()
+    assert made != (done / "rankings/bm25.run").read_bytes()
+
+
+def test_the_first_stage_goes_on_beyond_its_page_with_its_scores(done: Path) -> None:
+    run = [line.split() for line in (done / "rankings/bm25.run").read_text().splitlines()]
+    scores = [line.split("\t") for line in (done / "scores.tsv").read_text().splitlines()]
+    assert [(q, d) for q, _, d, *_ in run] == [(q, d) for q, d, _ in scores]
+    for query in {q for q, *_ in run}:
+        of_query = [float(score) for q, _, score in scores if q == query]
+        assert len(of_query) > 40 and of_query == sorted(of_query, reverse=True)
+    ran("--depth", "30", *METHODS, "-o", "shallow")
+    assert all(
+        len(Path(f"shallow/rankings/{name}.run").read_text().splitlines()) == 12 * 30
+        for name in ("bm25", *ASK_NOBODY)
+    )
+    measured = values(done)
+    assert measured["AWRF@20", "bm25"] == values("shallow")["AWRF@20", "bm25"]
+
+
+def test_every_page_is_measured_alike_and_says_whether_its_method_knows_the_target(done: Path) -> None:
+    found = results(done)
+    assert found["design"]["conditions"] == ["bm25", "refined", "fair-qr", *ASK_NOBODY]
+    assert found["design"]["baselines"] == {name: name for name in ASK_NOBODY}
+    known = {name: of["target_known"] for name, of in found["design"]["factors"].items()}
+    assert {name for name, said in known.items() if said == "yes"} == {"refined", "fair-qr", "greedy"}
+    assert found["chains"]["mmr"] == {"asked": 12, "ranked": 12}
+    shown = command("runs", "show", done, "-v").out
+    assert "the loop and greedy are told the target that their figures are" in shown
+    scored = done_well("score", done, "--json").json
+    assert {row["condition"] for row in scored["rows"]} >= {*ASK_NOBODY, "fair-qr vs mmr"}
+    kept = {(r["measure"], r["condition"]): r["value"] for r in found["rows"]}
+    assert all(kept[r["measure"], r["condition"]] == pytest.approx(r["value"]) for r in scored["rows"])
+
+
+def test_fair_qr_is_held_against_every_method_with_holm_over_all(done: Path) -> None:
+    found = results(done)
+    methods = ["bm25", *ASK_NOBODY]
+    rows = {r["condition"]: r for r in found["rows"] if r["measure"] == "KL@20" and " vs " in r["condition"]}
+    assert {*rows} == {f"fair-qr vs {name}" for name in methods} and found["family"]["size"] == 5
+    measured = values(done)
+    for name in methods:
+        one, other = measured["KL@20", "fair-qr"], measured["KL@20", name]
+        change = sum(one[query] - other[query] for query in one) / len(one)
+        assert rows[f"fair-qr vs {name}"]["value"] == pytest.approx(change)
+    ordered = sorted(rows.values(), key=lambda row: row["p"])
+    adjusted, least = [], 0.0
+    for place, row in enumerate(ordered):
+        least = max(least, min(1.0, row["p"] * (5 - place)))
+        adjusted.append(least)
+    assert [row["p_adjusted"] for row in ordered] == pytest.approx(adjusted)
+
+
+def test_the_papers_tests_are_those_of_scipy_and_its_signs_stand_where_refinement_is_better(
+    done: Path,
+) -> None:
+    measured, found = values(done), results(done)["paper"]
+    assert {(one["method"], one["against"]) for one in found} == {
+        (method, name) for method in ("refined", "fair-qr") for name in ("bm25", *ASK_NOBODY)
+    }
+    for one in found:
+        here, there = measured[one["measure"], one["method"]], measured[one["measure"], one["against"]]
+        expected = ttest_rel([here[q] for q in sorted(here)], [there[q] for q in sorted(here)])
+        assert one["p"] == pytest.approx(expected.pvalue, abs=1e-9)
+        better = (one["difference"] > 0) == (not one["measure"].startswith("KL"))
+        sign = SYMBOLS.get(one["against"], "")
+        assert one["symbol"] == (sign if expected.pvalue < 0.05 and better else "")
+    assert {one["symbol"] for one in found} > {"*", ""}
+
+
+def test_a_run_with_baselines_is_continued_checked_gated_compared_and_reported(done: Path) -> None:
+    ran(*METHODS, "-o", "half", "--max-calls", "9", code=3)
+    assert "mmr" in results("half")["design"]["conditions"] and command("score", "half").code == 0
+    ran(*METHODS, "-o", "half")
+    one, other = ({k: v for k, v in contents(f).items() if k != "results.json"} for f in (done, "half"))
+    assert {name for name in one if one[name].replace(b"run,", b"half,") != other[name]} <= {
+        "metrics.csv",
+        "per_query.csv",
+    }
+    assert command("runs", "check", done).code == 0
+    ran(*METHODS, "--require", "AWRF@20>=0.96", "-o", "gated")
+    refused = ran(*METHODS, "--require", "AWRF@20:mmr>=0.96", "-o", "named", code=4)
+    assert "AWRF@20 (mmr method)" in refused.err
+    assert command("score", done, "--require", "AWRF@20>=0.96").code == 0
+    ran("-m", "fake:name", "--baseline", "mmr", "-o", "other")
+    compared = command("compare", done, "other", "--runs-dir", ".", "--json")
+    assert compared.code == 0 and {row["condition"] for row in compared.json["rows"]} == {"fair-qr"}
+    page = command("report", done, "--format", "md", "--runs-dir", ".")
+    assert page.code == 0 and "fair-qr less each method, paired by query" in page.out
+
+
+def test_json_is_what_the_schema_says() -> None:
+    check(ran(*METHODS, "-o", "run", "--json").json, "refine")
+    check(command("refine", "--dry-run", *METHODS, "--json").json, "plan_refine")
+    told = command("refine", "--dry-run", *METHODS).out
+    assert "held against bm25, mmr, greedy, fair-star, deltr, which ask nobody" in told
+
+
+def test_baselines_name_the_run_and_asking_for_others_costs_no_call() -> None:
+    model, specs = Scripted('{"keywords": ["she", "her"]}'), ["strict=fair-star:alpha=0.01", "fair-star"]
+    first = llmfair.audit_refine(model=model, report=False)
+    asked = model.asked
+    second = llmfair.audit_refine(model=model, report=False, baseline=specs)
+    assert model.asked == asked > 0 and first.results["run"] != second.results["run"]
+    assert second.results["design"]["baselines"] == {
+        "strict": "fair-star:alpha=0.01",
+        "fair-star": "fair-star",
+    }
+
+
+def test_greedy_aims_at_the_target_of_the_run() -> None:
+    ran(
+        "--target", "trec2022", "--baseline", "greedy", "--baseline", "own=greedy:target=uniform", "-o", "run"
+    )
+    specs = results("run")["design"]["baselines"]
+    assert specs == {"greedy": "greedy:target=trec2022", "own": "greedy:target=uniform"}
+    for name, spec in specs.items():
+        done_well("rerank", "run/rankings/bm25.run", "--with", spec, "-d", "refine-sample", "-o", "new.run")
+        assert Path("new.run").read_bytes() == Path(f"run/rankings/{name}.run").read_bytes()
+
+
+def test_without_the_extra_what_needs_it_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        checkpoints, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
+    )
+    found = ran("--baseline", "all", "-o", "run")
+    said = " ".join(found.err.split())
+    for name in ("sbert", "dlf-like"):
+        assert f"--baseline {name} is left out" in said
+    assert said.count("pip install 'llmfair[local]'") == 2
+    assert results("run")["design"]["conditions"][3:] == ["deltr", "fair-star", "mmr"]
+    assert "--baseline sbert is left out" in " ".join(
+        command("runs", "show", "run", "--runs-dir", ".", "-v").out.split()
+    )
+
+
+def test_what_cannot_be_a_baseline_is_refused() -> None:
+    for says, given in (
+        ("--baseline bm52 is unknown. Did you mean 'bm25'?", "bm52"),
+        ("--baseline fair is unknown. Did you mean 'fair-star'?", "x=fair"),
+        ("fair-star: p cannot be '7'", "fair-star:p=7"),
+        ("bm25 has no checkpoints", "other=bm25:x"),
+        ("refined is there already", "refined=mmr"),
+        ("deltr learns from judged queries, of which this has 1", "deltr"),
+    ):
+        folder = Path("one")
+        if not folder.is_dir():
+            collection("one", {"reef": "reef"})
+        refuses(says, *QUICK, "--baseline", given, *(("-d", "one") if given == "deltr" else ()))
+    refuses("mmr is named twice", *QUICK, "--baseline", "mmr", "--baseline", "mmr:lambda=0.1")
+    refuses("--rerank mmr: mmr gives an order and no scores", *QUICK, "--rerank", "mmr")
+    refuses("no condition 'mmr'", *QUICK, "--require", "AWRF@20:mmr>=0.9")
+
+
+def test_what_a_ranker_says_of_its_orders_is_told() -> None:
+    collection("mine", {"reef": "reef", "she": "she reef"}, **{"qrels.txt": "reef 0 f0 1\nshe 0 f1 1\n"})
+    found = ran("-d", "mine", "--objective", "KL@4", "--baseline", "fair-star:p=0.9", "-o", "run")
+    assert "fair-star: too few protected documents" in found.out + " ".join(results("run").get("remarks", []))
