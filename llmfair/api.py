@@ -276,11 +276,11 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
             given = {"no_cache": True, **given}
         model = backend.spec
     made = make_settings(kind.settings, {"model": model, **given}, preset)
-    asked = subjects(made)
+    asked = [subject for one in made.each() for subject in subjects(one)]
     if len(asked) > 1:
         raise UsageError(
             f"one call is one run, but {len(asked)} are named.",
-            "one call for each model, then llmfair.compare; with an adapter add adapter_only=True",
+            "one call for each model or strategy, then llmfair.compare; with an adapter add adapter_only=True",
         )
     subject = replace(asked[0], given=backend)
     watch = _watch(f"Asking {subject.label}", progress, made)

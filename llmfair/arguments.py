@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from llmfair import former
 from llmfair.config import typed
@@ -67,6 +67,8 @@ def _value(name: str, value: Any, hint: Any) -> Any:
     """A keyword argument as its setting takes it."""
     if value is None and type(None) in getattr(hint, "__args__", ()):
         return None
+    if get_origin(hint) is tuple and isinstance(value, str):  # one of several there may be
+        value = [value]
     found = typed(name, plain(value), hint, HELP)
     if isinstance(found, list):
         return tuple(found)

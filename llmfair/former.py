@@ -47,9 +47,21 @@ def condition(name: str) -> str:
     return " vs ".join(f"{CONDITIONS.get(first, first)}{dot}{rest}" for first, dot, rest in both)
 
 
+SEVERAL = ("strategy",)
+"""Flags that named one thing and name several now."""
+
+
 def settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the names of today."""
     return {SETTINGS.get(name, name): value for name, value in known.items()}
+
+
+def flags(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags of a manifest by the names of today."""
+    return {
+        name: [value] if name in SEVERAL and isinstance(value, str) else value
+        for name, value in settings(known).items()
+    }
 
 
 def manifest(document: Any) -> Any:
@@ -57,9 +69,8 @@ def manifest(document: Any) -> Any:
     if not isinstance(document, dict):
         return document
     told = {FIELDS.get(key, key): value for key, value in document.items()}
-    return told | {
-        key: settings(told[key]) for key in ("settings", "flags") if isinstance(told.get(key), dict)
-    }
+    renamed = {"settings": settings, "flags": flags}
+    return told | {key: of(told[key]) for key, of in renamed.items() if isinstance(told.get(key), dict)}
 
 
 def is_former(document: Any) -> bool:

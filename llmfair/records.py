@@ -139,11 +139,15 @@ class Encounter:
     """What a model's answer says of items that it saw side by side for the first time.
 
     `shown`: all items of the question, in the order shown. `ranked`: those that no earlier question had shown and
-    that the answer names, best first: no earlier answer chose which of them meet, and in which slots.
+    that the answer names, best first: no earlier answer chose which of them meet, and in which slots. `behind`: those
+    that it puts behind all of these, without an order among themselves: it was asked for the best alone. `scores`: of
+    the ranked ones, which were scored one by one and shown to nobody side by side; equal scores say nothing.
     """
 
     shown: tuple[str, ...]
     ranked: tuple[str, ...]
+    behind: tuple[str, ...] = ()
+    scores: tuple[float, ...] | None = None
 
 
 Run = Mapping[str, Ranking]
@@ -169,9 +173,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """The answer orders the identifiers 1..n."""
+    """The answer orders the identifiers 1..n; with `best`, so many of them, the best first, and no others."""
 
     n: int
+    best: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

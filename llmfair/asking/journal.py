@@ -77,8 +77,8 @@ def _canonical(value: Any) -> bytes:
 
 def _shape(expects: Expects) -> list[Any]:
     match expects:
-        case Permutation(n):
-            return ["Permutation", n]
+        case Permutation(n, best):
+            return ["Permutation", n, *([] if best is None else [best])]
         case Labels(labels):
             return ["Labels", *labels]
         case _:

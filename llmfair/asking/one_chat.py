@@ -281,8 +281,8 @@ def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:
     model may spend on thinking beside it.
     """
     match chat.expects:
-        case Permutation(n):
-            room = 16 + 8 * n
+        case Permutation(n, best):
+            room = 16 + 8 * (best or n)
         case Labels():
             room = 16
         case _:

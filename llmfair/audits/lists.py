@@ -25,7 +25,7 @@ from llmfair.datasets.keywords import searched
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.metrics.base import Groups
-from llmfair.prompts import Prompt, load_prompt, wording_of
+from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.crossfit import POOL
 from llmfair.records import Attribute, Candidates, Query, Side
 from llmfair.results import HowDrawn
@@ -53,9 +53,9 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
 def with_prompt(settings: P, dataset: Dataset, task: str) -> tuple[P, Prompt]:
     """The settings with the prompt named in which a task is asked: theirs, else the one that the dataset calls for.
 
-    Raises UsageError.
+    A task of one wording has one prompt. Raises UsageError.
     """
-    name = wording_of(settings.prompt or dataset.prompt, task)
+    name = wording_of(settings.prompt or (dataset.prompt if wordings(task) else task), task)
     return replace(settings, prompt=name), load_prompt(name, task)
 
 

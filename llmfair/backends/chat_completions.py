@@ -48,8 +48,8 @@ def encode_body(
 def structured(expects: Expects) -> dict[str, Any]:
     """vLLM's field for an answer of this shape only. Raises UsageError for a window too large for a grammar."""
     match expects:
-        case Permutation(n):
-            return {"grammar": permutation_grammar(n)}
+        case Permutation(n, best):
+            return {"grammar": permutation_grammar(n, best)}
         case Labels(labels):
             return {"choice": list(labels)}
         case _:

@@ -83,7 +83,8 @@ def defaults(model: str, forms: Mapping[str, Answerer]) -> tuple[dict[str, float
     always: dict[str, float] = {}
     further: dict[str, float] = {}
     for form in forms.values():
-        (always if form.always_named else further).update(form.parameters.get(model, {}))
+        for key, value in form.parameters.get(model, {}).items():
+            (always if form.always_named and key not in form.seldom else further)[key] = value
     always |= {key: value for key, value in PARAMETERS.items() if key not in always}
     return always, {key: value for key, value in further.items() if key not in always}
 
@@ -119,7 +120,8 @@ class Fake:
 
     async def complete(self, request: Request) -> Completion:
         injected, chat = self.injected, request.chat
-        rng = np.random.default_rng([injected.seed, zlib.crc32(request.key.encode())])
+        stream = [injected.seed, zlib.crc32(request.key.encode())]
+        rng = np.random.default_rng(stream)
         if injected.parameters["latency"]:
             await asyncio.sleep(injected.parameters["latency"])
         if injected.parameters["rate_429"]:
@@ -135,7 +137,7 @@ class Fake:
             damaged = form.damaged(chat, text)
             text, finish = damaged[int(rng.integers(len(damaged)))]
         told = request.sampling.margins and finish is Finish.STOP
-        margins = form.margins(chat, injected) if told else None
+        margins = form.margins(chat, injected, np.random.default_rng(stream)) if told else None
         return Completion(text, finish, logprobs=margins, model=self.model)
 
     def _refuse(self, key: str) -> None:

@@ -10,8 +10,10 @@ MOST_ITEMS = 64
 """The bits of an llguidance parameter: one for each item already named."""
 
 
-def permutation_grammar(n: int) -> str:
+def permutation_grammar(n: int, best: int | None = None) -> str:
     """An llguidance grammar of exactly the orders `[2] > [1] > …` of 1..n: each item once, none left out.
+
+    With `best` of exactly so many of them.
 
     A parameter of the rules holds a bit for each item already named; a regular expression could fix the form only.
     Raises UsageError for n outside 2..64.
@@ -22,10 +24,15 @@ def permutation_grammar(n: int) -> str:
             f"choose --window {MOST_ITEMS} or less",
         )
     first = " | ".join(f'"[{item + 1}]" rest::set_bit({item})' for item in range(n))
-    return "\n".join(["start: p0::0x0", f"p0::_ : {first}", f"rest::_ : {' | '.join(_rest(n))}"]) + "\n"
+    return (
+        "\n".join(["start: p0::0x0", f"p0::_ : {first}", f"rest::_ : {' | '.join(_rest(n, best or n))}"])
+        + "\n"
+    )
 
 
-def _rest(n: int) -> Iterator[str]:
-    yield f'"" %if is_ones([0:{n}])'
+def _rest(n: int, best: int) -> Iterator[str]:
+    whole = f"is_ones([0:{n}])" if best == n else f"bit_count_eq([0:{n}], {best})"
+    more = "bit_clear({0})" if best == n else f"and(bit_clear({{0}}), bit_count_lt([0:{n}], {best}))"
+    yield f'"" %if {whole}'
     for item in range(n):
-        yield f'" > [{item + 1}]" rest::set_bit({item}) %if bit_clear({item})'
+        yield f'" > [{item + 1}]" rest::set_bit({item}) %if {more.format(item)}'

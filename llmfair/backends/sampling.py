@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def grammar_of(expects: Expects) -> str:
     """A Lark grammar, as llguidance reads it, of all answers of this shape. Raises UsageError for free text."""
     match expects:
-        case Permutation(n):
-            return permutation_grammar(n)
+        case Permutation(n, best):
+            return permutation_grammar(n, best)
         case Labels(labels):
             return f"start: {' | '.join(json.dumps(label) for label in labels)}\n"
         case _:

@@ -165,7 +165,7 @@ def label_answers(expects: Expects) -> dict[str, str]:
     Raises UsageError for an answer of another shape.
     """
     match expects:
-        case Permutation(2):
+        case Permutation(2, None):
             return {"1": "[1] > [2]", "2": "[2] > [1]"}
         case Labels(labels) if len(labels) > 1:
             return {label: label for label in labels}

@@ -59,14 +59,15 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     from llmfair.audits.runs.spending import Spending
     from llmfair.audits.subject import subjects
 
-    asked = subjects(settings)
+    asked = [(one, subject) for one in settings.each() for subject in subjects(one)]
     if settings.output is not None and len(asked) > 1:
         hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
-        raise UsageError("--output names one folder, but several models are audited.", hint)
+        raise UsageError("--output names one folder, but several runs are asked for.", hint)
     suites: list[Suite] = []
     try:
         if len(asked) == 1:
-            results, error, _ = _audit(kind, settings, asked[0], style, Spending(), suites)
+            ((one, subject),) = asked
+            results, error, _ = _audit(kind, one, subject, style, Spending(), suites)
             if style == "json":
                 terminal.print_json(results)
         else:
@@ -96,22 +97,26 @@ def _lists(settings: AuditSettings) -> str:
 
 
 def _audit_all(
-    kind: Kind, settings: AuditSettings, asked: Sequence[Subject], style: str, suites: list[Suite]
+    kind: Kind,
+    settings: AuditSettings,
+    asked: Sequence[tuple[AuditSettings, Subject]],
+    style: str,
+    suites: list[Suite],
 ) -> LlmfairError | None:
-    """Several models, one run each, then side by side; one that fails stops no other. Returns the gravest error."""
+    """Several runs, then side by side; one that fails stops no other. Returns the gravest error."""
     from llmfair.audits.runs.spending import Spending
 
-    for subject in asked:  # nothing is spent while another model's name is wrong
+    for one, subject in asked:  # nothing is spent while another model's name is wrong
         if not (kind.ranks and subject.ranks):
-            subject.backend(settings)
+            subject.backend(one)
     runs: list[dict[str, Any]] = []
     errors: list[LlmfairError] = []
     complete: list[RunDir] = []
     spending = Spending()
-    for subject in asked:
-        name = subject.label
+    for one, subject in asked:
+        name = one.called(subject.label, among=settings)
         try:
-            results, error, run = _audit(kind, settings, subject, style, spending, suites, name)
+            results, error, run = _audit(kind, one, subject, style, spending, suites, name)
             if error is None or isinstance(error, RequirementFailed):
                 complete.append(run)
         except LlmfairError as failure:

@@ -1,7 +1,8 @@
 """Preference odds of lists: of two equally relevant items, one of each group, which one the ranker puts ahead.
 
 They are measured where a model saw both for the first time at once (`first encounters`): what later questions show
-together was chosen by earlier answers. The slots they stood in come along, since models prefer slots as well.
+together was chosen by earlier answers. The slots they stood in come along, since models prefer slots as well. Where a
+model was asked for the best alone its choice counts, and where it scored items one by one, the scores' order.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ def preference_odds(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value
         return {"": _in_rankings(judged)}
     if not shared:
         return {"": Undefined("no_common_grade")}
+    if any(encounter.behind for encounter in judged.encounters or ()):
+        return {"": _in_choices(judged)}
 
     def pairs(places: NDArray[np.intp]) -> Flags:
         grades = judged.grades[places]
@@ -175,29 +178,78 @@ def _in_answers(judged: Judged, pairs: Pairs) -> QueryComparisons | Undefined:
     """The comparisons of all first encounters, `pairs(places)` saying which items are compared with which."""
     found = [*_outcomes(judged, pairs)]
     if not found:
-        return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
+        return _uncompared(judged)
     ahead = np.concatenate([outcome for outcome, _, _ in found])
     slots = np.concatenate([places for _, places, _ in found])
-    return QueryComparisons(ahead, np.ones(len(ahead)), slots, max(window for _, _, window in found))
+    window = max(window for _, _, window in found)
+    return QueryComparisons(ahead, np.ones(len(ahead)), slots if window > 1 else None, window)
+
+
+def _uncompared(judged: Judged) -> Undefined:
+    return Undefined("no_encounter" if judged.encounters else "no_readable_answer")
 
 
 def _outcomes(judged: Judged, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
-    """Of each encounter with something to compare: who was ahead, both slots, and how many items were shown."""
+    """Of each encounter with something to compare: who was ahead, both slots, and how many items were shown.
+
+    An item that is named is ahead of all named later, and of all that were put behind. Of items scored one by one the
+    higher score is ahead; equal ones say nothing.
+    """
     place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
     for encounter in judged.encounters or ():
-        ranked = np.array([place_of[doc_id] for doc_id in encounter.ranked])
-        first, second = np.nonzero(pairs(ranked))
+        doc_ids = (*encounter.ranked, *encounter.behind)
+        first, second = np.nonzero(pairs(np.array([place_of[doc_id] for doc_id in doc_ids])))
+        if encounter.scores is not None:
+            rank = -np.array(encounter.scores)
+        else:
+            rank = np.minimum(np.arange(len(doc_ids)), len(encounter.ranked))
+        told = rank[first] != rank[second]
+        first, second = first[told], second[told]
         if len(first):
-            slots = _slots(encounter)
+            slots = _slots(encounter, doc_ids)
             yield (
-                (first < second).astype(float),
+                (rank[first] < rank[second]).astype(float),
                 np.stack([slots[first], slots[second]], axis=1),
-                len(encounter.shown),
+                max(1, len(encounter.shown)),
             )
 
 
-def _slots(encounter: Encounter) -> NDArray[np.float64]:
-    """Where the ranked items stood when shown: -1 first, 1 last; shape (ranked,)."""
+def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
+    """Who was chosen among equally relevant items of both groups, in all first encounters.
+
+    What is named first is chosen among all, what is named next among those that are left. Given that one of some items
+    is chosen, which one does not hang on the others that were shown (Luce 1959), so items of other grades and of
+    neither group are left out.
+    """
+    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
+    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
+    first: list[NDArray[np.bool_]] = []
+    slots: list[NDArray[np.float64]] = []
+    window = 1
+    for encounter in judged.encounters or ():
+        doc_ids = (*encounter.ranked, *encounter.behind)
+        places = np.array([place_of[doc_id] for doc_id in doc_ids])
+        sided = protected[places] | unprotected[places]
+        stood = _slots(encounter, doc_ids)
+        for chosen in np.flatnonzero(sided[: len(encounter.ranked)]):
+            alike = sided[chosen:] & (judged.grades[places[chosen:]] == judged.grades[places[chosen]])
+            among = chosen + np.flatnonzero(alike)
+            if 0 < protected[places[among]].sum() < len(among):
+                first.append(protected[places[among]])
+                slots.append(stood[among])
+                window = max(window, len(encounter.shown))
+    if not first:
+        return _uncompared(judged)
+    starts = np.cumsum([0, *map(len, first[:-1])])
+    whose = np.concatenate(first).astype(float)
+    ahead = whose[starts]
+    return QueryComparisons(ahead, np.ones(len(ahead)), np.concatenate(slots), window, chosen=(whose, starts))
+
+
+def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> NDArray[np.float64]:
+    """Where items stood when shown: -1 first, 1 last; shape (items,). 0 each where they were not shown at once."""
+    if not encounter.shown:
+        return np.zeros(len(doc_ids))
     shown = {doc_id: slot for slot, doc_id in enumerate(encounter.shown)}
-    slots = np.array([shown[doc_id] for doc_id in encounter.ranked], float)
+    slots = np.array([shown[doc_id] for doc_id in doc_ids], float)
     return 2 * slots / (len(encounter.shown) - 1) - 1

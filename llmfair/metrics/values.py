@@ -182,7 +182,10 @@ class QueryComparisons:
 
     `slots`, shape (c, 2), are the places z of both in what was shown, from -1 (first) to 1 (last); None where they
     were not shown side by side. `window`: items shown at once, at most.
-    `tied`: how many of them all neither was ahead in, which count half. A single query has no odds of its own.
+    `tied`: how many of them all neither was ahead in, which count half. With `chosen` each of them is a choice among
+    several items, and `ahead` says whether one of the first group was chosen: it has which items are of that group,
+    shape (r,), the chosen one of every choice first, and where each choice begins, shape (c,); then `slots` has shape
+    (r,). A single query has no odds of its own.
     """
 
     ahead: NDArray[np.float64]
@@ -190,6 +193,7 @@ class QueryComparisons:
     slots: NDArray[np.float64] | None = None
     window: int = 1
     tied: float = 0.0
+    chosen: tuple[NDArray[np.float64], NDArray[np.intp]] | None = None
 
 
 Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Convention | Undefined

@@ -44,16 +44,17 @@ class Reading:
 
     `permutation` is 0-based, best first, after repair; None leaves the window as it is. Its first `named`
     items were named by the answer, the others appended in window order. `readers_differ` says that the two
-    readers' permutations are not the same.
+    readers' permutations are not the same. `score`: of an item that was asked about alone.
     """
 
     answer_class: AnswerClass
     permutation: tuple[int, ...] | None = None
     named: int = 0
     readers_differ: bool = False
+    score: float | None = None
 
 
-_BY_FINISH: Mapping[Finish, AnswerClass] = {
+BY_FINISH: Mapping[Finish, AnswerClass] = {
     Finish.FILTERED: AnswerClass.REFUSED,
     Finish.REFUSED: AnswerClass.REFUSED,
     Finish.LENGTH: AnswerClass.TRUNCATED,
@@ -75,7 +76,7 @@ _MOST_DIGITS_OF_ORIGINAL = 4300
 def read(completion: Completion, n: int, reader: ReaderName = "strict") -> Reading:
     """Reads the answer to a window of n: first how it ended, then its text."""
     if completion.finish is not Finish.STOP:
-        return Reading(_BY_FINISH[completion.finish])
+        return Reading(BY_FINISH[completion.finish])
     return _read(completion.text, n, reader)
 
 

@@ -89,8 +89,8 @@ def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
     return Choice(int(margin < 0), margin=margin if math.isfinite(margin) else None, mass=mass)
 
 
-def read_text(text: str, form: Form) -> Choice:
-    """Reads the text of an answer that ended by itself; the first rule that applies decides.
+def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
+    """Reads the text of an answer that ended by itself; the first rule that applies decides. `labels`: the form's two.
 
     1. The whole reply is one label. 2. Chains `label > label`, which must agree. 3. `label = label` is a tie;
     two labels in a row are an order where they stand alone: from a line's start or after a colon to the line's
@@ -107,7 +107,7 @@ def read_text(text: str, form: Form) -> Choice:
     text = text.translate(_MARKS).strip()
     if not text:
         return Choice(None, Problem.EMPTY)
-    grammar, labels = _GRAMMARS[form], LABELS[form]
+    grammar, labels = _GRAMMARS[form], labels or LABELS[form]
     if whole := grammar.whole.fullmatch(text):
         return _choice([grammar.named(whole[0])[-1:]], labels)
     if chains := [grammar.named(chain[0]) for chain in grammar.chain.finditer(text)]:
@@ -131,7 +131,7 @@ def _rows(grammar: _Grammar, text: str) -> Iterator[list[str]]:
             yield grammar.named(row["row"])
 
 
-def _choice(orders: Sequence[Sequence[str]], labels: tuple[str, str]) -> Choice:
+def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
     """What one or more orders of labels, best first, come to."""
     if any(label not in labels for order in orders for label in order):
         return Choice(None, Problem.OUT_OF_RANGE)

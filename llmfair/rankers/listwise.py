@@ -18,16 +18,15 @@ from llmfair.rankers.answers import (
     ReaderName,
     Reading,
     UnparseableAnswer,
-    read,
 )
-from llmfair.rankers.base import Place, Ranked, Strategy, Window, WindowAnswer
+from llmfair.rankers.base import Place, Plan, Ranked, Strategy, Window, WindowAnswer
 from llmfair.rankers.passages import WORDS, Input, clean, passage
+from llmfair.rankers.questions import Question
 from llmfair.records import (
     Attribute,
     Chat,
     Completion,
     Document,
-    Permutation,
     Probe,
     Side,
 )
@@ -54,21 +53,21 @@ class ListwiseRanker:
 
     def __post_init__(self) -> None:
         retries_of(self.on_bad_answer)
-        needed = {"query", "k", "title"}
-        self.prompt.expect({*needed, "n"}, needed, "neutral")
-        self.prompt.expect({*needed, "n", "word"}, {*needed, "word"}, "sensitive")
+        question = self.strategy.question
+        self.prompt.expect({*question.offered}, {*question.needed}, "neutral")
+        self.prompt.expect({*question.offered, "word"}, {*question.needed, "word"}, "sensitive")
 
     @property
     def passes(self) -> int:
         return self.strategy.passes
 
-    def plan(self, n: int) -> Sequence[Window]:
-        """The windows of one pass over n candidates."""
-        return self.strategy.plan(n)
+    def one_pass(self, n: int) -> Sequence[Window] | None:
+        """The windows of one pass over n candidates, where they do not hang on the answers."""
+        return self.strategy.one_pass(n)
 
-    def calls(self, n: int) -> int:
-        """Chats per probe of n candidates; retries of bad answers come on top."""
-        return self.strategy.calls(n)
+    def plan(self, n: int) -> Plan:
+        """What a probe of n candidates takes; retries of bad answers come on top."""
+        return self.strategy.plan(n)
 
     def steps(self, probe: Probe) -> Steps[Ranked]:
         """Ranks a probe's candidates. Raises UnparseableAnswer for a bad answer if the policy is `fail`."""
@@ -109,6 +108,7 @@ class _Asking:
         query = probe.candidates.query
         side = _side_named_by(probe.variant, ranker.attribute)
         self.ranker, self.relevance = ranker, probe.candidates.relevance
+        self.question, self.round = ranker.strategy.question, 0
         self.items: dict[str, _Item] = {}
         self.windows: list[WindowAnswer] = []
         self.draw = probe.draw
@@ -142,6 +142,20 @@ class _Asking:
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[Sequence[Document]]]:
         """The same of several windows, all at once."""
+        asked = yield from self._asked(windows, pass_number)
+        return [
+            shown if one.reading.permutation is None else [shown[place] for place in one.reading.permutation]
+            for (shown, _), one in zip(windows, asked, strict=True)
+        ]
+
+    def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
+        asked = yield from self._asked([([one], rank) for rank, one in enumerate(documents)])
+        return [one.reading.score for one in asked]
+
+    def _asked(
+        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
+    ) -> Steps[Sequence[_Asked]]:
+        """What became of questions that are asked at once."""
         chats = [self._chat(shown, start, pass_number) for shown, start in windows]
         answers = yield chats
         asked = [_Asked(chat, self._read(chat, answer)) for chat, answer in zip(chats, answers, strict=True)]
@@ -158,29 +172,29 @@ class _Asking:
         if self.ranker.on_bad_answer == "fail":
             for one in asked:
                 _fail_on_bad(one)
-        self.windows += map(_window_answer, asked)
-        return [
-            shown if one.reading.permutation is None else [shown[place] for place in one.reading.permutation]
-            for (shown, _), one in zip(windows, asked, strict=True)
-        ]
+        self.windows += (_window_answer(one, self.question, self.round) for one in asked)
+        self.round += 1
+        return asked
 
     def _read(self, chat: Chat, answer: Completion) -> Reading:
-        return read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
+        return self.question.read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
 
     def _chat(self, shown: Sequence[Document], start: int, pass_number: int) -> Chat:
         """The question about some candidates."""
         items = [self.items.get(document.doc_id) or self._item(document) for document in shown]
-        passages = [{"k": k, "title": item.title} for k, item in enumerate(items, start=1)]
-        messages = self.ranker.prompt.render({**self.values, "n": len(shown)}, self.wording, passages)
+        label, n = self.question.label, len(shown)
+        passages = [{"k": label(place), "title": item.title} for place, item in enumerate(items)]
+        values = {**self.values, **self.question.values(n)}
+        messages = self.ranker.prompt.render(values, self.wording, passages)
         about = {
             **self.about,
             "doc_ids": [item.doc_id for item in items],
             "sides": [item.side for item in items],
             "relevance": [item.relevance for item in items],
             "pass": pass_number,
-            "window": [start, start + len(shown)],
+            "window": [start, start + n],
         }
-        return Chat(messages, Permutation(len(shown)), self.draw, about)
+        return Chat(messages, self.question.expects(n), self.draw, about)
 
     def _item(self, document: Document) -> _Item:
         """A candidate when it is first shown: so the first question need not wait for all."""
@@ -214,10 +228,12 @@ def _fail_on_bad(asked: _Asked) -> None:
         )
 
 
-def _window_answer(asked: _Asked) -> WindowAnswer:
+def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnswer:
     """What an answer did; where the window lies in its pass is known at the end."""
     reading, about = asked.reading, asked.chat.about
     shown, permutation = tuple(about["doc_ids"]), reading.permutation
+    of_all = question.best(len(shown)) is None
+    left_out = () if permutation is None or not of_all else permutation[reading.named :]
     return WindowAnswer(
         pass_number=about["pass"],
         start=about["window"][0],
@@ -229,9 +245,12 @@ def _window_answer(asked: _Asked) -> WindowAnswer:
         permutation=permutation,
         readers_differ=reading.readers_differ,
         shown=shown,
-        omitted=() if permutation is None else tuple(shown[place] for place in permutation[reading.named :]),
+        omitted=tuple(shown[place] for place in left_out),
         draw=asked.chat.draw,
         replaced=asked.replaced,
+        best=None if of_all else reading.named,
+        score=reading.score,
+        round=number,
     )
 
 

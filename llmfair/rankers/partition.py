@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
-from llmfair.rankers.base import WINDOW_FACTS, Ask, Strategy, Window
+from llmfair.rankers.base import WINDOW_FACTS, Ask, Plan, Strategy, Window
 from llmfair.rankers.windows import sent
 from llmfair.records import Candidates
 from llmfair.steps import Steps
@@ -28,16 +28,20 @@ class Partition(Strategy):
     only: int | None = None
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[None]:
-        windows = self.plan(len(candidates.documents))
+        windows = self.one_pass(len(candidates.documents))
         if self.only is not None:
             windows = windows[self.only : self.only + 1]
         yield from ask.together([(candidates.documents[start:end], start) for start, end in windows])
 
-    def plan(self, n: int) -> Sequence[Window]:
+    def one_pass(self, n: int) -> Sequence[Window]:
         """The windows of a list of n; one item alone is asked nothing."""
         count = max(1, ceil(n / self.window))
         edges = [n * number // count for number in range(count + 1)]
         return sent(pairwise(edges), n)
+
+    def plan(self, n: int) -> Plan:
+        windows = len(self.one_pass(n))
+        return Plan(windows, min(1, windows))
 
     def facts(self) -> dict[str, Any]:
         return {**dict.fromkeys(WINDOW_FACTS), "window": self.window}

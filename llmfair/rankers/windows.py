@@ -7,7 +7,7 @@ Wang et al. 2024, 3.2.1). A plan is one pass, in the order of the questions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import UsageError
@@ -101,13 +101,13 @@ class Windows(Strategy):
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         order = list(candidates.documents)
-        plan = self.plan(len(order))
+        plan = self.one_pass(len(order))
         for pass_number in range(1, self.passes + 1):
             for start, end in plan:
                 order[start:end] = yield from ask(order[start:end], start, pass_number)
         return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
 
-    def plan(self, n: int) -> list[Window]:
+    def one_pass(self, n: int) -> list[Window]:
         """The windows of one pass over n candidates that are sent to the model."""
         return sent(PLANS[self.windows](n, self.window, self.step, 0, self.depth), n)
 
@@ -118,4 +118,4 @@ class Windows(Strategy):
 @register("strategy", "windows")
 def windows(options: StrategyOptions) -> Windows:
     """Sliding windows, as the settings say."""
-    return Windows(**asdict(options))
+    return Windows(options.window, options.step, options.passes, options.depth, options.windows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
@@ -60,6 +61,14 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
         result=False,
         advanced=True,
     )
+
+    def each(self) -> list[Self]:
+        """The settings of single runs, where a setting names several."""
+        return [self]
+
+    def called(self, model: str, among: Self) -> str:
+        """What a run of a model is called among those of settings that name several."""
+        return model
 
     @classmethod
     def idle(cls) -> frozenset[str]:

@@ -8,12 +8,15 @@ slots they stood in. The model of them all is logistic,
 fitted by maximum likelihood with every query's comparisons weighing 1 in all. e^β are the odds of the first item,
 and slots may have any smooth effect. Its error is that of leaving out one query at a time, by one Newton step each:
 d_q = (H − H_q)⁻¹ S_q, V = (Q−1)/Q Σ d_q d_qᵀ, with t on Q − 1 degrees of freedom.
+
+Where the best of several items was chosen, the same coefficients are those of a conditional logit (McFadden 1974): an
+item is chosen with a chance in proportion to exp(β [of the first group] + Σ_j γ_j z^j). Of two items it is the above.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -34,15 +37,29 @@ FARTHEST = 500.0
 """Log odds beyond this are no longer numbers that can be told apart: nothing is fitted."""
 
 
+class Alternatives(NamedTuple):
+    """Items that were chosen among, set after set, the chosen one of each first; arrays of shape (r,).
+
+    `first`: 1 for an item of the first group, else 0. `slots`: their places z; None leaves slots out. `starts`, shape
+    (c,): where each set begins.
+    """
+
+    first: Floats
+    slots: Floats | None
+    starts: NDArray[np.intp]
+
+
 class Comparisons(NamedTuple):
     """One query's comparisons, of shape (c,): how often the first item was ahead, of how many, and both slots z.
 
-    `slots` has shape (c, 2); None where items were not shown side by side.
+    `slots` has shape (c, 2); None where items were not shown side by side. With `chosen` comparisons are choices among
+    these alternatives, and `ahead` says whether an item of the first group was chosen.
     """
 
     ahead: Floats
     total: Floats
     slots: Floats | None = None
+    chosen: Alternatives | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +132,14 @@ def preference_fit(queries: Sequence[Comparisons], window: int = 1) -> Fit | Non
     if len(known) < 2:
         return None
     powers = max(0, min(MOST_POWERS, window - 1))
-    whole, ahead, weights, starts = _joined(known, powers)
-    while powers and not _told_apart(whole[:, : 1 + powers], starts):
+    whole = _joined(known, powers)
+    while powers and not _told_apart(whole.columns(slice(1 + powers))):
         powers -= 1
-    design = whole[:, : 1 + powers]
-    free = _maximum(design, ahead, weights)
+    rows = whole.columns(slice(1 + powers))
+    free = _maximum(rows)
     if free is None:
         return None
-    scores, information = _by_query(design, ahead, weights, free, starts)
+    scores, information = _by_query(rows, free)
     left = information.sum(axis=0) - information
     if not (np.linalg.cond(left) < 1 / TOLERANCE).all():
         return None
@@ -130,7 +147,7 @@ def preference_fit(queries: Sequence[Comparisons], window: int = 1) -> Fit | Non
     return Fit(
         free.round(DECIMALS),
         changes.round(DECIMALS),
-        _null_scores(design, ahead, weights, starts).round(DECIMALS),
+        _null_scores(rows).round(DECIMALS),
         round(sum(float(query.total.sum()) for query in known)),
     )
 
@@ -141,13 +158,94 @@ def slots_decide(queries: Sequence[Comparisons], window: int) -> bool:
     powers = max(0, min(MOST_POWERS, window - 1))
     if not known or not powers:
         return False
-    design, ahead, weights, _ = _joined(known, powers)
-    return _maximum(design[:, 1:], ahead, weights) is None
+    return _maximum(_joined(known, powers).columns(slice(1, None))) is None
 
 
-def _joined(queries: Sequence[Comparisons], powers: int) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:
-    """The design, outcomes and weights of all comparisons, and where each query's begin."""
-    return (
+class _Slopes(NamedTuple):
+    """At some coefficients: the rows' scores, shape (rows, k), and two factors whose product is the information."""
+
+    scores: Floats
+    left: Floats
+    right: Floats
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Comparisons of two: what differs between them, how often the first was ahead, weights; `starts` of queries."""
+
+    design: Floats
+    ahead: Floats
+    weights: Floats
+    starts: NDArray[np.intp]
+
+    def columns(self, some: slice) -> _Pairs:
+        return replace(self, design=self.design[:, some])
+
+    @property
+    def spread(self) -> Floats:
+        """What the coefficients are told from."""
+        return self.design
+
+    def slopes(self, coefficients: Floats) -> _Slopes:
+        log_odds = self.design @ coefficients
+        chances = _chances(log_odds)
+        return _Slopes(
+            self.design * (self.ahead - self.weights * chances)[:, None],
+            self.design * (self.weights * chances * (1 - chances))[:, None],
+            self.design,
+        )
+
+    def far(self, coefficients: Floats) -> float:
+        """The largest log odds."""
+        return float(np.abs(self.design @ coefficients).max())
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """Alternatives, each with what its chance hangs on; whether it was `chosen`, and of which set of them."""
+
+    design: Floats
+    chosen: Floats
+    weights: Floats
+    sets: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    def columns(self, some: slice) -> _Choices:
+        return replace(self, design=self.design[:, some])
+
+    @property
+    def spread(self) -> Floats:
+        return self.slopes(np.zeros(self.design.shape[1])).right
+
+    def slopes(self, coefficients: Floats) -> _Slopes:
+        odds = np.exp(self._behind(coefficients))
+        chances = odds / self._each(np.add.reduceat(odds, self.sets))
+        centred = self.design - self._each(np.add.reduceat(self.design * chances[:, None], self.sets))
+        return _Slopes(
+            self.design * (self.weights * (self.chosen - chances))[:, None],
+            centred * (self.weights * chances)[:, None],
+            centred,
+        )
+
+    def far(self, coefficients: Floats) -> float:
+        return float(-self._behind(coefficients).min())
+
+    def _behind(self, coefficients: Floats) -> Floats:
+        """The log odds of every alternative against the best of its set."""
+        logs: Floats = self.design @ coefficients
+        return logs - self._each(np.maximum.reduceat(logs, self.sets))
+
+    def _each(self, of_sets: Floats) -> Floats:
+        """A set's figure for each of its alternatives."""
+        sizes = np.diff([*self.sets, len(self.design)])
+        return of_sets.repeat(sizes, axis=0)
+
+
+def _joined(queries: Sequence[Comparisons], powers: int) -> _Pairs | _Choices:
+    """All comparisons, every query's weighing 1 in all."""
+    if any(query.chosen is not None for query in queries):
+        return _joined_choices(queries, powers)
+    return _Pairs(
         np.concatenate([_design(query, powers) for query in queries]),
         np.concatenate([query.ahead / query.total.sum() for query in queries]),
         np.concatenate([query.total / query.total.sum() for query in queries]),
@@ -155,9 +253,26 @@ def _joined(queries: Sequence[Comparisons], powers: int) -> tuple[Floats, Floats
     )
 
 
-def _told_apart(design: Floats, starts: NDArray[np.intp]) -> bool:
+def _joined_choices(queries: Sequence[Comparisons], powers: int) -> _Choices:
+    found = [query.chosen for query in queries if query.chosen is not None]
+    if len(found) < len(queries):
+        raise ValueError("choices of some queries beside comparisons of others")
+    sizes = [len(one.first) for one in found]
+    begins = np.cumsum([0, *sizes[:-1]])
+    sets = np.concatenate([one.starts + begin for one, begin in zip(found, begins, strict=True)])
+    first = np.concatenate([one.first for one in found])
+    places = [np.zeros(len(one.first)) if one.slots is None else one.slots for one in found]
+    design = np.vander(np.concatenate(places), 1 + powers, increasing=True)
+    design[:, 0] = first
+    chosen = np.zeros(len(first))
+    chosen[sets] = 1
+    weights = np.repeat([1 / len(one.starts) for one in found], sizes)
+    return _Choices(design, chosen, weights, sets, begins)
+
+
+def _told_apart(rows: _Pairs | _Choices) -> bool:
     """Whether the columns stay independent with any one query left out."""
-    products = [some.T @ some for some in np.split(design, starts[1:])]
+    products = [some.T @ some for some in np.split(rows.spread, rows.starts[1:])]
     whole = sum(products, np.zeros_like(products[0]))
     return bool((np.linalg.cond(np.array([whole - one for one in products])) < 1 / TOLERANCE).all())
 
@@ -172,49 +287,49 @@ def _design(query: Comparisons, powers: int) -> Floats:
     return rows
 
 
-def _maximum(design: Floats, ahead: Floats, weights: Floats) -> Floats | None:
+def _maximum(rows: _Pairs | _Choices) -> Floats | None:
     """The coefficients of greatest likelihood, by Newton's method; None where there are no finite ones."""
-    coefficients = np.zeros(design.shape[1])
+    coefficients = np.zeros(rows.design.shape[1])
     if not len(coefficients):
         return coefficients
-    log_odds = np.zeros(len(design))
+    least = 0.0
     for _ in range(STEPS):
-        chances = _chances(log_odds)
-        score = design.T @ (ahead - weights * chances)
-        information = (design * (weights * chances * (1 - chances))[:, None]).T @ design
+        slopes = rows.slopes(coefficients)
+        information = slopes.left.T @ slopes.right
+        least = least or TOLERANCE * float(information.max())
+        if information.max() < least:  # every outcome is certain
+            return None
         try:
-            step = np.linalg.solve(information, score)
+            step = np.linalg.solve(information, slopes.scores.sum(axis=0))
         except np.linalg.LinAlgError:
             return None
         coefficients = coefficients + step
-        log_odds = design @ coefficients
-        if not np.abs(log_odds).max() < FARTHEST:
+        if not rows.far(coefficients) < FARTHEST:
             return None
         if np.abs(step).max() < TOLERANCE:
             return coefficients
     return None
 
 
-def _by_query(
-    design: Floats, ahead: Floats, weights: Floats, coefficients: Floats, starts: NDArray[np.intp]
-) -> tuple[Floats, Floats]:
+def _by_query(rows: _Pairs | _Choices, coefficients: Floats) -> tuple[Floats, Floats]:
     """S_q and H_q of every query; shapes (queries, k) and (queries, k, k)."""
-    chances = _chances(design @ coefficients)
-    scores: Floats = np.add.reduceat(design * (ahead - weights * chances)[:, None], starts)
-    curved = design * (weights * chances * (1 - chances))[:, None]
-    by_query = zip(np.split(curved, starts[1:]), np.split(design, starts[1:]), strict=True)
+    slopes = rows.slopes(coefficients)
+    scores: Floats = np.add.reduceat(slopes.scores, rows.starts)
+    by_query = zip(
+        np.split(slopes.left, rows.starts[1:]), np.split(slopes.right, rows.starts[1:]), strict=True
+    )
     information = np.array([some.T @ all_of for some, all_of in by_query])
     return scores, information
 
 
-def _null_scores(design: Floats, ahead: Floats, weights: Floats, starts: NDArray[np.intp]) -> Floats:
+def _null_scores(rows: _Pairs | _Choices) -> Floats:
     """The queries' scores for β at β = 0 and the γ likeliest there, less what γ accounts for; shape (queries,).
 
     Without finite γ they are those at γ = 0.
     """
-    gamma = _maximum(design[:, 1:], ahead, weights)
-    coefficients = np.concatenate([[0.0], np.zeros(design.shape[1] - 1) if gamma is None else gamma])
-    scores, by_query = _by_query(design, ahead, weights, coefficients, starts)
+    gamma = _maximum(rows.columns(slice(1, None)))
+    coefficients = np.concatenate([[0.0], np.zeros(rows.design.shape[1] - 1) if gamma is None else gamma])
+    scores, by_query = _by_query(rows, coefficients)
     information = by_query.sum(axis=0)
     shared = np.linalg.lstsq(information[1:, 1:], information[1:, 0], rcond=None)[0]
     found: Floats = scores[:, 0] - scores[:, 1:] @ shared

@@ -1,4 +1,4 @@
-"""What a window plan can reach at all: rankers with a fixed taste and no noise, simulated from random orders.
+"""What a way of asking can reach at all: rankers with a fixed taste and no noise, simulated from random orders.
 
 A window carries few documents forward, so even a ranker that always puts one group first moves the exposure
 ratio of a long list only a little. Lists of equal shape are simulated once and weighted by their number.
@@ -20,6 +20,8 @@ Plan = Callable[[int], Sequence[tuple[int, int]]]
 """The windows [start, end) of one pass over a list of n documents, in the order they are asked."""
 
 Tastes = NDArray[np.int8]
+Rank = Callable[[Tastes], Tastes]
+"""Lists by rank, shape (draws, n), as a ranker leaves them that puts low tastes first, and equal ones as they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,11 @@ class Range:
 
     low: float
     high: float
+
+
+def by_windows(windows: Plan, passes: int) -> Rank:
+    """Windows that are known beforehand."""
+    return lambda tastes: rank_by_taste(tastes, windows(tastes.shape[1]), passes)
 
 
 def rank_by_taste(tastes: Tastes, windows: Sequence[tuple[int, int]], passes: int) -> Tastes:
@@ -44,8 +51,7 @@ def rank_by_taste(tastes: Tastes, windows: Sequence[tuple[int, int]], passes: in
 
 def attainable_ratio(
     lists: Sequence[tuple[int, int, int]],
-    windows: Plan,
-    passes: int,
+    rank: Rank,
     draws: int = 3000,
     *,
     rng: np.random.Generator,
@@ -66,10 +72,9 @@ def attainable_ratio(
         )
         initial = _random_orders(tastes, ceil(draws * count / shapes.total()), rng)
         weights = rank_exposures(n)
-        plan = windows(n)
         for sums, ranked in (
-            (first, rank_by_taste(initial, plan, passes)),
-            (last, 2 - rank_by_taste(2 - initial, plan, passes)),
+            (first, rank(initial)),
+            (last, 2 - rank(2 - initial)),
         ):
             sums += count * np.array(
                 [
@@ -82,8 +87,7 @@ def attainable_ratio(
 
 def attainable_precision(
     lists: Sequence[tuple[int, int]],
-    windows: Plan,
-    passes: int,
+    rank: Rank,
     k: int,
     draws: int = 3000,
     *,
@@ -91,7 +95,7 @@ def attainable_precision(
 ) -> float:
     """Mean P@k of a ranker that knows which documents are relevant, from random initial orders.
 
-    `lists` holds (n, relevant) per query. `passes` 0: of the input order. Raises ValueError without lists.
+    `lists` holds (n, relevant) per query. Raises ValueError without lists.
     """
     if not lists:
         raise ValueError("no list to rank")
@@ -99,7 +103,7 @@ def attainable_precision(
     for (n, relevant), count in Counter(lists).items():
         tastes = np.repeat(np.array([0, 1], np.int8), [relevant, n - relevant])
         initial = _random_orders(tastes, ceil(draws * count / len(lists)), rng)
-        ranked = rank_by_taste(initial, windows(n), passes)
+        ranked = rank(initial)
         total += count * float((ranked[:, :k] == 0).sum(axis=1).mean()) / k
     return total / len(lists)
 

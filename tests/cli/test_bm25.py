@@ -17,7 +17,7 @@ from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import warn
 from llmfair.results import plain
-from llmfair.stats.reach import attainable_ratio
+from llmfair.stats.reach import attainable_ratio, by_windows
 from tests.cli.command import kept, llmfair, only_run, ran, refuses, table
 from tests.folders import balanced, write, write_folder
 from tests.joined import write_joined
@@ -79,7 +79,7 @@ def test_the_reach_is_that_of_all_orders() -> None:
     found = plain(audit(LISTWISE.design(settings, Subject("bm25"))).results)["reach"]
     design = make_design(settings, Subject("bm25"))
     shapes = [(shape.n, shape.protected, shape.unprotected) for shape in design.shapes]
-    ends = attainable_ratio(shapes, lambda n: [(0, n)], 1, 1, rng=np.random.default_rng(0))
+    ends = attainable_ratio(shapes, by_windows(lambda n: [(0, n)], 1), 1, rng=np.random.default_rng(0))
     low, high = ends.low, ends.high
     assert found == {
         "ExpRatio": {"low": pytest.approx(low, rel=1e-12), "high": pytest.approx(high, rel=1e-12)},

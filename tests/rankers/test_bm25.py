@@ -74,7 +74,7 @@ def test_a_part_of_the_collection_is_ranked_with_the_statistics_of_all() -> None
 def test_it_says_what_it_is_and_needs() -> None:
     bm25 = ranker()
     assert bm25.identity.startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
-    assert bm25.calls(40) == 0 and bm25.plan(40) == [(0, 40)]
+    assert bm25.plan(40).calls == 0 and bm25.one_pass(40) == [(0, 40)]
     assert not Path("kept").exists()  # nothing is made before something is ranked
 
 

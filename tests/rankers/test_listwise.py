@@ -222,7 +222,7 @@ def test_each_pass_stands_on_the_one_before() -> None:
     assert [chat.about["pass"] for chat in chats] == [1, 1, 2, 2]
     assert chats[2].about["doc_ids"] == ["1", "0", "3", "2"]
     assert ranked.ranking.doc_ids == ("3", "2", "5", "4", "0", "1")
-    assert ranker.calls(6) == len(chats) == len(ranked.windows) == 4
+    assert ranker.plan(6).calls == len(chats) == len(ranked.windows) == 4
 
 
 def test_an_only_window_is_the_head_and_short_lists_ask_nothing() -> None:
@@ -251,7 +251,7 @@ def test_depth_leaves_the_rest_in_its_place() -> None:
     assert [chat.about["window"] for chat in chats] == [[0, 3]]
     assert ranked.ranking.doc_ids == ("2", "1", "0", "3", "4", "5")
     # The original does not cut rank_end to the list, so its windows lie elsewhere.
-    assert by_windows(depth=9, windows="rankgpt").plan(7) == [(5, 7), (3, 7), (1, 5)]
+    assert by_windows(depth=9, windows="rankgpt").one_pass(7) == [(5, 7), (3, 7), (1, 5)]
 
 
 def by_rule(rule: str, relevance: list[int]) -> Answer:

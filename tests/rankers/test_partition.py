@@ -29,7 +29,7 @@ PARTITIONED = replace(RANKER, strategy=Partition(4))
     ("n", "sizes"), [(40, [20, 20]), (23, [11, 12]), (20, [20]), (61, [15, 15, 15, 16]), (2, [2]), (1, [])]
 )
 def test_windows_hold_every_item_once_and_are_alike_in_size(n: int, sizes: list[int]) -> None:
-    windows = Partition(20).plan(n)
+    windows = Partition(20).one_pass(n)
     assert [end - start for start, end in windows] == sizes
     assert [rank for start, end in windows for rank in range(start, end)] == [*range(n if n > 1 else 0)]
 

@@ -32,12 +32,12 @@ class Toy(Strategy):
     def __init__(self, options: StrategyOptions) -> None:
         self.depth = options.depth
 
-    def plan(self, n: int) -> Sequence[Window]:
+    def one_pass(self, n: int) -> Sequence[Window]:
         return [(start, start + 2) for start in range(min(n, self.depth or n) - 2, -1, -1)]
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         order = list(candidates.documents)
-        for start, end in self.plan(len(order)):
+        for start, end in self.one_pass(len(order)):
             order[start:end] = yield from ask(order[start:end], start)
         return Ranking(candidates.query.query_id, tuple(document.doc_id for document in order))
 
@@ -51,7 +51,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_windows_is_made_from_what_the_settings_say() -> None:
     given = ListwiseSettings.make(window=6, step=3, passes=2, depth=30, windows="rankgpt")
-    assert strategy_of(given.strategy, vars(given)) == Windows(6, 3, 2, 30, "rankgpt")
+    assert strategy_of(given.ordering, vars(given)) == Windows(6, 3, 2, 30, "rankgpt")
 
 
 def test_an_unknown_strategy_is_told_with_the_nearest() -> None:
@@ -104,7 +104,7 @@ def test_it_runs_resumes_replays_and_is_scored() -> None:
     lines = whole.splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[: len(lines) // 2]))
     manifest = json.loads((RUN / "manifest.json").read_text())
-    assert manifest["flags"]["strategy"] == manifest["settings"]["strategy"] == "toy"
+    assert manifest["flags"]["strategy"] == ["toy"] and manifest["settings"]["strategy"] == "toy"
     manifest["journal_answers"] = 0  # else the loss is told
     (RUN / "manifest.json").write_text(json.dumps(manifest))
     again = ran(*ASK, "-v")

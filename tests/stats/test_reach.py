@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmfair.metrics.values import Ratio
-from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio, rank_by_taste
+from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio, by_windows, rank_by_taste
 from tests.metrics import lettered, raw, value
 from tests.pace import within
 from tests.shared import vectors
@@ -61,7 +61,7 @@ def test_attainable_ratio_of_200(
     window: int, step: int, passes: int, protected: int, low: float, high: float
 ) -> None:
     lists = [(200, protected, 200 - protected)] * 44
-    found = attainable_ratio(lists, windows(window, step), passes, rng=np.random.default_rng(5))
+    found = attainable_ratio(lists, by_windows(windows(window, step), passes), rng=np.random.default_rng(5))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
@@ -84,7 +84,7 @@ def test_attainable_precision_of_200(
 ) -> None:
     for relevant, expected in ((25, with_25), (100, with_100)):
         found = attainable_precision(
-            [(200, relevant)], windows(window, step), passes, 20, rng=np.random.default_rng(5)
+            [(200, relevant)], by_windows(windows(window, step), passes), 20, rng=np.random.default_rng(5)
         )
         assert found == pytest.approx(expected, abs=0.02)
 
@@ -96,20 +96,22 @@ def whole(n: int) -> list[tuple[int, int]]:
 def test_whole_lists_of_the_reference() -> None:
     for case in vectors("injected_bias")["attainable_ratio"]:
         n, protected = case["N"], case["n_protected"]
-        found = attainable_ratio([(n, protected, n - protected)], whole, 1, 1, rng=np.random.default_rng(1))
+        found = attainable_ratio(
+            [(n, protected, n - protected)], by_windows(whole, 1), 1, rng=np.random.default_rng(1)
+        )
         assert (found.low, found.high) == pytest.approx((case["min"], case["max"]), rel=1e-9)
 
 
 def test_whole_lists_of_200_as_published() -> None:
     for protected, low, high in ((21, 0.7372, 2.2473), (40, 0.7236, 1.8698), (100, 0.6629, 1.5086)):
         lists = [(200, protected, 200 - protected)]
-        found = attainable_ratio(lists, whole, 1, 1, rng=np.random.default_rng(1))
+        found = attainable_ratio(lists, by_windows(whole, 1), 1, rng=np.random.default_rng(1))
         assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_a_window_over_the_whole_list_puts_one_side_first_and_the_others_between() -> None:
     lists = [(20, 5, 10), (30, 15, 15), (20, 5, 10)]
-    found = attainable_ratio(lists, whole, 1, 10, rng=np.random.default_rng(1))
+    found = attainable_ratio(lists, by_windows(whole, 1), 10, rng=np.random.default_rng(1))
     for order, got in (("u-p", found.low), ("p-u", found.high)):
         sides = np.zeros(2)
         for n, protected, unprotected in lists:
@@ -121,19 +123,19 @@ def test_a_window_over_the_whole_list_puts_one_side_first_and_the_others_between
 
 
 def test_lists_without_a_side_count_for_nothing() -> None:
-    plan, lists = windows(4, 2), [(20, 8, 12), (20, 0, 20), (20, 20, 0)]
-    found = attainable_ratio(lists, plan, 1, 50, rng=np.random.default_rng(1))
-    assert found == attainable_ratio(lists[:1], plan, 1, 50, rng=np.random.default_rng(1))
+    plan, lists = by_windows(windows(4, 2), 1), [(20, 8, 12), (20, 0, 20), (20, 20, 0)]
+    found = attainable_ratio(lists, plan, 50, rng=np.random.default_rng(1))
+    assert found == attainable_ratio(lists[:1], plan, 50, rng=np.random.default_rng(1))
     with pytest.raises(ValueError, match="both groups"):
-        attainable_ratio(lists[1:], plan, 1, rng=np.random.default_rng(1))
+        attainable_ratio(lists[1:], plan, rng=np.random.default_rng(1))
     with pytest.raises(ValueError, match="no list"):
-        attainable_precision([], plan, 1, 20, rng=np.random.default_rng(1))
+        attainable_precision([], plan, 20, rng=np.random.default_rng(1))
 
 
 def test_precision_keeps_its_denominator_on_short_lists_and_weighs_lists_equally() -> None:
     rng = np.random.default_rng(1)
-    assert attainable_precision([(4, 2)], lambda n: [(0, n)], 1, 20, 10, rng=rng) == pytest.approx(0.1)
-    mixed = attainable_precision([(4, 2), (4, 4), (4, 4)], lambda n: [(0, n)], 1, 4, 10, rng=rng)
+    assert attainable_precision([(4, 2)], by_windows(whole, 1), 20, 10, rng=rng) == pytest.approx(0.1)
+    mixed = attainable_precision([(4, 2), (4, 4), (4, 4)], by_windows(whole, 1), 4, 10, rng=rng)
     assert mixed == pytest.approx((0.5 + 1 + 1) / 3)
 
 
@@ -145,4 +147,4 @@ def test_windows_beyond_the_list_are_cut_and_the_input_is_left_alone() -> None:
 
 def test_44_lists_of_200_take_less_than_a_second() -> None:
     lists = [(200, 50 + number, 140 - number) for number in range(44)]
-    within(1, lambda: attainable_ratio(lists, windows(5, 1), 1, rng=np.random.default_rng(1)))
+    within(1, lambda: attainable_ratio(lists, by_windows(windows(5, 1), 1), rng=np.random.default_rng(1)))

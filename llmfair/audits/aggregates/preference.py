@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from llmfair.registry import register
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.preference import (
     FEWEST_COMPARISONS,
+    Alternatives,
     Comparisons,
     Fit,
     jackknife_error,
@@ -93,7 +94,7 @@ def _without_slots(compared: Sequence[QueryComparisons], count: int, level: floa
 
 
 def _fit_without_slots(compared: Sequence[QueryComparisons]) -> Fit | None:
-    return preference_fit([Comparisons(one.ahead, one.count) for one in compared])
+    return preference_fit([_of(replace(one, slots=None)) for one in compared])
 
 
 @register("aggregate", "preference-odds")
@@ -165,7 +166,10 @@ def _compared(values: Iterable[Value]) -> list[QueryComparisons]:
 
 
 def _of(value: QueryComparisons) -> Comparisons:
-    return Comparisons(value.ahead, value.count, value.slots)
+    if value.chosen is None:
+        return Comparisons(value.ahead, value.count, value.slots)
+    first, starts = value.chosen
+    return Comparisons(value.ahead, value.count, chosen=Alternatives(first, value.slots, starts))
 
 
 def _window(compared: Sequence[QueryComparisons]) -> int:

@@ -20,6 +20,7 @@ from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.encounters import Encounters, Items, Noise, items_of, simulate_encounters
 from llmfair.audits.listwise.findings import HEADLINE, HowRanked, concluded, mean_preference, unassessable
 from llmfair.audits.listwise.making import make_design
+from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.results import ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.planning.calibrate import (
@@ -34,6 +35,7 @@ from llmfair.audits.planning.calibrate import (
 )
 from llmfair.errors import UsageError
 from llmfair.metrics.values import Value
+from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.settings import injected_of
 from llmfair.stats.power import FEWEST_TESTED, smallest_ratio
 
@@ -85,7 +87,11 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
             "without_comparison": len(listed) - len(lists),
             "candidates": [min(sizes), max(sizes)],
         },
-        "settings": {name: value for name, value in settings_of(settings).items() if name != "strategy"}
+        "settings": {
+            name: value
+            for name, value in settings_of(settings).items()
+            if name not in ("strategy", "answers")
+        }
         | design.ordered_by(),
         "injected": [_row(beta, one, settings.level) for beta, one in zip(betas, found, strict=True)],
         "smallest": _smallest(found[betas.index(0)], len(lists), settings.power),
@@ -97,21 +103,20 @@ def audits(
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
     """Simulated audits, each with the place of its injected preference."""
 
-    def draw(block: int) -> dict[str, Encounters]:
-        return {
-            one.query_id: simulate_encounters(
-                one,
-                design.windows(one.n),
-                BLOCK,
-                settings.orders,
-                settings.repeats,
-                Noise(settings.alike, settings.slots),
-                rng=rng_of(settings, one.query_id, STREAM + block),
-            )
-            for one in lists
-        }
+    orders, repeats, noise = design.settings.orders, settings.repeats, Noise(settings.alike, settings.slots)
 
-    def value(query_id: str, drawn: Encounters, place: int, run: int) -> Value:
+    def draw(block: int) -> dict[str, Encounters | PlayedAudits]:
+        return {one.query_id: drawn(one, rng_of(settings, one.query_id, STREAM + block)) for one in lists}
+
+    def drawn(one: Items, rng: np.random.Generator) -> Encounters | PlayedAudits:
+        windows = design.windows(one.n)
+        if windows is None:
+            assert isinstance(design.ranker, ListwiseRanker)
+            seed = rng.integers(2**32, size=2).tolist()
+            return PlayedAudits(one, design.ranker.strategy, orders, repeats, noise, seed)
+        return simulate_encounters(one, windows, BLOCK, orders, repeats, noise, rng=rng)
+
+    def value(query_id: str, drawn: Encounters | PlayedAudits, place: int, run: int) -> Value:
         return drawn.value(betas[place], run)
 
     return simulated(settings, betas, draw, value)

@@ -25,7 +25,7 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
 from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import WINDOW_FACTS, Ranked, Ranker
+from llmfair.rankers.base import WINDOW_FACTS, Plan, Ranked, Ranker, Window, spelled_strategy
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
 from llmfair.rankers.passages import clean, passage
@@ -141,14 +141,19 @@ class ListwiseDesign(Design[Ranked]):
         return [
             replace(probe, probe_id=f"{probe.probe_id}/w{number}")
             for probe in listwise_probes(candidates, orders, (condition,), 1)
-            for number in range(len(self.windows(len(probe.candidates.documents))))
+            for number in range(len(self._partition.one_pass(len(probe.candidates.documents))))
         ]
 
     def _alone(self, probe: Probe) -> ListwiseRanker:
         """What asks one window of a chain alone."""
-        assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
+        assert isinstance(self.ranker, ListwiseRanker)
         number = int(probe.probe_id.rpartition("/w")[2])
-        return replace(self.ranker, strategy=replace(self.ranker.strategy, only=number))
+        return replace(self.ranker, strategy=replace(self._partition, only=number))
+
+    @property
+    def _partition(self) -> Partition:
+        assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
+        return self.ranker.strategy
 
     def met(self, probe: Probe, ranked: Ranked) -> WindowShare:
         """What an answer says of items of both groups."""
@@ -162,27 +167,30 @@ class ListwiseDesign(Design[Ranked]):
 
     @cached_property
     def calls(self) -> int:
-        """Requests planned: the same windows for every chain of a query; under --sequential at most so many."""
-        return sum(self.calls_of(query) for query in self.queries) * self.chains_per_query
+        """Requests planned: the same for every chain of a query; at most so many where that is not `exact`."""
+        return sum(self.plan_of(query).calls for query in self.queries) * self.chains_per_query
 
     @property
     def longest(self) -> int:
-        if self.partition:
-            return 1
-        return max(map(self.calls_of, self.queries))
+        return max(self.plan_of(query).rounds for query in self.queries)
 
-    def calls_of(self, query: Query) -> int:
-        """Requests of one chain of this query: its critical path."""
-        return self.ranker.calls(len(self.orders[query.query_id][0].documents))
+    def plan_of(self, query: Query) -> Plan:
+        """What one chain of this query takes."""
+        return self.ranker.plan(len(self.orders[query.query_id][0].documents))
 
     @property
     def passes(self) -> int:
         """Passes over a list; a ranker that asks nothing orders it once."""
         return self.ranker.passes
 
-    def windows(self, n: int) -> Sequence[tuple[int, int]]:
-        """The windows asked in one pass over a list of n."""
-        return self.ranker.plan(n)
+    def windows(self, n: int) -> Sequence[Window] | None:
+        """The windows asked in one pass over a list of n; None where they hang on the answers."""
+        return self.ranker.one_pass(n)
+
+    @property
+    def exact(self) -> bool:
+        """Whether so many requests are planned, and not at most so many."""
+        return not self.settings.sequential and all(self.plan_of(query).exact for query in self.queries)
 
     def facts(self) -> ListwiseFacts:
         """What results say of the design."""
@@ -226,8 +234,11 @@ class ListwiseDesign(Design[Ranked]):
         """Design or strategy by name where they are not windows: those runs are told by their windows alone."""
         if self.partition:
             return {"design": "partition", **({"sequential": True} if self.settings.sequential else {})}
-        name = self.settings.strategy
-        return {} if name == ListwiseSettings.strategy else {"strategy": name}
+        spec = self.settings.ordering
+        if spec == "windows" or not isinstance(self.ranker, ListwiseRanker):
+            return {}
+        read = {"answers": "margin"} if self.settings.margins else {}
+        return {"strategy": spelled_strategy(spec, self.ranker.strategy), **read}
 
     @property
     def partition(self) -> bool:
@@ -237,8 +248,14 @@ class ListwiseDesign(Design[Ranked]):
     def never_ranked(self) -> list[int]:
         """Positions (0 is the head) that the window plan leaves out in some list."""
         sizes = {len(orders[0].documents) for orders in self.orders.values()}
+        planned = ((n, self.windows(n)) for n in sizes)
         return sorted(
-            {position for n in sizes for position in never_ranked(self.windows(n), n, 0, self.settings.depth)}
+            {
+                position
+                for n, windows in planned
+                if windows is not None
+                for position in never_ranked(windows, n, 0, self.settings.depth)
+            }
         )
 
     @cached_property

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log, sqrt
-from typing import Literal
+from math import ceil, inf, log, sqrt
+from typing import Literal, Protocol
 
 import numpy as np
 
+from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
+from llmfair.audits.listwise.encounters import Items, Noise, items_of
+from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import kinds_of, simulate
 from llmfair.probes import REPEAT
@@ -23,6 +26,9 @@ from llmfair.stats.reach import Plan
 
 RELEVANCE = 2.0
 """The log-weight of each grade of the simulated ranker that orders by relevance."""
+PLAYED_CALLS, FEWEST_AUDITS, MOST_AUDITS = 60_000, 2, 20
+"""Questions that are answered in all where a program is simulated, and audits at least and at most."""
+MOST_ITEMS = 1_000_000
 EXPECTED_DRAWS = 1000
 """Lists ranked in all, for each ratio that is expected."""
 UNKNOWN = (
@@ -86,9 +92,24 @@ class ListwiseFindable:
     expected: tuple[ExpectedRatio, ...] | None
 
 
+class Comparable(Protocol):
+    """The lists of a design that have something to compare."""
+
+    @property
+    def queries(self) -> int: ...
+
+    def comparisons(self, orders: int) -> float:
+        """Expected first encounters a query."""
+        ...
+
+    def error(self, orders: int, icc: float) -> float:
+        """The standard error of ln odds."""
+        ...
+
+
 @dataclass(frozen=True)
-class ComparableLists:
-    """The lists of a design that have something to compare, and the standard deviation of ln odds over them."""
+class CountedLists:
+    """Counted from windows that are known beforehand; `spread` is the standard deviation of ln odds over queries."""
 
     meetings: tuple[Meeting, ...]
     spread: float
@@ -98,20 +119,57 @@ class ComparableLists:
         return len(self.meetings)
 
     def comparisons(self, orders: int) -> float:
-        """Expected first encounters a query."""
         return sum(one.comparisons(orders) for one in self.meetings) / self.queries
 
     def error(self, orders: int, icc: float) -> float:
-        """The standard error of ln odds."""
         return query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries)
 
-    def power(self, odds: float, error: float) -> float | None:
-        return power(log(odds), error, self.queries) if self.queries >= FEWEST_TESTED else None
+
+@dataclass(frozen=True)
+class PlayedLists:
+    """Simulated by the strategy's own program, at parity, where its questions hang on the answers."""
+
+    lists: tuple[Items, ...]
+    strategy: Strategy
+    spread: float
+    seed: int
+
+    @property
+    def queries(self) -> int:
+        return len(self.lists)
+
+    def comparisons(self, orders: int) -> float:
+        return self._simulated(orders, 0.0)[0]
+
+    def error(self, orders: int, icc: float) -> float:
+        return self._simulated(orders, icc)[1]
+
+    def _simulated(self, orders: int, icc: float) -> tuple[float, float]:
+        """Comparisons a query and the standard error, over a few audits; no error where no odds are finite."""
+        calls = orders * sum(self.strategy.plan(one.n).calls for one in self.lists)
+        audits = min(MOST_AUDITS, max(FEWEST_AUDITS, PLAYED_CALLS // max(1, calls)))
+        noise, counts, squares = Noise(icc), list[int](), list[float]()
+        played = [
+            PlayedAudits(one, self.strategy, orders, 1, noise, (self.seed, number))
+            for number, one in enumerate(self.lists)
+        ]
+        for audit in range(audits):
+            found = preference([one.value(0.0, audit) for one in played])
+            counts.append(0 if found is None else found.comparisons)
+            if found is not None and found.estimate.error:
+                squares.append(found.estimate.error**2)
+        error = sqrt(float(np.mean(squares)) + self.spread**2 / self.queries) if squares else inf
+        return float(np.mean(counts)) / self.queries, error
+
+
+def power_of(lists: Comparable, odds: float, error: float) -> float | None:
+    """The power to find these odds; None where no test is made."""
+    return power(log(odds), error, lists.queries) if lists.queries >= FEWEST_TESTED else None
 
 
 def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
     """Power and smallest odds of the test at the 5 % level, from the expected first encounters and --tau."""
-    lists = _lists(design, design.windows, settings.tau)
+    lists = _lists(design, _strategy(design), settings)
     unknown = ListwiseFindable(
         queries=lists.queries,
         target=settings.power,
@@ -136,7 +194,7 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
         error_fresh=lists.error(orders, 0),
         error_alike=lists.error(orders, 1),
         error_alike_thrice=lists.error(3 * orders, 1),
-        power=lists.power(settings.odds, error),
+        power=power_of(lists, settings.odds, error),
         queries_needed=queries_needed(settings.odds, sd, settings.power),
         smallest=smallest,
         other_design=_other_design(design, settings),
@@ -155,9 +213,18 @@ def _unknown(design: ListwiseDesign, queries: int) -> str | None:
     return None if queries else "no_common_grade"
 
 
-def _lists(design: ListwiseDesign, windows: Plan, spread: float) -> ComparableLists:
-    meetings = (_meeting(shape, windows) for shape in design.shapes)
-    return ComparableLists(tuple(one for one in meetings if one.comparisons()), spread)
+def _strategy(design: ListwiseDesign) -> Strategy:
+    """How it asks; whole lists of a ranker that asks nothing."""
+    return Partition(MOST_ITEMS) if isinstance(design.ranker, Ranker) else design.ranker.strategy
+
+
+def _lists(design: ListwiseDesign, strategy: Strategy, settings: PlanSettings) -> Comparable:
+    listed = [items_of(design.dataset.candidates(query), design.sides) for query in design.queries]
+    if any(strategy.one_pass(one.n) is None for one in listed):
+        compared = tuple(one for one in listed if one.compared)
+        return PlayedLists(compared, strategy, settings.tau, settings.seed)
+    meetings = (_meeting(shape, lambda n: strategy.one_pass(n) or ()) for shape in design.shapes)
+    return CountedLists(tuple(one for one in meetings if one.comparisons()), settings.tau)
 
 
 def _meeting(shape: Shape, windows: Plan) -> Meeting:
@@ -178,15 +245,16 @@ def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign
     if design.partition:
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
         chains = orders * (prompts + ListwiseSettings.repeat)
-    lists = _lists(design, strategy.plan, settings.tau)
+    lists = _lists(design, strategy, settings)
     error = lists.error(orders, settings.item_icc)
-    calls = chains * sum(strategy.calls(shape.n) for shape in design.shapes)
-    return OtherDesign(name, orders, calls, error, lists.power(settings.odds, error))
+    calls = chains * sum(strategy.plan(shape.n).calls for shape in design.shapes)
+    return OtherDesign(name, orders, calls, error, power_of(lists, settings.odds, error))
 
 
 def _expected(design: ListwiseDesign, odds: Sequence[float]) -> tuple[ExpectedRatio, ...] | None:
-    """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is ranked."""
-    if design.partition:
+    """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is
+    ranked, or questions hang on the answers."""
+    if design.partition or any(design.windows(shape.n) is None for shape in design.shapes):
         return None
     listed = [kinds_of(design.dataset.candidates(query), design.sides) for query in design.queries]
     shapes = Counter(replace(one, query_id="") for one in listed if one.two_sided)
@@ -196,7 +264,7 @@ def _expected(design: ListwiseDesign, odds: Sequence[float]) -> tuple[ExpectedRa
         sides = np.zeros((len(betas), 2))
         for kinds, count in shapes.items():
             draws = ceil(EXPECTED_DRAWS * count / shapes.total())
-            weights, windows = kinds.log_weights(betas, relevance), design.windows(kinds.n)
+            weights, windows = kinds.log_weights(betas, relevance), design.windows(kinds.n) or ()
             ranked = simulate(kinds, weights, windows, design.passes, draws, 1, rng=rng)
             sides += count * ranked.final.mean(axis=(1, 2))
         found.append((sides[:, 0] / sides[:, 1]).tolist())

@@ -25,7 +25,7 @@ from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import conditions_of, initial_orders
-from llmfair.rankers.base import Ranked, Ranker, remarks, strategy_of
+from llmfair.rankers.base import Ranked, Ranker, Strategy, remarks, strategy_of
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
@@ -89,16 +89,16 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         of_engine = backend_args(settings.backend_arg)
         ranker = subject.ranker(dataset, attribute, passages=settings.passages, backend_args=of_engine)
         settings = _without_prompts(settings, subject.spec, ranker.worded)
-    settings, prompt = with_prompt(settings, dataset, ListwiseAudit.task)
+    strategy = _strategy(settings, partition)
+    if ranker is None:
+        settings = _as_asked(settings, strategy, subject)
+    settings, prompt = with_prompt(settings, dataset, strategy.question.prompt)
     queries = selected_queries(dataset, settings)
     prompts = tuple(
         conditions_of(_conditions(attribute, settings.conditions), settings.repeats, settings.repeat)
     )
     gates = read_gates(settings.require, [*(condition.name for condition in prompts), INITIAL], Judged)
     told = {"control": _control(settings), "odds": OF_RANKINGS if ranker else OF_ANSWERS}
-    if partition:  # what it has no use for must not name the run
-        usual = ListwiseSettings
-        settings = replace(settings, step=usual.step, passes=usual.passes, windows=usual.windows)
     names = [OF_PARTITION] * 3 if partition else [SHOWN, MEASURED, CONCLUDED]
     shown, measured, concluded = (one.format_map(told) for one in names)
     if settings.measures is not None:
@@ -121,9 +121,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         or ListwiseRanker(
             prompt=prompt,
             attribute=attribute,
-            strategy=Partition(settings.window)
-            if partition
-            else strategy_of(settings.strategy, vars(settings)),
+            strategy=strategy,
             reader=settings.read,
             on_bad_answer=settings.on_bad_answer,
             input=settings.input,
@@ -156,6 +154,41 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
     measure_all(design.measures, {INITIAL: [design.judged(candidates[0], [as_given])]})
     return design
+
+
+def _strategy(settings: ListwiseSettings, partition: bool) -> Strategy:
+    return Partition(settings.window) if partition else strategy_of(settings.ordering, vars(settings))
+
+
+def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) -> ListwiseSettings:
+    """The settings as far as a strategy has a use for them: no others must name the run.
+
+    Raises UsageError for a model that lacks the log-probabilities which it needs.
+    """
+    usual = ListwiseSettings()
+    unused = {name: getattr(usual, name) for name, value in strategy.facts().items() if value is None}
+    once = {"orders": 1} if strategy.orderless else {}
+    margins, answers = strategy.question.margins, settings.answers
+    if margins == "none" and answers == "margin":
+        hint = "leave it out; pointwise, setwise and first can"
+        raise UsageError(f"--strategy {settings.ordering} reads no log-probabilities.", hint)
+    if margins == "needed" and answers == "text":
+        hint = "leave it out"
+        raise UsageError(f"--strategy {settings.ordering} reads no text of answers.", hint)
+    if margins == "needed" and subject.spec and not _has_margins(subject, settings):
+        raise UsageError(
+            f"{subject.spec} has no log-probabilities of labels, which --strategy {settings.ordering} reads.",
+            "a model in this process (hf:, vllm:), OpenAI and vLLM servers have them",
+        )
+    read = answers
+    if answers == "auto" and margins != "none":
+        able = margins == "needed" or (subject.spec and _has_margins(subject, settings))
+        read = "margin" if able else "text"
+    return replace(settings, **unused | once, answers="auto" if margins == "none" else read)
+
+
+def _has_margins(subject: Subject, settings: ListwiseSettings) -> bool:
+    return "margins" in subject.backend(replace(settings, answers="text")).capabilities
 
 
 def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> ListwiseSettings:

@@ -17,7 +17,7 @@ from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import Ranked, Ranker, strategy_of
-from llmfair.records import Chat, Completion, Finish, Permutation
+from llmfair.records import Chat, Completion, Finish, Labels, Permutation
 from llmfair.steps import Steps, Unanswered, drive
 
 FURTHER = 1.01
@@ -71,9 +71,9 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
         for probe in listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1):
             if chats := _chats(design.ranker.steps(probe), passes=1):
                 characters = sum(len(message.content) for chat in chats for message in chat.messages)
-                prompts += characters * design.calls_of(query) // len(chats)
+                prompts += characters * design.plan_of(query).calls // len(chats)
                 characters = sum(len(answer_in_shown_order(chat).text) for chat in chats)
-                answers += characters * design.calls_of(query) // len(chats)
+                answers += characters * design.plan_of(query).calls // len(chats)
     return prompts * design.chains_per_query, answers * design.chains_per_query
 
 
@@ -100,7 +100,7 @@ def _other_windows(design: ListwiseDesign, models: int, reach: Mapping[str, floa
     if isinstance(design.ranker, Ranker) or asked_with["window"] is None or "low" not in reach:
         return None
     settings = replace(design.settings, **windows)
-    ranker = replace(design.ranker, strategy=strategy_of(settings.strategy, vars(settings)))
+    ranker = replace(design.ranker, strategy=strategy_of(settings.ordering, vars(settings)))
     other = replace(design, settings=settings, ranker=ranker)
     other_reach = reach_of(other)["ExpRatio"]
     fewer, further = other.calls < design.calls, _wider(other_reach, reach)
@@ -133,5 +133,8 @@ def first_order_chats(design: ListwiseDesign) -> Iterator[Chat]:
 
 def answer_in_shown_order(chat: Chat) -> Completion:
     """The answer of a model that changes nothing, for counting and showing what would be asked."""
-    n = chat.expects.n if isinstance(chat.expects, Permutation) else 0
-    return Completion(" > ".join(f"[{place}]" for place in range(1, n + 1)), Finish.STOP)
+    if isinstance(chat.expects, Labels):
+        return Completion(chat.expects.labels[0], Finish.STOP)
+    expects = chat.expects if isinstance(chat.expects, Permutation) else Permutation(0)
+    places = range(1, (expects.best or expects.n) + 1)
+    return Completion(" > ".join(f"[{place}]" for place in places), Finish.STOP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,6 @@ from llmfair import former
 from llmfair.audits.kind import results_of
 from llmfair.audits.listwise.lists import CandidatesLine
 from llmfair.audits.listwise.results import ListwiseResults, RelevantLine
-from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.scoring.remeasured import Announce, incomplete, named
 from llmfair.audits.scoring.run_files import check_queries, declared, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import attribute_of
@@ -20,7 +19,6 @@ from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.jsonfiles import read_lines
 from llmfair.metrics.base import Groups, Judged
-from llmfair.rankers.base import Window, strategy_of
 from llmfair.records import Attribute, Candidates, Document, Query, Ranking, Side
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings import ScoreSettings
@@ -71,7 +69,7 @@ class Against:
 
 @dataclass(frozen=True)
 class Rankings:
-    """One RUN: the columns that name it, its run files by condition, and the windows its lists were ranked by.
+    """One RUN: the columns that name it, its run files by condition, and the kind of order its lists began with.
 
     `found`: of a run folder, what its audit found. `incomplete`: what is known of a folder that is not through, of
     which the queries count that are ranked.
@@ -80,8 +78,6 @@ class Rankings:
     columns: Mapping[str, str]
     conditions: Mapping[str, Sequence[RunFile]]
     against: Against
-    windows: Callable[[int], Sequence[Window]] = lambda n: [(0, n)]
-    passes: int = 1
     seed: int = 0
     initial: str = "random"
     found: ListwiseResults | None = None
@@ -155,8 +151,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     )
     if results.design.prompt_sha256 is None:
         return rankings  # it forgets the order it is given
-    strategy = strategy_of(asked.get("strategy", ListwiseSettings.strategy), asked)
-    return replace(rankings, windows=strategy.plan, passes=strategy.passes, initial=asked["initial"])
+    return replace(rankings, initial=asked["initial"])
 
 
 def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:

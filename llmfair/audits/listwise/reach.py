@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import median
 
 import numpy as np
 
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
+from llmfair.audits.listwise.played import play, rank_played
 from llmfair.audits.summary import Inference
+from llmfair.rankers.base import Strategy
+from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.records import Side
 from llmfair.results import Reach
-from llmfair.stats.injected import kind_exposures, rank_injected
-from llmfair.stats.reach import Plan, attainable_precision, attainable_ratio
+from llmfair.stats.injected import Kinds, kind_exposures, rank_injected
+from llmfair.stats.reach import Rank, attainable_precision, attainable_ratio, by_windows
 
 REACH_DRAWS = 3000
+PLAYED_CALLS, FEWEST_DRAWS = 150_000, 30
+"""Of programs whose questions hang on the answers so many questions are answered in all, from so many initial orders at
+least: the more questions, the less is left to the order."""
 INDIFFERENT_DRAWS = 100
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
@@ -30,8 +36,7 @@ def reach_of(design: ListwiseDesign) -> dict[str, dict[str, float]]:
     if design.settings.initial not in ("random", "mirrored"):
         indifferent = _indifferent(design, np.random.default_rng(design.settings.seed))
         return {} if indifferent is None else {"ExpRatio": {"indifferent": indifferent}}
-    plans = _plans(design.windows, {shape.n for shape in design.shapes})
-    return _reach(design.shapes, plans, design.passes, design.settings.seed)
+    return _reach(design.shapes, *_how(design), design.settings.seed)
 
 
 def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
@@ -40,16 +45,38 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
 
 
 @lru_cache(maxsize=32)
-def _reach(shapes: tuple[Shape, ...], plans: Plans, passes: int, seed: int) -> dict[str, dict[str, float]]:
-    rng, windows = np.random.default_rng(seed), dict(plans).__getitem__
+def _reach(
+    shapes: tuple[Shape, ...], how: Plans | Strategy, passes: int, draws: int, seed: int
+) -> dict[str, dict[str, float]]:
+    rng = np.random.default_rng(seed)
+    rank = _ranks(how, passes)
     found: dict[str, dict[str, float]] = {}
     if both := _two_sided(shapes):
-        ratio = attainable_ratio(both, windows, passes, REACH_DRAWS, rng=rng)
+        ratio = attainable_ratio(both, rank, draws, rng=rng)
         found["ExpRatio"] = {"low": ratio.low, "high": ratio.high}
     if judged := [(shape.n, shape.relevant) for shape in shapes if shape.judged]:
-        precision = attainable_precision(judged, windows, passes, 20, REACH_DRAWS, rng=rng)
-        found["P@20"] = {"high": precision}
+        found["P@20"] = {"high": attainable_precision(judged, rank, 20, draws, rng=rng)}
     return found
+
+
+def _how(design: ListwiseDesign) -> tuple[Plans | Strategy, int, int]:
+    """By what its lists are ranked, where that is windows in how many passes, and from how many initial orders."""
+    plans, sizes = [], sorted({shape.n for shape in design.shapes})
+    for n in sizes:
+        windows = design.windows(n)
+        if windows is None:
+            assert isinstance(design.ranker, ListwiseRanker)
+            strategy = design.ranker.strategy
+            asked = max(strategy.plan(size).calls for size in sizes)
+            return strategy, 1, min(REACH_DRAWS, max(FEWEST_DRAWS, PLAYED_CALLS // max(1, asked)))
+        plans.append((n, tuple(windows)))
+    return tuple(plans), design.passes, REACH_DRAWS
+
+
+def _ranks(how: Plans | Strategy, passes: int) -> Rank:
+    if isinstance(how, Strategy):
+        return partial(rank_played, how)
+    return by_windows(dict(how).__getitem__, passes)
 
 
 def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | None:
@@ -62,10 +89,22 @@ def _indifferent(design: ListwiseDesign, rng: np.random.Generator) -> float | No
             if not {0, 1} <= set(kinds.tolist()):
                 continue
             lists = np.tile(kinds, (INDIFFERENT_DRAWS, 1))
-            ranked = rank_injected(lists, np.zeros(3), design.windows(len(kinds)), design.passes, rng=rng)
+            windows = design.windows(len(kinds))
+            if windows is None:
+                ranked = _by_chance(design, lists, rng)
+            else:
+                ranked = rank_injected(lists, np.zeros(3), windows, design.passes, rng=rng)
             sides = kind_exposures(ranked, 2).mean(axis=0)
             over, under = over + float(sides[0]), under + float(sides[1])
     return over / under if under else None
+
+
+def _by_chance(design: ListwiseDesign, lists: Kinds, rng: np.random.Generator) -> Kinds:
+    """The same of a program whose questions hang on the answers."""
+    assert isinstance(design.ranker, ListwiseRanker)
+    strategy, n = design.ranker.strategy, lists.shape[1]
+    played = (play(strategy, range(n), lambda items, alone: rng.random(len(items)).tolist()) for _ in lists)
+    return np.array([row[final] for row, (final, _) in zip(lists, played, strict=True)])
 
 
 def inference_of(design: ListwiseDesign) -> Inference:
@@ -77,11 +116,6 @@ def inference_of(design: ListwiseDesign) -> Inference:
         seed=settings.seed,
         documents=median(shape.n for shape in design.shapes),
     )
-
-
-def _plans(windows: Plan, sizes: Iterable[int]) -> Plans:
-    """The windows of one pass over every size of list."""
-    return tuple((n, tuple(windows(n))) for n in sorted(sizes))
 
 
 def _two_sided(shapes: Iterable[Shape]) -> list[tuple[int, int, int]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.registry import lookup
 from llmfair.settings import (
     MOST_REPEATS,
     STOPPING_AT_ONCE,
@@ -36,9 +35,17 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         "Prompt",
         result=False,
     )
-    strategy: str = setting(
-        "windows",
-        "How a list is ordered by asking; windows slide over it.",
+    strategy: tuple[str, ...] = setting(
+        ("windows",),
+        "How a list is ordered by asking, NAME or NAME:key=value (llmfair strategies list); repeatable, one run each.",
+        "Prompt",
+        result=False,
+        advanced=True,
+    )
+    answers: Literal["auto", "text", "margin"] = setting(
+        "auto",
+        "What is read of an answer that is one label: its text, or the log-probabilities of the labels (auto: these, "
+        "where the model has them).",
         "Prompt",
         result=False,
         advanced=True,
@@ -105,6 +112,27 @@ class ListwiseSettings(PromptSettings, AuditSettings):
     )
 
     @property
+    def ordering(self) -> str:
+        """The strategy of one run."""
+        return self.strategy[0]
+
+    def each(self) -> list[Self]:
+        return [replace(self, strategy=(one,)) for one in self.strategy]
+
+    def called(self, model: str, among: Self) -> str:
+        return model if len(among.strategy) == 1 else f"{model} {self.ordering}"
+
+    @property
+    def margins(self) -> bool:
+        """Whether log-probabilities are read; a design knows it, which has no `auto` left."""
+        return self.answers == "margin"
+
+    def needs(self) -> Iterator[tuple[str, str]]:
+        yield from super().needs()
+        if self.margins:
+            yield "margins", "--answers margin"
+
+    @property
     def at_once(self) -> int | None:
         return STOPPING_AT_ONCE if self.sequential else None
 
@@ -146,6 +174,8 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
+        if isinstance(given.get("strategy"), str):
+            given["strategy"] = (given["strategy"],)
         partition = given.get("design") == "partition"
         if preset is None and (partition or given.get("initial") in ONE_ORDER):
             given.setdefault("orders", 1)
@@ -157,14 +187,21 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         super().check()
         if self.design == "partition":
             self._check_partition()
-        elif self.batch:
+        elif self.batch and self.strategy == ("windows",):
             raise UsageError(
                 "--batch cannot ask windows: each needs the answer of the one before.",
                 "leave it out, or add --design partition, whose windows need no other's answer",
             )
         if self.sequential:
             self._check_sequential()
-        lookup("strategy", self.strategy)
+        if not self.strategy:
+            raise UsageError("--strategy names none.", "for example --strategy windows")
+        if len({*self.strategy}) < len(self.strategy):
+            raise UsageError("--strategy names one twice.", "each once, with other parameters")
+        from llmfair.rankers.base import strategy_of
+
+        for spec in self.strategy:
+            strategy_of(spec, vars(self))
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
         if self.repeats > MOST_REPEATS:
             raise UsageError(
@@ -199,10 +236,10 @@ class ListwiseSettings(PromptSettings, AuditSettings):
 
     def _check_partition(self) -> None:
         """Raises UsageError for what only rankings have."""
-        for name, only in (("strategy", "windows"), ("initial", "random"), ("depth", None)):
+        for name, only in (("strategy", ("windows",)), ("initial", "random"), ("depth", None)):
             if getattr(self, name) != only:
                 raise UsageError(
-                    f"--design partition makes no ranking, so it has no --{name} {getattr(self, name)}.",
+                    f"--design partition makes no ranking, so it has no {self.as_flags([name])}.",
                     f"leave --{name} or --design out",
                 )
 

@@ -75,9 +75,11 @@ class WindowsStudy(Study):
             raise UsageError(
                 f"{subject.spec} has no windows to study.", f"llmfair listwise -m {subject.spec}"
             )
-        if strategy_of(settings.strategy, vars(settings)).facts()["window"] is None:
-            instead = f"llmfair listwise --strategy {settings.strategy}"
-            raise UsageError(f"{settings.strategy} has no windows to study.", instead)
+        if len(settings.strategy) > 1:
+            raise UsageError("a study of windows is one of one strategy.", "give --strategy once")
+        if strategy_of(settings.ordering, vars(settings)).facts()["window"] is None:
+            instead = f"llmfair listwise --strategy {settings.ordering}"
+            raise UsageError(f"{settings.ordering} has no windows to study.", instead)
         if settings.design == "partition":
             raise UsageError(
                 "--design partition shows each item once, so it has no steps to study.",

@@ -29,7 +29,7 @@ class Answerer(ABC):
 
     `plays`: the models that answer so. `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default;
     of these `shares` lie between 0 and 1, `scales` are not negative. An identity names those that differ from their
-    default, or are `always_named`. `with_margins`: the models that can tell margins.
+    default, or are `always_named` and not `seldom` set. `with_margins`: the models that can tell margins.
     """
 
     plays: ClassVar[Collection[str]] = ("biased", "random", "oracle")
@@ -37,6 +37,7 @@ class Answerer(ABC):
     shares: ClassVar[Collection[str]] = ()
     scales: ClassVar[Collection[str]] = ()
     always_named: ClassVar[bool] = False
+    seldom: ClassVar[Collection[str]] = ()
     with_margins: ClassVar[Collection[str]] = ()
 
     @abstractmethod
@@ -47,6 +48,6 @@ class Answerer(ABC):
         """What a careless one may say instead: each alike often, in the share `malformed` of all answers."""
         return (answer[: len(answer) // 2], Finish.LENGTH), *BROKEN
 
-    def margins(self, chat: Chat, injected: Injected) -> Mapping[str, float] | None:
-        """The log-probabilities of the labels between which the answer is drawn."""
+    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float] | None:
+        """The log-probabilities of the labels between which the answer is drawn; `rng` as `answer` was given it."""
         return None

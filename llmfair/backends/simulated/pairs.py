@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from llmfair.backends.simulated.base import BROKEN, Answerer, Damaged, Injected
-from llmfair.backends.simulated.lists import in_order, ranked
+from llmfair.backends.simulated.lists import as_logprobs, in_order, log_weights, ranked
 from llmfair.records import Chat, Finish, Labels
 from llmfair.registry import register
 
@@ -32,13 +32,13 @@ class Pairs(Answerer):
         }
     }
     shares, scales = ("lapse",), ("query_sd", "pair_sd")
-    with_margins = ("biased",)
+    with_margins = Answerer.plays
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         if injected.model in self.parameters:
             order = _chosen(chat.about, injected, rng)
         else:
-            order = ranked(chat.about, injected.parameters, rng)
+            order = ranked(chat.about, injected, rng)
         return chat.expects.labels[order[0]] if isinstance(chat.expects, Labels) else in_order(order)
 
     def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
@@ -54,9 +54,11 @@ class Pairs(Answerer):
             ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
         )
 
-    def margins(self, chat: Chat, injected: Injected) -> Mapping[str, float]:
+    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float]:
         """What answers are drawn from, without the draw."""
         labels = chat.expects.labels if isinstance(chat.expects, Labels) else ("1", "2")
+        if injected.model not in self.parameters:
+            return as_logprobs(labels, log_weights(chat.about, injected, rng))
         chance = _chance(chat.about, injected)
         first = chance if chat.about["sides"][0] == "protected" else 1 - chance
         pairs = zip(labels, (first, 1 - first), strict=True)

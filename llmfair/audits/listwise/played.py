@@ -1,0 +1,167 @@
+"""A strategy's own program, answered by an injected ranker: whatever it asks, without a chat.
+
+Where questions hang on answers nothing is simpler than to ask them. Items are numbers 0 … n−1; a ranker of known
+weights answers at once, its noise fresh in every question or an item's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmfair.audits.listwise.encounters import Items, Noise
+from llmfair.metrics.base import Judged
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.values import Value
+from llmfair.rankers.base import Compared, Strategy, encounters_of, scored_encounter
+from llmfair.rankers.questions import Question
+from llmfair.records import Candidates, Document, Encounter, Query, Side
+from llmfair.steps import Steps
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+Weigh = Callable[[Sequence[int], bool], Sequence[float]]
+"""The weights by which shown items are ordered; and whether they were scored alone."""
+SIDES = {1: Side.PROTECTED, -1: Side.UNPROTECTED, 0: None}
+HEADLINE = parse_measure("PreferenceOdds")
+
+
+@dataclass
+class Answering:
+    """Answers a program by weights, and keeps what it compared; equal weights stay as they were shown."""
+
+    question: Question
+    weigh: Weigh
+    compared: list[Compared] = field(default_factory=list)
+    scored: dict[str, float] = field(default_factory=dict)
+    round: int = 0
+
+    def __call__(
+        self, shown: Sequence[Document], start: int, pass_number: int = 1
+    ) -> Steps[Sequence[Document]]:
+        (found,) = yield from self.together([(shown, start)])
+        return found
+
+    def together(
+        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
+    ) -> Steps[Sequence[Sequence[Document]]]:
+        yield from ()
+        self.round += 1
+        return [self._ordered(shown) for shown, _ in windows]
+
+    def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
+        yield from ()
+        found = self.weigh([int(document.doc_id) for document in documents], True)
+        self.scored |= zip((document.doc_id for document in documents), found, strict=True)
+        return found
+
+    @property
+    def encounters(self) -> tuple[Encounter, ...]:
+        """What its answers say of items that met for the first time."""
+        return (scored_encounter(self.scored),) if self.scored else encounters_of(self.compared)
+
+    def _ordered(self, shown: Sequence[Document]) -> Sequence[Document]:
+        weights = self.weigh([int(document.doc_id) for document in shown], False)
+        best_first = sorted(range(len(shown)), key=lambda place: -weights[place])
+        best = self.question.best(len(shown))
+        if best is not None:
+            named = best_first[:best]
+            best_first = named + [place for place in range(len(shown)) if place not in named]
+        order = [shown[place] for place in best_first]
+        ids = [document.doc_id for document in order]
+        shown_ids = [document.doc_id for document in shown]
+        self.compared.append(Compared(self.round, shown_ids, ids[:best], () if best is None else ids[best:]))
+        return order
+
+
+@lru_cache(maxsize=8)
+def _documents(n: int) -> tuple[Document, ...]:
+    return tuple(Document(str(number), "") for number in range(n))
+
+
+def play(strategy: Strategy, order: Sequence[int], weigh: Weigh) -> tuple[list[int], Answering]:
+    """The ranking that a program makes of items in this initial order, and what it compared on the way."""
+    documents = _documents(len(order))
+    answering = Answering(strategy.question, weigh)
+    candidates = Candidates(Query("", ""), tuple(documents[item] for item in order), {})
+    steps = strategy.steps(candidates, answering)
+    try:
+        next(steps)
+    except StopIteration as end:
+        ranking = end.value
+        return ([] if ranking is None else [int(doc_id) for doc_id in ranking.doc_ids]), answering
+    raise RuntimeError("a program yields no chats but those of its questions")
+
+
+def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """The final lists of a noiseless ranker that puts low tastes first; `tastes` by rank, shape (draws, n)."""
+    ranked = np.empty_like(tastes)
+    for row, one in enumerate(tastes):
+        final, _ = play(strategy, range(len(one)), _by((-one).tolist()))
+        ranked[row] = one[final]
+    return ranked
+
+
+def _by(weights: Sequence[float]) -> Weigh:
+    return lambda items, alone: [weights[item] for item in items]
+
+
+@dataclass(frozen=True)
+class PlayedAudits:
+    """Audits of one list by injected rankers: the odds that a real audit would measure, each from a draw of its own.
+
+    As `encounters.Encounters`, whose audits are drawn all at once: of strategies whose windows are known beforehand.
+    """
+
+    items: Items
+    strategy: Strategy
+    orders: int
+    repeats: int
+    noise: Noise
+    seed: Sequence[int]
+
+    def value(self, log_odds: float, audit: int) -> Value:
+        """One audit of a ranker with this preference, as the measure PreferenceOdds has it."""
+        rng = np.random.default_rng([*self.seed, audit])
+        weights = log_odds * (self.items.groups == 1)
+        return odds_of(self.items, self._encounters(weights, rng))
+
+    def _encounters(self, weights: Floats, rng: np.random.Generator) -> list[Encounter]:
+        noise, always, found = self.noise, rng.gumbel(size=self.items.n), list[Encounter]()
+
+        def weigh(items: Sequence[int], alone: bool) -> Sequence[float]:
+            n, places = len(items), np.array(items)
+            if alone:
+                alike = rng.random(n) < noise.alike
+                scored: list[float] = (
+                    weights[places] + np.where(alike, always[places], rng.gumbel(size=n))
+                ).tolist()
+                return scored
+            own = always[places] if noise.alike and rng.random() < noise.alike else rng.gumbel(size=n)
+            slots = noise.slots / 2 * np.linspace(1, -1, n) if noise.slots and n > 1 else 0.0
+            weighed: list[float] = (weights[places] + own + slots).tolist()
+            return weighed
+
+        for _ in range(self.orders):
+            order = rng.permutation(self.items.n).tolist()
+            for _ in range(self.repeats):
+                found += play(self.strategy, order, weigh)[1].encounters
+        return found
+
+
+def odds_of(items: Items, encounters: Sequence[Encounter]) -> Value:
+    """The measure PreferenceOdds of a list of which these encounters are known."""
+    documents = _documents(items.n)
+    relevance = {str(item): grade for item, grade in enumerate(items.grades.tolist())}
+    judged = Judged(
+        Candidates(Query(items.query_id, ""), documents, relevance),
+        (),
+        {str(item): SIDES[group] for item, group in enumerate(items.groups.tolist())},
+        encounters=tuple(encounters),
+    )
+    (value,) = HEADLINE.values(judged).values()
+    return value

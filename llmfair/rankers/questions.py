@@ -1,0 +1,123 @@
+"""Forms of question about items: how they are labelled, what an answer names, and how it is read.
+
+A strategy asks in one form. What is asked of a model in words stands in the prompt file of the form.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any, ClassVar, Literal
+
+from llmfair.errors import UsageError
+from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
+from llmfair.rankers.choices import Problem, read_text
+from llmfair.records import Completion, Expects, Finish, Labels, Permutation
+
+Margins = Literal["none", "welcome", "needed"]
+"""What a form makes of the log-probabilities of labels, where a backend has them."""
+MOST_LABELS = len(ascii_uppercase)
+
+
+class Question(ABC):
+    """One form of question. `prompt`: the task whose prompt words it."""
+
+    prompt: str
+    margins: ClassVar[Margins] = "none"
+    offered: ClassVar[Collection[str]] = ("query", "k", "title", "n")
+    needed: ClassVar[Collection[str]] = ("query", "k", "title")
+
+    def label(self, place: int) -> str | int:
+        """What the item in this place is called, from 0."""
+        return place + 1
+
+    def values(self, n: int) -> Mapping[str, Any]:
+        """What else the prompt says of a question about n items."""
+        return {"n": n}
+
+    @abstractmethod
+    def expects(self, n: int) -> Expects:
+        """The shape of an answer about n items."""
+
+    def best(self, n: int) -> int | None:
+        """How many of n items an answer names that puts them before all the others; None: it orders them all."""
+        return None
+
+    @abstractmethod
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        """What an answer about n items says of them."""
+
+
+@dataclass(frozen=True)
+class Order(Question):
+    """All items in order, by their numbers: `[2] > [1]`."""
+
+    prompt: str = "listwise"
+
+    def expects(self, n: int) -> Permutation:
+        return Permutation(n)
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        return read(completion, n, reader)
+
+
+ORDER = Order()
+
+
+@dataclass(frozen=True)
+class Choice(Question):
+    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says."""
+
+    prompt: str
+    margins: ClassVar[Margins] = "welcome"
+
+    def label(self, place: int) -> str:
+        return ascii_uppercase[place]
+
+    def expects(self, n: int) -> Labels:
+        return Labels(letters(n))
+
+    def best(self, n: int) -> int:
+        return 1
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        if completion.logprobs and completion.finish in ANSWERED:
+            order = by_margin(completion.logprobs, letters(n))
+            return first_of(order[0], n) if order else Reading(AnswerClass.NO_IDS)
+        if completion.finish is not Finish.STOP:
+            return Reading(BY_FINISH[completion.finish])
+        said = read_text(completion.text, "letter", letters(n))
+        if said.item is None:
+            return Reading(_CLASSES.get(said.problem, AnswerClass.NO_IDS))
+        return first_of(said.item, n)
+
+
+ANSWERED = (Finish.STOP, Finish.LENGTH)
+"""How answers end whose first token has margins."""
+_CLASSES: Mapping[Problem | None, AnswerClass] = {
+    Problem.OUT_OF_RANGE: AnswerClass.OUT_OF_RANGE,
+    Problem.DUPLICATE: AnswerClass.DUPLICATE,
+    Problem.EMPTY: AnswerClass.EMPTY,
+    Problem.TRUNCATED: AnswerClass.TRUNCATED,
+}
+
+
+def letters(n: int) -> tuple[str, ...]:
+    """The labels of n items. Raises UsageError for more than there are letters."""
+    if n > MOST_LABELS:
+        raise UsageError(f"{n} items have no letters of their own.", f"at most {MOST_LABELS} at once")
+    return tuple(ascii_uppercase[:n])
+
+
+def by_margin(logprobs: Mapping[str, float], labels: Sequence[str]) -> list[int]:
+    """The places of the labels among the alternatives, the likeliest first; of equals the one shown first."""
+    known = [place for place, label in enumerate(labels) if logprobs.get(label, -math.inf) > -math.inf]
+    return sorted(known, key=lambda place: -logprobs[labels[place]])
+
+
+def first_of(item: int, n: int) -> Reading:
+    """One item before the n − 1 others, which stay as they were shown."""
+    return Reading(AnswerClass.OK, (item, *(place for place in range(n) if place != item)), 1)
