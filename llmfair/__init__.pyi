@@ -5,6 +5,7 @@ from typing import Any
 
 from llmfair.api import compare as compare
 from llmfair.api import finetune_lora as finetune_lora
+from llmfair.api import mitigate as mitigate
 from llmfair.api import open_run as open_run
 from llmfair.api import parse_model as parse_model
 from llmfair.api import rerank as rerank

@@ -22,7 +22,7 @@ from llmfair.audits.studies.study import Study
 from llmfair.config import typed
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError
 from llmfair.result import Result
-from llmfair.settings import AuditSettings, FinetuneSettings, RerankSettings, ScoreSettings
+from llmfair.settings import AuditSettings, FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -103,7 +103,7 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
         made = make_settings(study.settings, {"dataset": dataset, **others}, preset)
 
         def watch_of(setting: str) -> Watch:
-            return _watch(f"Asking {made.model[0]}, {setting}", progress, made)
+            return _watch(f"Asking {made.model[0]}, {setting}", progress, made.batch)
 
         found, gravest = told(kind, study, list(sweep(kind, study, made, watch_of)), made)
         if made.output is not None and made.report:
@@ -173,6 +173,31 @@ def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
     for said in (warning for run in found["runs"] for warning in run["warnings"]):
         warnings.warn(said, stacklevel=2)
     return [Path(run["output"]) for run in found["runs"]]
+
+
+@takes(MitigateSettings)
+def mitigate(
+    run: Name | Result, *, progress: bool = False, runs_dir: Name = "runs", **settings: Any
+) -> Result:
+    """Remedies for a complete listwise run, side by side, each paired with the unmitigated rankings.
+
+    `remedy` names some of them, `free` those that ask no model. Raises UsageError for what is no such run, and the
+    gravest error of what was asked, after everything is written.
+    """
+    from llmfair.mitigation.mitigate import mitigate as held
+    from llmfair.rundir import RunDir
+
+    made = make_settings(MitigateSettings, settings)
+
+    def watch_of(remedy: str) -> Watch:
+        return _watch(f"Asking, {remedy}", progress)
+
+    done = held(_found(run, runs_dir), made, watch_of)
+    if made.report:
+        _report(RunDir(done.folder))
+    if done.error is not None:
+        raise _readable(done.error, done.folder)
+    return Result("mitigate", done.document, done.folder)
 
 
 def compare(*runs: Runs, measures: Any = None, runs_dir: Name = "runs") -> Result:
@@ -283,7 +308,7 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
             "one call for each model or strategy, then llmfair.compare; with an adapter add adapter_only=True",
         )
     subject = replace(asked[0], given=backend)
-    watch = _watch(f"Asking {subject.label}", progress, made)
+    watch = _watch(f"Asking {subject.label}", progress, made.batch)
     written = perform(kind.design(made, subject), watch, lambda run, _: not made.report or _report(run))
     for line in written.skipped:
         warnings.warn(line, stacklevel=3)
@@ -295,7 +320,7 @@ def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any,
     return Result(kind.name, written.results, written.folder.path)
 
 
-def _watch(name: str, shown: bool, settings: AuditSettings) -> Watch:
+def _watch(name: str, shown: bool, batch: bool = False) -> Watch:
     """Shows a bar on stderr if that is wanted."""
 
     def watch(
@@ -303,7 +328,7 @@ def _watch(name: str, shown: bool, settings: AuditSettings) -> Watch:
     ) -> AbstractContextManager[None]:
         if not shown or not planned["calls"]:
             return nullcontext()
-        return _bar(name, planned["calls"], progress, limit, settings.batch)
+        return _bar(name, planned["calls"], progress, limit, batch)
 
     return watch
 

@@ -12,6 +12,7 @@ from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds, studies
 from llmfair.audits.rerank import RerankResults
 from llmfair.audits.scoring.score_results import ScoreResults
+from llmfair.mitigation.results import MitigationPlan, MitigationResults
 from llmfair.results import Count, ErrorSaid, ExitCode, Sha256, Version
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults
 
@@ -268,6 +269,8 @@ GENERAL = {
     "finetune_lora": JsonDocument(FinetuneResults, may_fail=True),
     "finetune_plan": JsonDocument(FinetunePlan, ("rows",)),
     "merge": JsonDocument(MergeResults),
+    "mitigation": JsonDocument(MitigationResults, may_fail=True),
+    "mitigation_plan": JsonDocument(MitigationPlan, ("rows",)),
     "report": JsonDocument(ReportWritten),
     "failure": JsonDocument(FailureDocument, ("task", "rows")),
 }

@@ -18,6 +18,7 @@ FORMATS = ("svg", "pdf", "png")
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.runs.exhibits import declared, exhibits_of
+    from llmfair.mitigation.page import MITIGATION_PAGE
     from llmfair.report.exhibits import Exhibits
     from llmfair.report.matrix import many_page
     from llmfair.report.page import run_page, study_page
@@ -25,7 +26,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     from llmfair.report.source import unfinished
     from llmfair.tuning.page import ADAPTER_PAGE
 
-    general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE}
+    general = {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}
     measures = declared(_measures(sources))
     if len(sources) > 1:
         return many_page(sources, measures, general)
@@ -46,7 +47,7 @@ def _measures(sources: Sequence[Source]) -> list[str]:
     for source in sources:
         if source.results is None:
             continue
-        if source.results["task"] == "finetune-lora":
+        if source.results["task"] in ("finetune-lora", "mitigate"):
             named = [row["measure"] for row in source.results["rows"]]
         else:
             named = source.found.shown if source.study else source.found.measures

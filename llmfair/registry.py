@@ -3,7 +3,8 @@
 A module registers what it offers with `@register(kind, name)`; a module of that name is imported when it is
 asked for, so nothing heavy is loaded for a name that is not used. Other packages join through the entry-point
 groups `llmfair.audits`, `llmfair.backends`, `llmfair.rankers`, `llmfair.strategies`, `llmfair.measures`,
-`llmfair.aggregates`, `llmfair.datasets` and `llmfair.simulated` (how simulated models answer a form of question).
+`llmfair.aggregates`, `llmfair.datasets`, `llmfair.remedies` and `llmfair.simulated` (how simulated models answer a form
+of question).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean, warn
 
-What = Literal["audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset", "simulated"]
+What = Literal[
+    "audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset", "simulated", "remedy"
+]
 F = TypeVar("F")
 
 _PACKAGES: dict[What, str] = {
@@ -29,8 +32,9 @@ _PACKAGES: dict[What, str] = {
     "aggregate": "llmfair.audits.aggregates",
     "dataset": "llmfair.datasets",
     "simulated": "llmfair.backends.simulated",
+    "remedy": "llmfair.mitigation.remedies",
 }
-_PLURALS: dict[What, str] = {"strategy": "strategies", "simulated": "simulated"}
+_PLURALS: dict[What, str] = {"strategy": "strategies", "simulated": "simulated", "remedy": "remedies"}
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
 _complete: set[What] = set()
 

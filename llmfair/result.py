@@ -27,8 +27,11 @@ TABLES = {
     "score": "report.score:score_table",
     "finetune-lora": "tuning.table:table_of",
     "compare": "report.compare:compare_table",
+    "mitigate": "mitigation.table:table_of",
 }
 """The table of each general command; kinds of audits and studies have those of their own."""
+GENERAL = ("score", "finetune-lora", "mitigate")
+"""What is no audit, and has rows of measurements."""
 FLOATS = ("value", "low", "high", "p", "p_adjusted")
 Record = Mapping[str, Any]
 
@@ -71,7 +74,7 @@ class Result:
         if written := self.results.get("verdict"):
             read: RunVerdict = typed(written, RunVerdict)
             return read
-        found = found_of(self.results) if self._measured and self.kind != "finetune-lora" else None
+        found = found_of(self.results) if self.kind == "score" or registry.has("audit", self.kind) else None
         if found is None or found.verdict is None:
             raise UsageError(f"{self.kind} has no verdict.", "audits and score have one")
         verdict: RunVerdict = found.verdict
@@ -165,7 +168,7 @@ class Result:
     @property
     def _measured(self) -> bool:
         """Whether the rows are measurements."""
-        return self.kind in ("score", "finetune-lora") or registry.has("audit", self.kind)
+        return self.kind in GENERAL or registry.has("audit", self.kind)
 
     def _table(self) -> Table:
         from llmfair.audits.kind import found_of

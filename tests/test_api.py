@@ -27,7 +27,14 @@ from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
 from llmfair.metrics.base import Judged
 from llmfair.metrics.values import Value
-from llmfair.settings import CommandSettings, FinetuneSettings, RerankSettings, ScoreSettings, default_of
+from llmfair.settings import (
+    CommandSettings,
+    FinetuneSettings,
+    MitigateSettings,
+    RerankSettings,
+    ScoreSettings,
+    default_of,
+)
 from tests.cli.command import kept, only_run, table, well
 from tests.cli.command import llmfair as command
 from tests.fresh import loaded_by
@@ -41,7 +48,7 @@ PUBLIC = [
     "MissingKey", "PairOutcome", "PairAnswer", "Permutation", "Probe", "Qrels", "Query", "Ranking", "Rejected",
     "Request", "RequirementFailed", "Result", "Run", "RunConflict", "Sampling", "Side", "Steps", "Text",
     "Unavailable", "UsageError", "PairVerdict", "__version__", "audit_listwise", "audit_pairwise",
-    "audit_refine", "plan_refine", "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure",
+    "audit_refine", "plan_refine", "calibrate_listwise", "calibrate_pairwise", "compare", "finetune_lora", "load_dataset", "measure", "mitigate",
     "open_run", "parse_measure", "parse_model", "plan_listwise", "plan_pairwise", "register", "rerank", "schema",
     "score", "study_windows", "write_report",
 ]  # fmt: skip
@@ -49,7 +56,7 @@ FUNCTIONS: dict[str, type[CommandSettings]] = {
     "audit_listwise": ListwiseSettings, "audit_pairwise": PairwiseSettings, "audit_refine": RefineSettings,
     "calibrate_listwise": CalibrateSettings, "calibrate_pairwise": CalibratePairwiseSettings,
     "finetune_lora": FinetuneSettings, "plan_listwise": PlanSettings, "plan_pairwise": PlanPairwiseSettings,
-    "rerank": RerankSettings,
+    "mitigate": MitigateSettings, "rerank": RerankSettings,
     "score": ScoreSettings, "study_windows": WindowsSettings,
 }  # fmt: skip
 QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "conditions": "neutral", "repeat": False, "report": False}

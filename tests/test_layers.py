@@ -31,7 +31,7 @@ AUDITS_MAY = {
     "rundir", "trec", "report", "results",
 }  # fmt: skip
 API_MAY = {
-    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "config", "documents", "pages",
+    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "config", "documents", "mitigation", "pages",
     "report", "result", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
@@ -46,8 +46,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"errors"},
     "report": {"audits.kind", "audits.studies.study", "results", "rundir", "trec", "stats", "metrics.base"},
     "results": {"rundir"},
-    "documents": {"audits", "results", "tuning"},
-    "pages": {"audits", "report", "tuning"},
+    "documents": {"audits", "mitigation", "results", "tuning"},
+    "pages": {"audits", "mitigation", "report", "tuning"},
+    "mitigation": {"audits", *AUDITS_MAY},
     "tuning": {"audits", "checkpoints", "terminal", *AUDITS_MAY},
     "audits": AUDITS_MAY,
     "asking": {"backends.base", "trec"},

@@ -89,6 +89,7 @@ SAYS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
 OF_RUNS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("score",): ("score", ("one", "pairs")),
     ("rerank",): ("rerank", ("one/rankings/neutral.run", "--with", "mmr", "-d", "sample", "-o", "new.run")),
+    ("mitigate",): ("mitigation", ("one", "--free", "--no-report")),
     ("compare",): ("comparison", ("one", "other")),
     ("report",): ("report", ("one",)),
     ("runs", "show"): ("look", ("one", "--answers")),

@@ -27,7 +27,7 @@ from llmfair.cli.unread import leave_defaults_unread, leave_values_unread
 from llmfair.errors import LlmfairError, UsageError
 
 COMMANDS = (
-    "score", "rerank", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
+    "score", "rerank", "mitigate", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
     "datasets", "prompts", "runs", "cache", "doctor",
 )  # fmt: skip
 """The commands beside the audits, each a module of this folder."""

@@ -18,7 +18,14 @@ from llmfair.cli.complete import OFFERED
 from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
-from llmfair.settings import CommandSettings, FinetuneSettings, RerankSettings, ScoreSettings, default_of
+from llmfair.settings import (
+    CommandSettings,
+    FinetuneSettings,
+    MitigateSettings,
+    RerankSettings,
+    ScoreSettings,
+    default_of,
+)
 
 ENVIRONMENT = "LLMFAIR_"
 ELSEWHERE = ("LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM")
@@ -209,6 +216,7 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
         **{kind.name: (kind.settings,) for kind in audits},
         "score": (ScoreSettings,),
         "rerank": (RerankSettings,),
+        "mitigate": (MitigateSettings,),
         "plan": tuple(kind.plan_settings for kind in audits),
         "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
         "study": tuple(study.settings for _, study in studies().values()),

@@ -20,7 +20,7 @@ from llmfair.rundir import RunDir
 
 TRAINING = "split.json"
 """What a training leaves from its first moment on (`tuning/folder.py`)."""
-GENERAL = ("score", "finetune-lora")
+GENERAL = ("score", "finetune-lora", "mitigate")
 """What is neither an audit nor a study of one."""
 
 

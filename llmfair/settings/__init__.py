@@ -20,6 +20,7 @@ from llmfair.settings.base import (
     setting,
 )
 from llmfair.settings.designs import CalibrationSettings, PlanningSettings, StudySettings, injected_of
+from llmfair.settings.mitigate import MitigateSettings
 from llmfair.settings.score import RERANK_FORMS, SCORE_FORMS, JudgedSettings, RerankSettings, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings
 
@@ -36,6 +37,7 @@ __all__ = [
     "JudgedSettings",
     "ListSettings",
     "MeasureSettings",
+    "MitigateSettings",
     "PlanningSettings",
     "PromptSettings",
     "RerankSettings",

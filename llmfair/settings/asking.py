@@ -20,7 +20,81 @@ def wished(backend_arg: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking(Settings):
+class SpendingSettings(Settings):
+    """How fast a model is asked, and for how much."""
+
+    workers: int | None = setting(
+        None, "Requests in flight (default: the backend's own).", "Spending", flags=("-j",), result=False
+    )
+    adaptive: bool = setting(
+        True,
+        "Find out how many requests a server takes in flight, up to --workers.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False, advanced=True)
+    tpm: float | None = setting(
+        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False, advanced=True
+    )
+    retries: int = setting(
+        8,
+        "Further attempts after lost connections and errors of the server (5xx).",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+    timeout: float = setting(
+        120.0, "Seconds until a request counts as lost.", "Spending", result=False, advanced=True
+    )
+    max_wait: str = setting(
+        "30m",
+        "Longest time under rate limits without an answer, such as 90s, 30m, 1h.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+    max_calls: int | None = setting(
+        None,
+        "Stop cleanly after N calls of this command; repeated, it continues with N more.",
+        "Spending",
+        result=False,
+    )
+    max_cost: float | None = setting(
+        None,
+        "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+    price_in: float | None = setting(
+        None, "Price of a million tokens sent.", "Spending", result=False, advanced=True
+    )
+    price_out: float | None = setting(
+        None, "Price of a million tokens answered.", "Spending", result=False, advanced=True
+    )
+    no_cache: bool = setting(
+        False, "Neither read nor write the answers that runs share.", "Spending", result=False, advanced=True
+    )
+    dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
+
+    def check(self) -> None:
+        super().check()
+        at_least(self, {"workers": 1, "max_calls": 1, "retries": 0})
+        at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
+        if (self.price_in is None) != (self.price_out is None):
+            raise UsageError("--price-in and --price-out go together.", "each per million tokens")
+        if self.max_cost is not None and self.price_in is None:
+            raise UsageError("--max-cost needs prices.", "add --price-in and --price-out, per million tokens")
+        if not 0 < self.timeout < math.inf:
+            raise UsageError(
+                f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"
+            )
+        seconds(self.max_wait)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking(SpendingSettings):
     """Which model answers, how, and for how much."""
 
     model: tuple[str, ...] = setting(
@@ -92,59 +166,6 @@ class Asking(Settings):
         False, "Room for 4,096 tokens of thoughts beside the answer.", "Sampling", advanced=True
     )
 
-    workers: int | None = setting(
-        None, "Requests in flight (default: the backend's own).", "Spending", flags=("-j",), result=False
-    )
-    adaptive: bool = setting(
-        True,
-        "Find out how many requests a server takes in flight, up to --workers.",
-        "Spending",
-        result=False,
-        advanced=True,
-    )
-    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False, advanced=True)
-    tpm: float | None = setting(
-        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False, advanced=True
-    )
-    retries: int = setting(
-        8,
-        "Further attempts after lost connections and errors of the server (5xx).",
-        "Spending",
-        result=False,
-        advanced=True,
-    )
-    timeout: float = setting(
-        120.0, "Seconds until a request counts as lost.", "Spending", result=False, advanced=True
-    )
-    max_wait: str = setting(
-        "30m",
-        "Longest time under rate limits without an answer, such as 90s, 30m, 1h.",
-        "Spending",
-        result=False,
-        advanced=True,
-    )
-    max_calls: int | None = setting(
-        None,
-        "Stop cleanly after N calls of this command; repeated, it continues with N more.",
-        "Spending",
-        result=False,
-    )
-    max_cost: float | None = setting(
-        None,
-        "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
-        "Spending",
-        result=False,
-        advanced=True,
-    )
-    price_in: float | None = setting(
-        None, "Price of a million tokens sent.", "Spending", result=False, advanced=True
-    )
-    price_out: float | None = setting(
-        None, "Price of a million tokens answered.", "Spending", result=False, advanced=True
-    )
-    no_cache: bool = setting(
-        False, "Neither read nor write the answers that runs share.", "Spending", result=False, advanced=True
-    )
     batch: bool = setting(
         False,
         "Ask through the Batch API: half the price, answers within a day.",
@@ -152,7 +173,6 @@ class Asking(Settings):
         result=False,
         advanced=True,
     )
-    dry_run: bool = setting(False, "Count what would be asked; ask nothing.", "Spending", result=False)
 
     @property
     def margins(self) -> bool:
@@ -177,19 +197,8 @@ class Asking(Settings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"max_tokens": 1, "workers": 1, "max_calls": 1})
-        at_least(self, {"retries": 0, "temperature": 0})
-        at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
-        if (self.price_in is None) != (self.price_out is None):
-            raise UsageError("--price-in and --price-out go together.", "each per million tokens")
-        if self.max_cost is not None and self.price_in is None:
-            raise UsageError("--max-cost needs prices.", "add --price-in and --price-out, per million tokens")
+        at_least(self, {"max_tokens": 1, "temperature": 0})
         if self.max_cost is not None and self.batch:
             raise UsageError(
                 "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
             )
-        if not 0 < self.timeout < math.inf:
-            raise UsageError(
-                f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"
-            )
-        seconds(self.max_wait)

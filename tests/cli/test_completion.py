@@ -88,7 +88,7 @@ def test_what_is_offered() -> None:
         (("pairwise", "-m", "op"), ["openai:"]),
         (("listwise", "--initial", "r"), ["random"]),
         (("listwise", "--preset", "paper+d"), ["paper+deltr"]),
-        (("prompts", "show", "list"), ["listwise", "listwise-general"]),
+        (("prompts", "show", "list"), ["listwise", "listwise-fair", "listwise-general", "listwise-general-fair"]),
         (("listwise", "--prompt", "ge"), ["general"]),
         (("datasets", "show", "sa"), ["sample"]),
         (("doctor", "-m", "fake:"), ["fake:biased", "fake:name", "fake:oracle", "fake:random", "fake:reader", "fake:refiner"]),

@@ -61,7 +61,7 @@ def contrasts(
         for one, other in pairs_of(conditions):
             if (measure, one) in values and (measure, other) in values:
                 alike = _alike(judged[one], judged[other])
-                rows += _paired(measure, values[measure, one], values[measure, other], alike, inference)
+                rows += paired(measure, values[measure, one], values[measure, other], alike, inference)
     return rows
 
 
@@ -71,7 +71,7 @@ def _alike(one: Sequence[Judged], other: Sequence[Judged]) -> set[str]:
     return {query.query_id for query in one if runs.get(query.query_id) == query.runs}
 
 
-def _paired(
+def paired(
     measure: Measure, one: Column, other: Column, alike: set[str], inference: Inference
 ) -> Iterator[Measurement]:
     """One measure of two conditions, over the queries alike where both have a value."""

@@ -1,0 +1,1 @@
+"""Remedies for a listwise run, side by side: what each buys and costs, on the same queries."""

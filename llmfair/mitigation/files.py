@@ -1,0 +1,59 @@
+"""The folder of `llmfair mitigate`: results.json, metrics.csv, per_query.csv, and the remedies' rankings as runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from llmfair.errors import UsageError
+from llmfair.jsonfiles import json_text
+from llmfair.mitigation.results import MitigationResults
+from llmfair.mitigation.unmitigated import Orders
+from llmfair.records import Measurement
+from llmfair.results import plain
+from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
+from llmfair.trec import run_lines, write_whole
+
+UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
+
+
+def stem(spec: str) -> str:
+    """What the files of a remedy are called."""
+    return UNSAFE.sub("_", spec)
+
+
+def files_of(spec: str, orders: Orders) -> dict[str, str]:
+    """A run file for each ranking of a list: the first by the remedy's name, further ones as run folders name them."""
+    most = max(map(len, orders.values()), default=0)
+    found = {}
+    for number in range(most):
+        name = stem(spec) + (f".o{number}.r0" if number else "")
+        rankings = [of_query[number] for of_query in orders.values() if number < len(of_query)]
+        found[f"rankings/{name}.run"] = "".join(run_lines(rankings, tag=f"llmfair+{stem(spec)}"))
+    return found
+
+
+def write(
+    folder: Path, results: MitigationResults, rows: Sequence[Measurement], orders: Mapping[str, Orders]
+) -> None:
+    """Writes the folder; rankings of an earlier command that are none of these are removed. Raises UsageError."""
+    named = {
+        "run": Path(results.run).name,
+        **{key: getattr(results, key) for key in ("dataset", "attribute", "model")},
+    }
+    texts = {name: text for spec, of in orders.items() for name, text in files_of(spec, of).items()}
+    try:
+        (folder / "rankings").mkdir(parents=True, exist_ok=True)
+        RunDir(folder).drop_report()
+        for old in (folder / "rankings").glob("*.run"):
+            if f"rankings/{old.name}" not in texts:
+                old.unlink()
+        for name, text in texts.items():
+            write_whole(folder / name, [text])
+        for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
+            kept = [row for row in rows if (row.query_id != "all") is of_queries]
+            write_whole(folder / name, [csv_text(COLUMNS, tidy(kept, named))])
+        write_whole(folder / "results.json", [json_text(plain(results))])
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}.", "choose another --output") from None

@@ -1,0 +1,226 @@
+"""Remedies for a finished run: each tried, measured on the same queries, and held against the unmitigated rankings.
+
+The data's way: a run folder -> rankings -> each remedy's rankings, with no call or from an audit of its own in a run
+folder of its own -> figures -> changes, paired by query -> the front and the verdict -> the output folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from llmfair import registry
+from llmfair.asking.limits import Progress
+from llmfair.audits.comparing.changes import ComparedRun
+from llmfair.audits.kind import results_of
+from llmfair.audits.listwise.rankings import of_folder
+from llmfair.audits.planning.plan import plan
+from llmfair.audits.runs.run import Watch, perform
+from llmfair.audits.runs.spending import Spending
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.metrics.base import Judged
+from llmfair.mitigation.files import write
+from llmfair.mitigation.measuring import (
+    answers_of,
+    judged_of,
+    measured,
+)
+from llmfair.mitigation.outcome import NOT_HERE, Tried, said, told
+from llmfair.mitigation.remedy import Asking, Audit, Remedy, Reordering
+from llmfair.mitigation.results import (
+    MitigationPlan,
+    MitigationResults,
+    RemedyPlanned,
+)
+from llmfair.mitigation.unmitigated import Orders, Unmitigated, unmitigated
+from llmfair.results import plain
+from llmfair.rundir import RunDir
+from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
+from llmfair.settings.asking import SpendingSettings
+
+FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
+"""The order in which remedies are told; others follow by name."""
+FOLDER = "mitigation"
+
+
+@dataclass(frozen=True)
+class Mitigated:
+    """What the remedies came to, the folder that has it, and the gravest error of those that asked."""
+
+    results: MitigationResults
+    folder: Path
+    error: LlmfairError | None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The results as results.json has them."""
+        found: dict[str, Any] = plain(self.results)
+        return found
+
+
+def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], Watch]) -> Mitigated:
+    """Tries the remedies and writes what they come to.
+
+    `watch_of(remedy)` shows each that asks. A remedy that this run or machine lacks something for is told, and no
+    error. Raises UsageError for what is no complete listwise run, for an unknown remedy and malformed parameters.
+    """
+    base = unmitigated(run, settings)
+    remedies = remedies_of(settings)
+    folder = settings.output or run.path / FOLDER
+    RunDir(folder).refuse_run()
+    spending = Spending()
+    tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
+    results, rows = told(base, tried, answers_of(_compared(run), base.condition), folder)
+    write(folder, results, rows, {one.spec: one.orders for one in tried if one.orders is not None})
+    failed = [one for one in tried if one.error is not None and not isinstance(one.error, NOT_HERE)]
+    for one in failed:
+        assert one.error is not None
+        one.error.message = f"{one.spec}: {one.error.message}"
+    errors = (one.error for one in failed if one.error is not None)
+    gravest = max(errors, key=lambda error: error.exit_code, default=None)
+    return Mitigated(results, folder, gravest)
+
+
+def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
+    """What each remedy would ask; nothing is asked or written. Raises UsageError as `mitigate` does."""
+    base = unmitigated(run, settings)
+    planned = [_planned(base, spec, remedy) for spec, remedy in remedies_of(settings).items()]
+    return {
+        "schema": 1,
+        "task": "mitigate",
+        "run": str(run.path),
+        "calls": sum(one["calls"] or 0 for one in planned),
+        "remedies": planned,
+    }
+
+
+def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
+    """The remedies asked for, or all. Raises UsageError for an unknown one, and for parameters it does not take."""
+    known = registry.names("remedy")
+    every = [*(name for name in FIRST if name in known), *(name for name in known if name not in FIRST)]
+    found: dict[str, Remedy] = {}
+    for spec in settings.remedy or every:
+        name, _, parameters = spec.partition(":")
+        try:
+            remedy: Remedy = registry.lookup("remedy", name)(parameters)
+        except UsageError as error:
+            raise UsageError(f"--remedy {spec}: {error.message}", error.hint) from None
+        if not (settings.free and remedy.asks):
+            found[spec] = remedy
+    if not found:
+        raise UsageError("--free leaves no remedy: all that are named ask a model.", "leave --free out")
+    return found
+
+
+def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch: Watch) -> Tried:
+    tried = Tried(spec, remedy)
+    try:
+        if isinstance(remedy, Asking):
+            return _asked(tried, base, remedy.audit(base), spending, watch)
+        assert isinstance(remedy, Reordering)
+        made = remedy.apply(base)
+        orders = base.completed(made.orders)
+        calls = remedy.calls(base)
+    except LlmfairError as error:
+        return replace(tried, error=error)
+    condition = getattr(remedy, "condition", None)
+    answers = None
+    if condition is not None:  # answers of the run itself
+        answers = answers_of(_compared(base.run), condition(base))
+    found = measured(spec, judged_of(base, orders), made.halves, answers=answers)
+    return replace(tried, found=found, orders=orders, calls=calls, remarks=made.remarks)
+
+
+def _asked(tried: Tried, base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) -> Tried:
+    """A remedy whose audit is run, or continued; what is written already is not asked again."""
+    begun: list[Path] = []
+
+    def seeing(
+        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+    ) -> AbstractContextManager[None]:
+        begun.append(folder)
+        return watch(folder, planned, progress, limit)
+
+    asked = _settings_of(base, audit)
+    try:
+        with spending.run(asked, audit.subject, seeing) as (left, noting):
+            written = perform(audit.kind.design(left, audit.subject), noting)
+        if written.error is not None:
+            raise written.error
+    except LlmfairError as error:
+        kept = begun[0] if begun and begun[0].is_dir() else None
+        return replace(tried, run=kept, error=error)
+    run = written.folder
+    compared = _compared(run)
+    judged, orders = _rankings_of(base, audit, run)
+    of_lists = None if audit.own_lists else answers_of(compared, audit.condition)
+    return replace(
+        tried,
+        found=measured(tried.spec, judged, own_lists=audit.own_lists, answers=of_lists),
+        orders=orders,
+        calls=compared.results.calls,
+        cost=compared.manifest.cost,
+        run=run.path,
+        remarks=audit.remarks,
+    )
+
+
+def _rankings_of(base: Unmitigated, audit: Audit, run: RunDir) -> tuple[Sequence[Judged], Orders]:
+    """What measures read of an audit's rankings. Raises UsageError where the data changed since the run."""
+    if audit.own_lists:
+        known = audit.kind.observations(run)[audit.condition]
+        pages = [one for one in known if isinstance(one, Judged) and one.query_id in base.orders]
+        return pages, {one.query_id: one.rankings for one in pages}
+    if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
+        raise UsageError(
+            "the lists are not what they were at the time of the run.",
+            f"{base.again()}    audits them as they are now",
+        )
+    files = of_folder(run, ScoreSettings(), lambda path: None).conditions[audit.condition]
+    orders = base.completed(
+        {query_id: [file.rankings[query_id] for file in files] for query_id in base.orders}
+    )
+    return judged_of(base, orders), orders
+
+
+def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
+    """The audit's settings in the run folder that its own command would take, with the budget of this command."""
+    budget = {item.name: getattr(base.chosen, item.name) for item in fields(SpendingSettings)}
+    return replace(
+        audit.settings,
+        **budget | {"dry_run": False, "batch": False, "output": None, "runs_dir": base.run.path.parent},
+        model=(audit.subject.spec,),
+        measures=None,
+        require=(),
+        fail_on=None,
+        junit=None,
+        label=None,
+        fresh=False,
+        report=False,
+    )
+
+
+def _compared(run: RunDir) -> ComparedRun:
+    return ComparedRun("", run, run.read_manifest(), results_of(run))
+
+
+def _planned(base: Unmitigated, spec: str, remedy: Remedy) -> RemedyPlanned:
+    planned: RemedyPlanned = {
+        "remedy": spec, "title": remedy.title, "calls": 0, "answered": 0, "folder": None, "error": None,
+    }  # fmt: skip
+    try:
+        if isinstance(remedy, Asking):
+            audit = remedy.audit(base)
+            of_it = plan(audit.kind, _settings_of(base, audit))
+            planned |= {key: of_it[key] for key in ("calls", "answered", "folder")}  # type: ignore[typeddict-item]
+            if of_it["unready"]:
+                planned["error"] = {"class": "MissingKey", "message": of_it["unready"][0], "hint": ""}
+        else:
+            assert isinstance(remedy, Reordering)
+            remedy.apply(base)
+    except NOT_HERE as error:
+        planned |= {"calls": None, "answered": None, "error": said(error)}
+    return planned

@@ -1,0 +1,1 @@
+"""The remedies there are, one a file."""

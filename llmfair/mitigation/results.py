@@ -1,0 +1,108 @@
+"""What `llmfair mitigate` finds: a row for each remedy, with its changes beside the unmitigated rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypedDict
+
+from msgspec import Meta
+
+from llmfair.audits.comparing.changes import ChangeRow
+from llmfair.results import Band, Count, ErrorSaid, Figure, Level, Row, RunVerdict, Share, Version, Words
+
+NONE = "none"
+"""What the unmitigated rankings are called among the remedies."""
+ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY = (
+    "PreferenceOdds(of=ranking)", "PreferenceOdds", "ExpRatio", "nDCG@20", "AWRF@20", "Consistency",
+)  # fmt: skip
+"""Of the final rankings, of the answers behind them, and what else is told of each remedy."""
+MEASURED = (ODDS, RATIO, UTILITY, PAGE, CONSISTENCY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemedyRow:
+    """One remedy, or the unmitigated rankings (`none`); `error` says why there are no figures, and the way out.
+
+    `changes`: other/unmitigated on a log scale, else the difference, paired by query. `distance`: |ln| of the
+    preference odds of the rankings. `front`: whether no other is nearer to parity at no less nDCG@20.
+    """
+
+    name: str
+    remedy: Annotated[str, Meta(description="As --remedy takes it.")]
+    title: str
+    does: str
+    available: bool
+    error: ErrorSaid | None = None
+    calls: Annotated[int, Meta(ge=0, description="Beside those of the unmitigated rankings.")] | None = None
+    cost: Annotated[float, Meta(ge=0, description="At the prices given; null without them.")] | None = None
+    run: Annotated[str, Meta(description="The folder of what was asked.")] | None = None
+    rankings: Annotated[Sequence[str], Meta(description="Run files below the output folder.")] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    changes: Mapping[str, ChangeRow] = field(default_factory=dict)
+    distance: Annotated[float, Meta(ge=0)] | None = None
+    front: bool = False
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitigationResults:
+    """llmfair mitigate; results.json of its folder."""
+
+    schema: Version = 1
+    status: Literal["complete", "incomplete"]
+    verdict: RunVerdict | None = None
+    task: Literal["mitigate"] = "mitigate"
+    run: Annotated[str, Meta(description="The folder that is mitigated.")]
+    dataset: str
+    attribute: str
+    model: str
+    words: Words
+    condition: Annotated[str, Meta(description="The prompt whose rankings are mitigated.")]
+    level: Level
+    band: Band
+    margin: Share
+    seed: Count
+    queries: Count
+    orders: Annotated[int, Meta(ge=1, description="Rankings of each list, by initial order and repeat.")]
+    prompted: bool
+    measures: Sequence[str]
+    labels: Mapping[str, str]
+    measure_notes: Mapping[str, str]
+    family: Annotated[int, Meta(ge=0, description="Remedies over which p is adjusted (Holm), by measure.")]
+    remedies: Sequence[RemedyRow]
+    rows: Sequence[Row]
+
+    @property
+    def base(self) -> RemedyRow:
+        return self.remedies[0]
+
+    @property
+    def tried(self) -> Sequence[RemedyRow]:
+        """The remedies that have figures."""
+        return [one for one in self.remedies[1:] if one.available]
+
+    @property
+    def missing(self) -> Sequence[RemedyRow]:
+        return [one for one in self.remedies[1:] if not one.available]
+
+
+class RemedyPlanned(TypedDict):
+    """What a remedy would ask; `error` where it cannot be had."""
+
+    remedy: str
+    title: str
+    calls: Count | None
+    answered: Annotated[Count | None, Meta(description="Answers that are on disk already.")]
+    folder: str | None
+    error: ErrorSaid | None
+
+
+class MitigationPlan(TypedDict):
+    """llmfair mitigate --dry-run."""
+
+    schema: Version
+    task: Literal["mitigate"]
+    run: str
+    calls: Count
+    remedies: list[RemedyPlanned]

@@ -1,0 +1,239 @@
+"""`llmfair mitigate`: remedies beside a run, what is asked for them, and what cannot be had."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmfair as package
+from llmfair.audits.runs.replay import check_run
+from llmfair.rundir import RunDir
+from tests.cli.command import Snapshot, kept, llmfair, ran, refuses, table
+
+ODDS, UTILITY, ANSWERS = "PreferenceOdds(of=ranking)", "nDCG@20", "PreferenceOdds"
+LISTS = ("listwise", "--no-report", "-q")
+FREE = ("named-prompt", "consensus", "offset", "fair-star", "greedy")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the bundled sample, made once."""
+    folder = tmp_path_factory.mktemp("made") / "run"
+    assert llmfair(*LISTS, "-o", folder).code == 0
+    return folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    """A copy of the run, in a folder of runs of its own."""
+    import shutil
+
+    found = tmp_path / "runs" / "base"
+    shutil.copytree(made, found)
+    return found
+
+
+def remedies(folder: Path) -> dict[str, Any]:
+    return {one["remedy"]: one for one in json.loads((folder / "results.json").read_text())["remedies"]}
+
+
+def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    found = ran("mitigate", run, "--free", "--no-report")
+    assert found.out.startswith(
+        "VERDICT  mitigated at no loss: the rankings put female items behind male ones"
+    )
+    by_name = remedies(run / "mitigation")
+    assert [*by_name] == ["none", *FREE]
+    base = by_name["none"]["figures"]
+    for name in FREE:
+        one = by_name[name]
+        assert one["available"] and one["error"] is None
+        for measure in (ODDS, UTILITY):
+            change, figure = one["changes"][measure], one["figures"][measure]
+            assert change["n"] == figure["n"] == base[measure]["n"] == 8
+            assert (change["base"], change["other"]) == (base[measure]["value"], figure["value"])
+    # what orders anew what was answered leaves the answers as they are
+    assert {by_name[name]["figures"][ANSWERS]["reason"] for name in FREE[1:]} == {"answers_untouched"}
+    assert by_name["named-prompt"]["calls"] == 216 and by_name["offset"]["calls"] == 0
+    assert {name for name, one in by_name.items() if one["front"]} == {"offset"}
+    assert 0.9 < by_name["offset"]["figures"][ODDS]["value"] < 1.1
+    # the run is as it was, and is still what its journal gives
+    assert all(path.read_bytes() == text for path, text in before.items())
+    assert check_run(RunDir(run))["problems"] == []
+    assert [row["run"] for row in ran("runs", "list", "--runs-dir", run.parent, "--json").json["runs"]] == [
+        "base"
+    ]
+
+
+def test_rankings_are_trec_runs_that_score_reads(run: Path) -> None:
+    ran("mitigate", run, "--free", "--no-report", "--remedy", "offset", "--remedy", "fair-star:p=0.6,k=40")
+    folder = run / "mitigation"
+    files = sorted(path.name for path in (folder / "rankings").iterdir())
+    assert files == [
+        "fair-star_p=0.6,k=40.o1.r0.run", "fair-star_p=0.6,k=40.o2.r0.run", "fair-star_p=0.6,k=40.run", "offset.run",
+    ]  # fmt: skip
+    judged = ("--qrels", run / "qrels.txt", "--groups", run / "groups.tsv")
+    found = ran(
+        "score", folder / "rankings" / "offset.run", *judged, "--measures", f"{UTILITY},{ODDS}", "--json"
+    )
+    of_it = {row["measure"]: row["value"] for row in found.json["rows"] if row["query_id"] == "all"}
+    figures = remedies(folder)["offset"]["figures"]
+    assert of_it[UTILITY] == pytest.approx(figures[UTILITY]["value"])
+    assert of_it[ODDS] == pytest.approx(figures[ODDS]["value"])
+    # what another command left there goes
+    ran("mitigate", run, "--free", "--no-report", "--remedy", "consensus")
+    assert [path.name for path in (folder / "rankings").iterdir()] == ["consensus.run"]
+
+
+def test_fair_star_is_what_rerank_makes_of_the_run(run: Path) -> None:
+    spec = "fair-star:p=0.6,k=40"
+    ran("mitigate", run, "--no-report", "--remedy", spec)
+    ran(
+        "rerank",
+        run / "rankings" / "neutral.run",
+        "--with",
+        spec,
+        "--groups",
+        run / "groups.tsv",
+        "-o",
+        "new.run",
+    )
+    ours = (run / "mitigation" / "rankings" / "fair-star_p=0.6,k=40.run").read_text()
+    assert [line.split()[:4] for line in ours.splitlines()] == [
+        line.split()[:4] for line in Path("new.run").read_text().splitlines()
+    ]
+
+
+@pytest.mark.whole
+def test_what_asks_is_an_audit_like_any_other(run: Path) -> None:
+    dry = ran("mitigate", run, "--dry-run", "--json").json
+    assert not (run / "mitigation").exists()
+    asked = {one["remedy"]: one for one in dry["remedies"]}
+    assert asked["fair-prompt"]["calls"] == 216 and asked["lora"]["error"]["class"] == "UsageError"
+    # a budget that is too small breaks off, and the same command goes on
+    stopped = llmfair("mitigate", run, "--no-report", "--max-calls", "100")
+    assert stopped.code == 3 and "fair-prompt" in stopped.err
+    assert kept("results", run / "mitigation")["status"] == "incomplete"
+    whole = ran("mitigate", run, "--no-report", "--json").json
+    assert whole["status"] == "complete"
+    by_name = {one["remedy"]: one for one in whole["remedies"]}
+    assert by_name["fair-prompt"]["calls"] == 216
+    assert by_name["fair-prompt"]["figures"][ANSWERS]["n"] == 8
+    assert by_name["fair-prompt"]["changes"][ANSWERS]["n"] == 8
+    # it is the very run of its own command, which asks nothing more
+    made = Path(by_name["fair-prompt"]["run"])
+    flags = ("--prompt", "listwise-fair", "--conditions", "neutral", "--no-repeat")
+    again = ran("listwise", *flags, "--runs-dir", run.parent, "--json", "--no-report")
+    assert Path(again.json["run"]).name == made.name
+    assert sum(one.calls or 0 for one in RunDir(made).read_manifest().invocations) == 216
+    # and a second time nothing is asked, and all is as it was
+    first = (run / "mitigation" / "results.json").read_bytes()
+    ran("mitigate", run, "--no-report")
+    assert (run / "mitigation" / "results.json").read_bytes() == first
+
+
+@pytest.mark.whole
+def test_fair_qr_has_figures_of_a_page_alone(run: Path) -> None:
+    ran("mitigate", run, "--no-report", "--remedy", "fair-qr")
+    one = remedies(run / "mitigation")["fair-qr"]
+    assert one["figures"][UTILITY]["n"] == one["figures"]["AWRF@20"]["n"] == 8
+    assert {one["figures"][measure]["reason"] for measure in (ODDS, ANSWERS, "ExpRatio", "Consistency")} == {
+        "other_lists"
+    }
+    assert one["distance"] is None and not one["front"]
+
+
+def test_what_cannot_be_had_is_named_with_the_way_out_and_ends_well(run: Path) -> None:
+    found = ran("mitigate", run, "--no-report", "--remedy", "lora", "--remedy", "offset")
+    assert "LoRA adapter is not here: fake:biased takes no adapter: a model of this machine does" in found.out
+    one = remedies(run / "mitigation")["lora"]
+    assert not one["available"] and one["figures"] == {} and one["error"]["hint"]
+
+
+def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
+    ran(*LISTS, "-n", "6", "--orders", "1", "--conditions", "neutral", "--no-repeat", "-o", "one")
+    found = ran("mitigate", "one", "--free", "--no-report")
+    by_name = remedies(Path("one") / "mitigation")
+    assert "consensus takes several orders" in by_name["consensus"]["error"]["message"]
+    assert "did not ask under the female prompt" in by_name["named-prompt"]["error"]["message"]
+    assert "--conditions neutral,female" in by_name["named-prompt"]["error"]["hint"]
+    assert by_name["offset"]["figures"]["Consistency"]["reason"] == "single_order"
+    assert "consensus is not here" in found.out
+
+
+def test_a_ranker_that_reads_no_prompt(tmp_path: Path) -> None:
+    ran(*LISTS, "-m", "bm25", "-o", "bm25")
+    ran("mitigate", "bm25", "--no-report")
+    by_name = remedies(Path("bm25") / "mitigation")
+    assert {name for name, one in by_name.items() if one["available"]} >= {
+        "none",
+        "offset",
+        "fair-star",
+        "greedy",
+    }
+    assert by_name["fair-prompt"]["error"]["message"] == "bm25 reads no prompt."
+    assert by_name["none"]["figures"][ANSWERS]["value"] is None
+
+
+def test_forms_of_the_table(run: Path) -> None:
+    words = ("mitigate", run, "--remedy", "offset", "--no-report")
+    assert ran(*words, "--format", "md").out.startswith("**VERDICT** mitigated at no loss")
+    rows = ran(*words, "--format", "tsv").out.splitlines()
+    assert rows[0].startswith("run\tcondition\tmeasure") and any("offset\tnDCG@20" in row for row in rows)
+    metrics = table(run / "mitigation" / "metrics.csv")
+    assert {row["condition"] for row in metrics} == {"none", "offset"}
+    of_queries = table(run / "mitigation" / "per_query.csv")
+    assert len({row["query_id"] for row in of_queries}) == 8
+
+
+def test_the_page_has_the_front(run: Path) -> None:
+    ran("mitigate", run, "--free", "--report")
+    page = (run / "mitigation" / "report.html").read_text()
+    assert "What each remedy buys and costs" in page and "Mitigated at no loss" in page
+    together = ran("report", run, run / "mitigation", "-o", "both.html")
+    assert together.out.strip() == "both.html"
+
+
+def test_from_python(run: Path) -> None:
+    result = package.mitigate(run, remedy=["offset", "consensus"], report=False)
+    assert result.verdict.status == "mitigated at no loss" and result.verdict.condition == "offset"
+    assert result[UTILITY, "offset"].value == pytest.approx(
+        remedies(run / "mitigation")["offset"]["figures"][UTILITY]["value"]
+    )
+    assert package.open_run(run / "mitigation").verdict == result.verdict
+    assert "logit offset" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("says", "flags"),
+    [
+        ("--remedy offse: no remedy 'offse'.", ("--remedy", "offse")),
+        ("--remedy fair-star:p=7: fair-star: p cannot be '7'.", ("--remedy", "fair-star:p=7")),
+        ("--remedy offset:x=1: this remedy takes no parameters", ("--remedy", "offset:x=1")),
+        ("--free leaves no remedy", ("--remedy", "lora", "--free")),
+        ("--condition femal: the run has no such prompt.", ("--condition", "femal")),
+        ("--margin is 2.0, but nDCG lies from 0 to 1.", ("--margin", "2")),
+    ],
+)
+def test_wrong_words(run: Path, says: str, flags: tuple[str, ...]) -> None:
+    refuses(says, "mitigate", run, *flags)
+    assert not (run / "mitigation").exists()
+
+
+def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
+    ran("pairwise", "--no-report", "-q", "--pairs", "3", "-o", "pairs")
+    refuses("is a run of pairwise: remedies are for rankings.", "mitigate", "pairs")
+    ran(*LISTS, "--design", "partition", "-m", "fake:biased,malformed=0", "-o", "windows")
+    refuses("has no rankings", "mitigate", "windows")
+    llmfair(*LISTS, "--max-calls", "50", "-o", "half")
+    refuses("half is incomplete.", "mitigate", "half")
+    refuses("is the folder of another run.", "mitigate", run, "-o", "pairs", code=1)
+    refuses("no run 'nothing'", "mitigate", "nothing")
+
+
+def test_the_table_reads_so(run: Path, snapshot: Snapshot) -> None:
+    snapshot("mitigate", ran("mitigate", run.relative_to(Path.cwd()), "--free", "--no-report", "-v").out)
