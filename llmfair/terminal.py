@@ -270,7 +270,7 @@ class Bar(Line):
             parts.append(f"cost {progress.cost:,.4f}")
         waiting = progress.waiting_until - time.time()
         if waiting > 0:
-            parts.append(f"rate limited, waiting {waiting:.0f} s")
+            parts.append(f"{progress.waiting_for}, waiting {waiting:,.0f} s")
         elif rate and progress.answered < self.total:
             seconds = (self.total - progress.answered) / rate
             parts.append(f"{int(seconds // 60)}:{int(seconds % 60):02d} left")

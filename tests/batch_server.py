@@ -58,6 +58,8 @@ class BatchServer(Server):
     """
 
     expired_as = "expired"
+    elsewhere: tuple[int, str] | None = None
+    """Where all are redirected to, and by which status."""
 
     def __init__(
         self,
@@ -96,6 +98,9 @@ class BatchServer(Server):
 
     @web.middleware
     async def _cut(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self.elsewhere is not None:
+            status, origin = self.elsewhere
+            return web.Response(status=status, headers={"Location": f"{origin}{request.path[3:]}"})
         self.authorized.add(request.headers.get("Authorization", ""))
         try:
             response: web.StreamResponse = await handler(request)

@@ -11,13 +11,15 @@ class Limits:
     """How hard the backend may be asked, and what that may cost.
 
     `workers` requests at most are in flight; `adaptive` looks for how many a server takes, where the backend is one.
-    `rpm`, `tpm`: requests and tokens a minute. Times in seconds. `max_calls`, `max_cost` and the prices, per million
+    `rpm`, `tpm`: requests and tokens a minute. `max_wait`: of a server that limits the rate, `outage`: of one that
+    answers nobody any more; times in seconds. `max_calls`, `max_cost` and the prices, per million
     tokens, are of this invocation: what its Progress holds already counts.
     """
 
     workers: int = 64
     retries: int = 8
     max_wait: float = 1800.0
+    outage: float = 60.0
     max_calls: int | None = None
     adaptive: bool = True
     rpm: float | None = None
@@ -32,7 +34,8 @@ class Progress:
     """What has happened so far, for whoever shows it; written on dispatch's loop, read anywhere.
 
     `finished`: programs. `limit`: places in flight at the moment. `cost`: of this invocation, None without prices.
-    `tell` says a sentence that a person who waits for hours should see.
+    `waiting_for` says why nothing is sent until `waiting_until`, by the wall clock. `tell` says a sentence that a
+    person who waits for hours should see.
     """
 
     finished: int = 0
@@ -48,6 +51,7 @@ class Progress:
     completion_tokens: int = 0
     cost: float | None = None
     waiting_until: float = 0.0
+    waiting_for: str = ""
     bug: Exception | None = None
     models: set[str] = field(default_factory=set)
     fingerprints: set[str] = field(default_factory=set)

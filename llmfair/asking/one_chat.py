@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 FAILURES_IN_A_ROW = 5
 THINKING_CHECK = 20
+SHOWN_WAIT = 1.0
+"""Seconds that whoever watches is told of."""
 
 
 class Stopped(Exception):
@@ -58,7 +60,7 @@ class Asker:
         self.slots = _slots(limits)
         adapts = limits.adaptive and "adaptive" in backend.capabilities
         self.adaptive = Adaptive(self.slots, limits.workers) if adapts else None
-        self.retries = Retries(limits.retries, limits.max_wait)
+        self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
         self.budget = Budget(limits.max_calls, limits.max_cost, limits.price_in, limits.price_out)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
         self.shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
@@ -152,7 +154,7 @@ class Asker:
 
     async def _ask(self, request: Request) -> Completion:
         """Asks until there is an answer: waits after a failure, then goes to the head of the queue."""
-        attempts = failures = 0
+        attempts, failures, failed = 0, 0, 0.0
         tokens = 0 if self.limits.tpm is None else characters(request) // 4 + request.sampling.max_tokens
         while True:
             await self.slots.enter(tokens, first=attempts > 0)
@@ -164,8 +166,9 @@ class Asker:
                 self.journal.put(request, completion, attempts)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)
-                wait = self.retries.wait_after(failure, attempts, failures)
-                self._failed(failure, sent)
+                wait = self.retries.wait_after(failure, attempts, failures, failed or sent)
+                failed = time.monotonic()
+                self._failed(failure, sent, wait)
             else:
                 self.retries.succeeded(sent)
                 self._note(completion)
@@ -220,21 +223,27 @@ class Asker:
         if allowance.tokens is not None and used:
             rates.append(allowance.tokens * self.progress.answered / used)
         if rates:  # slower than this, its refusals say how long to wait, and everybody sees it
-            adaptive.told(max(min(rates), 1 / LONGEST_WAIT))
+            adaptive.told(max(min(rates), 1 / min(LONGEST_WAIT, self.limits.max_wait or LONGEST_WAIT)))
 
-    def _failed(self, failure: RateLimited | Transient, sent: float) -> None:
-        """What a passing failure says to requests that were not part of it."""
+    def _failed(self, failure: RateLimited | Transient, sent: float, wait: float) -> None:
+        """What a passing failure says to requests that were not part of it; it waits so many seconds itself."""
         if isinstance(failure, Transient):
+            if wait >= SHOWN_WAIT:
+                self._waiting(failure.cause, wait)
             if self.adaptive is not None:
                 self.adaptive.failed(sent)
             return
         if failure.retry_after:
             # The server speaks for itself, so nothing else is sent to it either (but not forever).
-            until = time.time() + failure.retry_after
-            self.progress.waiting_until = max(self.progress.waiting_until, until)
+            self._waiting("rate limited", failure.retry_after)
             self.slots.hold(min(failure.retry_after, LONGEST_WAIT))
         if self.adaptive is not None:
             self.adaptive.refused(sent, failure.retry_after, self.retries.latency())
+
+    def _waiting(self, cause: str, seconds: float) -> None:
+        until = time.time() + seconds
+        if until > self.progress.waiting_until:
+            self.progress.waiting_until, self.progress.waiting_for = until, cause
 
     async def _sleep(self, seconds: float) -> None:
         try:

@@ -37,12 +37,12 @@ SETTLE_SECONDS = 5.0
 class Batches:
     """Files and batches of one server.
 
-    What fails in passing is tried again `retries` times, less often while the server has never answered. Raises
-    BackendError: MissingKey, Unavailable, Rejected.
+    What fails in passing is tried again `retries` times, less often while the server has never answered; where it asks
+    to wait, `max_wait` seconds at most. Raises BackendError: MissingKey, Unavailable, Rejected.
     """
 
-    def __init__(self, backend: OpenAI, retries: int) -> None:
-        self.backend, self.retries = backend, retries
+    def __init__(self, backend: OpenAI, retries: int, max_wait: float) -> None:
+        self.backend, self.retries, self.max_wait = backend, retries, max_wait
         self.identity, self.name = backend.identity, backend.server
         self._made: Client | None = None
         self._answered = False
@@ -107,8 +107,7 @@ class Batches:
             made = made or self._client.batches.create(
                 completion_window="24h", endpoint="/v1/chat/completions", input_file_id=input_file_id
             )
-            _id_of(made)
-            return made
+            return _checked(made)
 
         return self._patiently(make)
 
@@ -116,9 +115,7 @@ class Batches:
         """The batch as it is now."""
 
         def look(attempt: int) -> Batch:
-            batch = self._client.batches.retrieve(batch_id)
-            _id_of(batch)
-            return batch
+            return _checked(self._client.batches.retrieve(batch_id))
 
         return self._patiently(look, batch_id)
 
@@ -146,6 +143,8 @@ class Batches:
 
         Transient if it was never asked, or the line cannot be read: the others of its batch are paid for, too.
         """
+        if len(line) > self.backend.options.max_reply:
+            raise self.backend.too_long()
         try:
             row = decode(line)
             response, error = row.get("response"), row.get("error")
@@ -227,8 +226,13 @@ class Batches:
                     f"no answer after {attempt + 1} attempts: {cause}.",
                     "check the server; the same command continues",
                 )
-            asked = failure.retry_after if isinstance(failure, RateLimited) else None
-            time.sleep(max(asked or 0.0, min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT)))
+            asked = (failure.retry_after or 0.0) if isinstance(failure, RateLimited) else 0.0
+            if asked > self.max_wait:
+                raise Unavailable(
+                    f"{self.backend.server} asks to wait {asked:,.0f} s, longer than --max-wait.",
+                    "try later, or wait with a longer --max-wait; the same command continues",
+                )
+            time.sleep(max(asked, min(FIRST_WAIT * 2.0**attempt, LONGEST_WAIT)))
             attempt += 1
 
     def _failure(self, error: APIStatusError, batch_id: str) -> LlmfairError | RateLimited | Transient:
@@ -244,6 +248,14 @@ class Batches:
                 "leave --batch out, or check --base-url, which often ends in /v1",
             )
         return self.backend.failure(status, error.response.headers, error_of(error.response.content))
+
+
+def _checked(batch: Batch) -> Batch:
+    """A batch that has an id and a status. Raises ValueError, AttributeError for a reply that is something else."""
+    _id_of(batch)
+    if not isinstance(batch.status, str):
+        raise ValueError(batch)
+    return batch
 
 
 def _id_of(thing: FileObject | Batch) -> str:

@@ -80,12 +80,12 @@ def read_completion(document: Mapping[str, Any], expects: Expects, seconds: floa
     choice = document["choices"][0]
     message = choice["message"]
     labels = expects.labels if isinstance(expects, Labels) else ()
-    text: str = message.get("content") or ""
+    text = _content(message.get("content"))
     refusal = _text(message.get("refusal")) or ""
     usage = _table(document.get("usage"))
     return Completion(
         text=text or refusal,
-        finish=Finish.REFUSED if refusal else finish_of(choice.get("finish_reason"), text, expects),
+        finish=Finish.REFUSED if refusal else finish_of(_text(choice.get("finish_reason")), text, expects),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
         reasoning_tokens=_count(_table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
@@ -96,6 +96,12 @@ def read_completion(document: Mapping[str, Any], expects: Expects, seconds: floa
         fingerprint=_text(document.get("system_fingerprint")),
         seconds=seconds,
     )
+
+
+def _content(value: object) -> str:
+    """The text of a message: itself, or its parts joined; what is neither holds none."""
+    parts = value if isinstance(value, list) else [value]
+    return "".join(_text(part.get("text") if isinstance(part, dict) else part) or "" for part in parts)
 
 
 def _table(value: object) -> Mapping[str, Any]:

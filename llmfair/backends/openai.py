@@ -19,7 +19,7 @@ from llmfair.backends.addresses import KEY_VARIABLE, OPENAI_HOST, proxy_for, ser
 from llmfair.backends.base import BackendOptions, RateLimited, Transient, fold_system
 from llmfair.backends.chat_completions import UNPARSEABLE, encode_body, error_of, read_completion
 from llmfair.backends.headers import Allowance, allowance, retry_after
-from llmfair.backends.posting import CONNECT_SECONDS, Poster
+from llmfair.backends.posting import CONNECT_SECONDS, Poster, ReplyTooLong
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.jsonbytes import decode
 from llmfair.records import (
@@ -95,7 +95,8 @@ class OpenAI:
         """Takes key, URL and headers from the environment. Raises MissingKey and UsageError."""
         url = f"{self.base_url.rstrip('/')}/chat/completions"
         headers = self._headers()
-        self._poster = Poster(url, headers, proxy_for(self.base_url), self.options.timeout)
+        timeout, most = self.options.timeout, self.options.max_reply
+        self._poster = Poster(url, headers, proxy_for(self.base_url), timeout, most)
 
     async def close(self) -> None:
         if self._poster is not None:
@@ -108,11 +109,17 @@ class OpenAI:
 
     def client(self) -> Client:
         """The openai package's client of this server, for files and batches. Raises MissingKey."""
+        from openai import DefaultHttpxClient
         from openai import OpenAI as Client
 
         self._headers()
         return Client(
-            api_key=self._key(), base_url=self.base_url, timeout=self.options.timeout, max_retries=0
+            api_key=self._key(),
+            base_url=self.base_url,
+            timeout=self.options.timeout,
+            max_retries=0,
+            # Of another origin it would drop the key, and hand over the questions and all other headers.
+            http_client=DefaultHttpxClient(follow_redirects=False),
         )
 
     def _key(self) -> str:
@@ -188,16 +195,25 @@ class OpenAI:
         raise self.failure(status, headers, error, request)
 
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the reply. Raises Transient when there is none."""
+        """Status, headers and body of the reply. Raises Transient when there is none, Rejected for one too long."""
         import aiohttp
 
         if self._poster is None:
             raise RuntimeError("the backend is not open")
         try:
             return await self._poster.post(body)
+        except ReplyTooLong:
+            raise self.too_long() from None
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError) as error:
             cause = self._cause(error)
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
+
+    def too_long(self) -> Rejected:
+        """Of a reply that is not read to its end."""
+        return Rejected(
+            f"{self.server} sends more than {self.options.max_reply / 1e6:g} MB in one reply.",
+            "--max-reply reads longer ones",
+        )
 
     def _cause(self, error: Exception) -> str:
         """Why there was no reply, as a clause."""
@@ -227,7 +243,7 @@ class OpenAI:
         """The answer in a reply. Raises Transient when there is none, Rejected when it breaks off twice."""
         try:
             document = decode(reply)
-            if document["choices"][0].get("finish_reason") not in _BROKEN_OFF:
+            if str(document["choices"][0].get("finish_reason")) not in _BROKEN_OFF:
                 completion = read_completion(document, request.chat.expects, seconds)
                 if request.sampling.margins and completion.logprobs is None and completion.text:
                     raise UsageError(

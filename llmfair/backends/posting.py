@@ -16,17 +16,28 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 CONNECT_SECONDS = 10.0
+
+
+class ReplyTooLong(Exception):
+    """A reply goes on beyond what is read of one."""
+
+
 _INTERIM = {*range(100, 200)} - {101}
 
 
 class Poster:
-    """Posts to `url`, every time with the same headers; `timeout` in seconds, from connecting to the reply's end."""
+    """Posts to `url`, every time with the same headers; `timeout` in seconds, from connecting to the reply's end.
 
-    def __init__(self, url: str, headers: Mapping[str, str], proxy: str | None, timeout: float) -> None:
+    `most`: bytes of the longest reply that is read.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], proxy: str | None, timeout: float, most: int
+    ) -> None:
         import aiohttp
         from yarl import URL
 
-        self._timeout, self._loop = timeout, asyncio.get_running_loop()
+        self._timeout, self._most, self._loop = timeout, most, asyncio.get_running_loop()
         self._connecting = aiohttp.ClientTimeout(connect=CONNECT_SECONDS)
         # No cap of its own, since dispatch limits what is in flight.
         self._connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=75)
@@ -43,7 +54,8 @@ class Poster:
     async def post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the reply; redirects are not followed.
 
-        Raises aiohttp.ClientError, HttpProcessingError of aiohttp.http or TimeoutError when there is none.
+        Raises aiohttp.ClientError, HttpProcessingError of aiohttp.http or TimeoutError when there is none, and
+        ReplyTooLong.
         """
         # As `asyncio.timeout` does it, at half the CPU time.
         task, late = asyncio.current_task(), False
@@ -78,7 +90,11 @@ class Poster:
             head, content = await protocol.read()
             while head.code in _INTERIM:
                 head, content = await protocol.read()
-            reply = await content.read()
+            reply = await content.readany()
+            while more := await content.readany():
+                reply += more
+                if len(reply) > self._most:
+                    raise ReplyTooLong
         except BaseException:
             connection.close()
             raise

@@ -54,6 +54,20 @@ class SpendingSettings(Settings):
         result=False,
         advanced=True,
     )
+    outage: str = setting(
+        "60s",
+        "How long a server that stopped answering is waited for, however many attempts that takes.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
+    max_reply: float = setting(
+        1.0,
+        "Longest reply that is read, in megabytes; a longer one is a failure.",
+        "Spending",
+        result=False,
+        advanced=True,
+    )
     max_calls: int | None = setting(
         None,
         "Stop cleanly after N calls of this command; repeated, it continues with N more.",
@@ -90,7 +104,12 @@ class SpendingSettings(Settings):
             raise UsageError(
                 f"--timeout is {self.timeout}, but must be positive.", "seconds, for example 120"
             )
-        seconds(self.max_wait)
+        for time in (self.max_wait, self.outage):
+            seconds(time)
+        if not 0 < self.max_reply < math.inf:
+            raise UsageError(
+                f"--max-reply is {self.max_reply}, but must be positive.", "megabytes, for example 1"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,7 +83,7 @@ class Run:
         results: dict[str, Any] = {}
         ended: LlmfairError | None = None
         try:
-            server = Batches(backend, self.limits.retries)
+            server = Batches(backend, self.limits.retries, self.limits.max_wait)
             asked = dispatch_batch(programs, server, journal, Sampling(), self.limits, self.progress)
             results.update(asked)
         except LlmfairError as error:
@@ -295,6 +295,23 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
             assert isinstance(ended, RunConflict) and "cannot be read" in ended.message
         Path("run", FILE).write_text(books)
         assert len(run.all(one)["a"]) == 1 and len(server.batches) == 1
+
+
+def test_a_redirect_takes_no_question_to_another_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The openai package's client would follow it, with the file, organization and custom headers."""
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-api-key: canary")
+    with BatchServer() as other, BatchServer() as server:
+        for status in (301, 302, 307, 308):
+            server.elsewhere = status, other.base_url
+            _, ended = Run(server.base_url, f"run{status}", retries=0).ask(program("a", [chat("a")]))
+            assert isinstance(ended, BackendError) and f"answers {status}" in ended.message
+        assert not other.authorized and not other.files
+
+
+def test_a_batch_without_a_status_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with BatchServer(spoil={"look": [as_json({"id": "batch_1", "status": None})] * 9}) as server:
+        _, ended = Run(server.base_url, max_wait=0.0, retries=1).ask(program("a", [chat("a")]))
+        assert isinstance(ended, Unavailable) and "answers with something else" in ended.message
 
 
 def test_lines_that_cannot_be_read_are_questions_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from llmfair.asking.dispatch import dispatch
 from llmfair.asking.journal import Journal
-from llmfair.asking.limits import Limits
+from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, MissingKey, Rejected, Unavailable
 from llmfair.records import Completion, Failure, Finish, Sampling
@@ -71,6 +71,54 @@ def test_a_dead_server_after_the_first_answer_leaves_the_run_incomplete(journal:
     run([single("before", "x")], Scripted(), journal)
     with pytest.raises(Incomplete, match="HTTP 500"):
         run([single("p", "t")], Scripted(lambda text, attempt: Transient("HTTP 500")), journal)
+
+
+def test_a_short_outage_is_waited_out(journal: Journal, clock: Clock) -> None:
+    """20 s, where attempts alone end after 3: latencies of 50 ms make for short waits."""
+    began = clock.now
+
+    def answer(text: str, attempt: int) -> Any:
+        down = 1 <= clock.now - began < 21
+        return Transient("connection refused by 127.0.0.1:9") if down else text
+
+    backend = Scripted(answer, latency=0.05)
+    progress = Progress()
+    programs = [chain(f"c{number}", 60) for number in range(8)]
+    found = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=8), progress))
+    assert len(found) == 8 and not any(isinstance(one, Failure) for one in found.values())
+    assert clock.now - began < 21 + 5 + 60 * 0.05
+    assert progress.waiting_for == "connection refused by 127.0.0.1:9", "as the bar says"
+    assert len(backend.asked) == 8 * 60 == len(journal)
+
+
+def test_an_outage_without_end_breaks_the_run_off_after_a_minute(journal: Journal, clock: Clock) -> None:
+    began = clock.now
+    backend = Scripted(lambda text, attempt: text if clock.now < began + 1 else Transient("HTTP 502"), 0.05)
+    with pytest.raises(Incomplete, match="HTTP 502"):
+        run([chain(f"c{number}", 60) for number in range(8)], backend, journal, Limits(workers=8))
+    assert 60 <= clock.now - began < 70
+
+
+def test_what_fails_alone_is_given_up_by_its_attempts(journal: Journal, clock: Clock) -> None:
+    """Others are answered meanwhile, so no outage is waited for."""
+    began = clock.now
+    backend = Scripted(lambda text, attempt: Transient("HTTP 500") if text == "bad" else text, 0.05)
+    programs = [single("b", "bad"), *(chain(f"c{number}", 400) for number in range(3))]
+    found = run(programs, backend, journal, Limits(workers=8))
+    assert isinstance(found["b"], Failure) and backend.asked["bad"] == 9
+    assert clock.now - began < 30
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_wait_that_does_not_fit_ends_at_once(answered: bool, journal: Journal, clock: Clock) -> None:
+    began = clock.now
+    backend = Scripted(lambda text, attempt: text if answered and text == "t0" else RateLimited(1e9), 0.05)
+    with pytest.raises(
+        Incomplete if answered else Unavailable, match="asks to wait 1,000,000,000 s"
+    ) as caught:
+        run(singles(99), backend, journal, Limits(workers=4, max_wait=4))
+    assert "--max-wait" in f"{caught.value.message} {caught.value.hint}"
+    assert clock.now - began < 4
 
 
 def test_one_rejected_request_is_one_rejection_however_many_programs_wait_for_it(journal: Journal) -> None:
@@ -193,7 +241,7 @@ def test_a_server_that_dies_in_mid_run_is_not_asked_to_exhaustion(journal: Journ
 
     backend = Scripted(answer, 0.001)
     with pytest.raises(Incomplete, match="connection refused"):
-        run(singles(300), backend, journal, Limits(8, 2))
+        run(singles(300), backend, journal, Limits(8, 2, outage=0))
     assert sum(backend.asked.values()) < 100
 
 

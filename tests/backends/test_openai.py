@@ -119,7 +119,6 @@ def refused(status: int, headers: dict[str, str] | None = None, **error: Any) ->
         (Reply(body={"error": {"message": "overloaded"}}), Transient, None),
         (Reply(body={"choices": []}), Transient, None),
         (Reply(body={"choices": [{"finish_reason": "stop"}]}), Transient, None),
-        (Reply(body={"choices": [{"message": {"content": ["parts"]}}]}), Transient, None),
         (Reply(status=204, body=b""), Transient, None),
         (refused(400, code=["odd"], param={}), Rejected, openai.BadRequestError),
         (Reply("[1]", drop="before"), Transient, openai.APIConnectionError),
@@ -286,6 +285,12 @@ LABELS = replace(REQUEST, chat=Chat(MESSAGES, Labels(("A", "B"))))
         (Reply(None), Finish.EMPTY),
         (Reply(" \n"), Finish.EMPTY),
         (Reply("", "length"), Finish.EMPTY),
+        (Reply("[1]", choice={"finish_reason": ["stop"]}), Finish.STOP),
+        *(
+            (Reply(None, reason, message={"content": content}), finish)
+            for content in (42, 0.5, True, {"a": "[1]"}, [], [1, None], [{"type": "image_url"}])
+            for reason, finish in (("stop", Finish.EMPTY), ("content_filter", Finish.FILTERED))
+        ),
     ],
 )
 def test_finish(reply: Reply, finish: Finish) -> None:
@@ -327,6 +332,22 @@ def test_reasoning_is_kept_and_never_read_and_a_refusal_is_evidence(
 ) -> None:
     answer = answered(Reply(None, message=message, usage={"prompt_tokens_details": None}))
     assert (answer.text, answer.finish, answer.reasoning or None) == (text, finish, reasoning)
+
+
+def test_content_in_parts_is_their_text() -> None:
+    for parts in ([{"type": "text", "text": "[2] > "}, {"type": "text", "text": "[1]"}], ["[2] >", " [1]"]):
+        answer = answered(Reply(None, message={"content": parts}))
+        assert (answer.text, answer.finish) == ("[2] > [1]", Finish.STOP)
+        refusal = answered(Reply(None, message={"content": parts, "refusal": ["no"]}))
+        assert refusal == replace(answer, seconds=refusal.seconds), "a refusal is a text"
+
+
+def test_a_reply_without_end_is_not_read_to_it() -> None:
+    long = "x" * 1_000_001
+    with Server(lambda body, attempt: Reply(long)) as server:
+        (outcome,) = ask(server.base_url)
+    assert isinstance(outcome, Rejected)
+    assert "sends more than 1 MB in one reply" in outcome.message and "--max-reply" in outcome.hint
 
 
 def test_a_server_that_reports_nothing() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from llmfair.backends.posting import Poster
+from llmfair.backends.posting import Poster, ReplyTooLong
 from tests.coroutines import asynchronous
 
 HEADERS = {"authorization": "Bearer canary", "content-type": "application/json"}
@@ -81,8 +81,8 @@ async def serving(*replies: bytes, **given: Any) -> Any:
 
 
 @asynccontextmanager
-async def posting(url: str, proxy: str | None = None, timeout: float = 5.0) -> Any:
-    poster = Poster(url, HEADERS, proxy, timeout)
+async def posting(url: str, proxy: str | None = None, timeout: float = 5.0, most: int = 1_000_000) -> Any:
+    poster = Poster(url, HEADERS, proxy, timeout, most)
     try:
         yield poster
     finally:
@@ -94,11 +94,11 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def talking(*replies: bytes, timeout: float = 5.0, **given: Any) -> Any:
+async def talking(*replies: bytes, timeout: float = 5.0, most: int = 1_000_000, **given: Any) -> Any:
     """A server with these replies, and what posts to it."""
     async with (
         serving(*replies, **given) as script,
-        posting(f"http://127.0.0.1:{script.port}/", timeout=timeout) as poster,
+        posting(f"http://127.0.0.1:{script.port}/", timeout=timeout, most=most) as poster,
     ):
         yield script, poster
 
@@ -119,6 +119,30 @@ async def test_what_is_sent_and_what_comes_back() -> None:
         assert int(sent["content-length"]) == len(body)
         assert sent.items() >= HEADERS.items()
         assert "gzip" in sent["accept-encoding"]
+
+
+def _chunked(chunk: bytes, times: int) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + times * (
+        b"%x\r\n%b\r\n" % (len(chunk), chunk)
+    )
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        _chunked(b"x" * 10_000, 300),
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * 3_000_000,
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(bomb := gzip.compress(bytes(50_000_000))), bomb),
+    ],
+    ids=["chunks", "until it hangs up", "unpacked"],
+)
+@asynchronous
+async def test_a_reply_is_read_no_further_than_it_may_be_long(endless: bytes) -> None:
+    async with talking(endless, PLAIN, most=1_000_000) as (_, poster):
+        with pytest.raises(ReplyTooLong):
+            await poster.post(b"{}")
+        assert (await poster.post(b"{}"))[2] == b"ok", "on another connection"
 
 
 ZIPPED = gzip.compress(b"ok", mtime=0)
@@ -275,10 +299,10 @@ async def test_a_proxy_is_told_the_whole_address_and_who_asks_every_time() -> No
 
 POSTS = """
 import asyncio, sys
-from llmfair.backends.posting import Poster
+from llmfair.backends.posting import Poster, ReplyTooLong
 
 async def work(url, proxy):
-    poster = Poster(url, {"authorization": "Bearer canary"}, proxy or None, 5)
+    poster = Poster(url, {"authorization": "Bearer canary"}, proxy or None, 5, 1_000_000)
     print([(await poster.post(b"{}"))[2] for _ in range(2)])
     await poster.close()
 

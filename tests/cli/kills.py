@@ -251,3 +251,28 @@ def kill_and_resume(
     for name in audited.same:
         assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
     return killed
+
+
+def outage(folder: Path, seconds: float) -> None:
+    """A server that goes away in the middle of a run, and comes back after a while.
+
+    Asserts that the run comes to its end by itself, that nothing it has an answer to was asked again, and that
+    everything equals a run without an outage, byte for byte.
+    """
+    write_folder(Path("lists"), balanced(10, 20, 20))
+    folder.mkdir()
+    log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
+    with OWN.running(log, "--latency-ms", "20") as port:
+        running = process(*command(LISTWISE, port, disturbed))
+        while len(journalled(disturbed, OWN)) < 30:
+            assert running.poll() is None
+            time.sleep(0.02)
+    time.sleep(seconds)
+    known, before = journalled(disturbed, OWN), len(asked(log))
+    with OWN.running(log, "--latency-ms", "20", "--port", str(port)):
+        _, errors = running.communicate(timeout=60)
+        assert running.returncode == 0, errors
+        assert not known & set(asked(log)[before:]), "an answered chat was asked again"
+        assert llmfair(*command(LISTWISE, port, calm)).code == 0
+    for name in LISTWISE.same:
+        assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import kept, llmfair, only_run, process, ran
-from tests.cli.kills import LISTWISE, OWN, asked, command, journalled
+from tests.cli.kills import LISTWISE, OWN, asked, command, journalled, outage
 from tests.folders import balanced, write_folder
 from tests.pace import within
 from tests.servers import Reply, Server, faulty, rank
@@ -47,6 +47,12 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         assert manifest["models_reported"] == ["any-2026-01-01"]
         assert llmfair(*asked).out == found.out
         assert len(server.requests) == manifest["calls"], "a finished run asks nothing"
+
+
+@pytest.mark.parametrize("seconds", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_an_outage_costs_no_answer(seconds: float, tmp_path: Path) -> None:
+    """Longer than attempts alone last with a server that answers after 20 ms."""
+    outage(tmp_path / "outage", seconds)
 
 
 def test_what_each_of_several_models_has_cost_is_told_under_its_name() -> None:

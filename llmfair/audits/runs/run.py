@@ -327,7 +327,7 @@ def ask(
         asking = partial(dispatch, meanwhile=_ready_to_measure)
     asked: Any = backend
     if settings.batch and "batch" in backend.capabilities:  # a further stage may have a model without
-        asking, asked = dispatch_batch, Batches(asked, limits.retries)
+        asking, asked = dispatch_batch, Batches(asked, limits.retries, limits.max_wait)
     else:
         refuse_open(journal.path)
     try:

@@ -26,7 +26,7 @@ from llmfair.trec import write_whole
 SEAL = ".seal"
 UNCOUNTED = {
     "output", "runs_dir", "fresh", "format", "open", "junit", "workers", "adaptive", "rpm", "tpm", "retries", "timeout",
-    "max_wait", "max_calls", "max_cost",
+    "max_wait", "outage", "max_reply", "max_calls", "max_cost",
 }  # fmt: skip
 """Settings that say where, how fast and as what, and change neither results nor page."""
 SOURCES = {".py", ".j2", ".js"}
