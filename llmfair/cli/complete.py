@@ -1,12 +1,13 @@
 """What the shell offers after a flag: ids, measures, models, runs; from names alone, since it has to be there at once.
 
 `KNOWN` repeats what our modules register, because importing them takes longer than a person who pressed Tab waits (a
-test holds both together). What other packages register is found by their entry points' names.
+test holds both together); the few that register strategies are read as text. What other packages register is found by
+their entry points' names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "bm25", "bm25-okapi", "contriever", "deltr", "dense", "dlf-like", "fair-star", "greedy", "mmr", "monobert",
         "monot5", "sbert", "sparse", "splade",
     ),
-    "strategies": ("windows",),
     "datasets": (
         "lamp/1", "lamp/2", "lamp/3", "lamp/4", "lamp/5", "lamp/6", "lamp/7", "rag-sample", "refine-sample", "sample",
         "trec-fair/2021/eval/location", "trec-fair/2021/location", "trec-fair/2022/eval/gender",
@@ -40,10 +40,18 @@ WITH_CUTOFF = ("P@20", "nDCG@20", "overlap@20")
 FAKE = ("fake:biased", "fake:name", "fake:oracle", "fake:random", "fake:reader", "fake:refiner")
 
 
-def _names(kind: str) -> list[str]:
+def strategies() -> list[str]:
+    """Strategies, as the modules that may have one say in their text."""
+    said = '@register("strategy", "'
+    texts = (path.read_text("utf-8") for path in (Path(llmfair.__file__).parent / "rankers").glob("*.py"))
+    own = [part.partition('"')[0] for text in texts for part in text.split(said)[1:]]
+    return _names("strategies", own)
+
+
+def _names(kind: str, own: Iterable[str] = ()) -> list[str]:
     from importlib.metadata import entry_points  # 20 ms that only completion spends
 
-    return sorted({*KNOWN[kind], *(point.name for point in entry_points(group=f"llmfair.{kind}"))})
+    return sorted({*KNOWN.get(kind, own), *(point.name for point in entry_points(group=f"llmfair.{kind}"))})
 
 
 def datasets(incomplete: str) -> list[str]:
@@ -111,6 +119,6 @@ OFFERED: Mapping[str, Callable[..., Any]] = {
     "prompt": prompts,
     "preset": lambda: ["paper", "paper+deltr", "paper+few-relevant", "paper+rankgpt"],
     "ranker": lambda: _names("rankers"),
-    "strategy": lambda: _names("strategies"),
+    "strategy": strategies,
 }
 """What is offered after the flags of settings, by their names."""

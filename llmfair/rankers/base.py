@@ -57,8 +57,9 @@ class WindowAnswer:
 
     @property
     def identity(self) -> bool:
-        """Whether a readable answer is the window's own order."""
-        return self.permutation == tuple(range(len(self.shown)))
+        """Whether a readable answer is the window's own order; of a choice between two that says nothing."""
+        told = len(self.shown) > (1 if self.best is None else 2)
+        return told and self.permutation == tuple(range(len(self.shown)))
 
     @property
     def named(self) -> tuple[str, ...]:

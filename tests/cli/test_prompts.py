@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from llmfair import registry
+from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import read_strict
+from llmfair.rankers.base import strategy_of
 from llmfair.rankers.choices import read_text
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
@@ -99,10 +102,16 @@ def test_a_copy_with_other_words_is_ones_own_prompt(mine: Path) -> None:
     assert kept("manifest")["prompt"]["file"] == "my.toml"
 
 
+def prompt_of(strategy: str) -> str:
+    return strategy_of(strategy, vars(ListwiseSettings())).question.prompt
+
+
 def test_prompts_are_listed_by_what_prompt_takes() -> None:
     listed = {one["prompt"]: one["wording"] for one in ran("prompts", "list", "--json").json["prompts"]}
     of_rag = {name for name in listed if name.startswith("rag/")}
     assert {"rag/question", "rag/lamp-7"} <= of_rag and {listed.pop(name) for name in of_rag} == {None}
+    of_strategies = {prompt_of(name) for name in registry.names("strategy")} - {"listwise"}
+    assert {listed.pop(name) for name in of_strategies} <= {None}
     assert listed == {
         "listwise": "wikiproject",
         "listwise-general": "general",

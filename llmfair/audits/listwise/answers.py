@@ -41,8 +41,8 @@ def _counts(windows: list[WindowAnswer], sides: Mapping[str, Side | None]) -> Wi
             omitted += len(window.omitted)
             protected += _protected(window.omitted, sides)
             expected += len(window.omitted) * _protected(window.shown, sides) / len(window.shown)
-    # of a list that is in order already, later passes rightly change nothing
-    first = [window for window in windows if window.pass_number == 1]
+    # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
+    first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
     return WindowAnswers(
         windows=len(windows),
         classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),

@@ -28,7 +28,7 @@ from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.values import Quotient, Ratio
-from llmfair.rankers.base import Ranked, Ranker, ScoringRanker
+from llmfair.rankers.base import Ranked, Ranker
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.intervals import Method
@@ -207,8 +207,9 @@ def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:
             runs.setdefault(design.file_name(probe), []).append(ranked.ranking)
     for name, rankings in runs.items():
         yield f"rankings/{name}", "".join(run_lines(rankings, tag="llmfair"))
-    if isinstance(design.ranker, ScoringRanker):
-        yield "scores.tsv", "".join(scores_lines(ranked.ranking for _, ranked in chains if ranked.ranking))
+    scored = [ranked.ranking for _, ranked in chains if ranked.ranking and ranked.ranking.scores is not None]
+    if scored:
+        yield "scores.tsv", "".join(scores_lines(scored))
     # Judgements of the queries that were ranked, so that other tools read our files as we do.
     reached = {probe.candidates.query.query_id for probe, _ in chains}
     qrels = {q: judged for q, judged in design.dataset.qrels.items() if q in reached}
