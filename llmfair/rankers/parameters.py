@@ -64,12 +64,12 @@ def number(default: float, low: float, high: float) -> Free:
     return Free(default, read, f"a number from {low:g} to {high:g}")
 
 
-def whole(default: int, high: int) -> Free:
-    """A whole number from 1 to `high`."""
+def whole(default: int, high: int, least: int = 1) -> Free:
+    """A whole number from `least` to `high`."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= high):
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= high):
             raise ValueError(text)
         return int(text)
 
-    return Free(default, read, f"a whole number from 1 to {high:,}")
+    return Free(default, read, f"a whole number from {least} to {high:,}")
