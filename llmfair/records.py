@@ -34,14 +34,24 @@ class Query:
     keywords: tuple[str, ...] = ()
 
 
+NUMBERS = ("pred_qual", "num_sitelinks", "relative_pageviews")
+"""What is known of a document in numbers, by the names of TREC's metadata: its predicted quality, in how many languages
+it exists, and how often it is read."""
+NO_NUMBERS: Mapping[str, float] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An article with its groups, n-ary: `{attribute: names of groups}`; an unknown attribute is absent."""
+    """An article with its groups, n-ary: `{attribute: names of groups}`; an unknown attribute is absent.
+
+    `numbers`: those of NUMBERS that are known.
+    """
 
     doc_id: str
     title: str
     text: str = ""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=lambda: NO_NUMBERS)
 
 
 LABEL = "label"

@@ -7,6 +7,7 @@ is searched for a query). Every mistake is named by file, line and field; the fi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.keywords import KEYWORDS, KEYWORDS_HINT, read_keywords
 from llmfair.errors import UsageError
-from llmfair.records import Attribute, Candidates, Document, Query, Side
+from llmfair.records import NO_NUMBERS, NUMBERS, Attribute, Candidates, Document, Query, Side
 from llmfair.trec import (
     RESERVED_QUERY,
     UNKNOWN,
@@ -233,13 +234,26 @@ def read_documents(
             problems.add(path, number, needed, "is empty" if row[needed] in (None, "") else "is not a text")
         elif not isinstance(title, str) or not isinstance(text, str):
             problems.add(path, number, "text" if isinstance(title, str) else "title", "is not a text")
+        elif wrong := next((name for name in NUMBERS if not _is_number(row.get(name, 0))), None):
+            problems.add(path, number, wrong, "is not a number from 0")
         else:
             lines[doc_id] = number
             of_it = {name: tuple(found) for name, found in groups.get(doc_id, {}).items()}
             documents[doc_id] = Document(
-                doc_id, title, text, in_groups.setdefault(tuple(of_it.items()), of_it)
+                doc_id,
+                title,
+                text,
+                in_groups.setdefault(tuple(of_it.items()), of_it),
+                {name: float(row[name]) for name in NUMBERS if row.get(name) is not None} or NO_NUMBERS,
             )
     return documents
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a finite number from 0, or None, for which nothing is known."""
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def identifier(value: object) -> str | None:

@@ -45,7 +45,10 @@ def test_some_queries_are_ranked_as_in_a_run_of_all() -> None:
 def test_what_no_item_has_is_said_and_what_cannot_be_learnt_from_refused() -> None:
     folder = write_folder(Path("bare"), balanced(6, 4, 4), queries={f"q{q}": f"Title {q}" for q in range(6)})
     found = ran("listwise", "-d", folder, "-m", "deltr", "-o", "run")
-    told = "deltr learns without BM25(query, text): no item has any"
+    told = (
+        "deltr learns without BM25(query, text), predicted quality, ln sitelinks, relative page views: no item "
+        "has any"
+    )
     assert told in found.err and told in kept("manifest", "run")["warnings"]
     refused = refuses(
         "deltr learns from judged queries, of which this has 1",

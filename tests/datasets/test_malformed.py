@@ -69,6 +69,8 @@ ONE_FILE: list[tuple[str, str, Damage, str]] = [
     ("docs.jsonl", "blank title", line(1, lambda text: text.replace(b"Title q0f0", b"  ")), ":1: title: is not a text"),
     ("docs.jsonl", "title a number", line(1, lambda text: text.replace(b'"Title q0f0"', b"7")), ":1: title: is not a text"),
     ("docs.jsonl", "text a number", line(1, lambda text: text.replace(b"}", b', "text": 7}')), ":1: text"),
+    ("docs.jsonl", "a number in words", line(1, lambda text: text.replace(b"}", b', "pred_qual": "0.5"}')), ":1: pred_qual: is not a number from 0"),
+    ("docs.jsonl", "a number below 0", line(1, lambda text: text.replace(b"}", b', "num_sitelinks": -1}')), ":1: num_sitelinks: is not a number from 0"),
     ("queries.tsv", "blank text", line(1, lambda text: b"q0\t  "), ":1: text: is empty"),
     ("queries.tsv", "blank id", line(1, lambda text: b" \tTopic"), ":1: query_id"),
     ("queries.tsv", "id with a space", line(1, lambda text: b"q 0\tTopic"), ":1: query_id"),

@@ -170,6 +170,24 @@ def test_greedy_aims_at_the_target_of_the_run() -> None:
         assert Path("new.run").read_bytes() == Path(f"run/rankings/{name}.run").read_bytes()
 
 
+@pytest.mark.parametrize("text", ["keywords", "title"])
+def test_rankers_read_the_text_that_is_searched(text: str) -> None:
+    topics = {f"q{n}": f"{n} reef" for n in range(4)}  # two of the twelve titles have such a number
+    keywords = "".join(f'{{"query_id": "{name}", "keywords": ["reef", "she"]}}\n' for name in topics)
+    qrels = "".join(f"{name} 0 {group}{n} 1\n" for n, name in enumerate(topics) for group in "mf")
+    collection("mine", topics, **{"keywords.jsonl": keywords, "qrels.txt": qrels})
+    asked = ("-d", "mine", "--query-text", text)
+    named = [word for name in ("deltr", "bm25-okapi") for word in ("--baseline", name)]
+    ran(*asked, *named, "--objective", "KL@4", "-o", "run")
+    for name in ("deltr", "bm25-okapi"):
+        done_well("rerank", "run/rankings/bm25.run", "--with", name, *asked, "-o", "new.run")
+        assert Path("new.run").read_bytes() == Path(f"run/rankings/{name}.run").read_bytes()
+        done_well("rerank", "run/rankings/bm25.run", "--with", name, "-d", "mine", "-o", "other.run")
+        alike = Path("other.run").read_bytes() == Path("new.run").read_bytes()
+        if name == "bm25-okapi":
+            assert alike == (text == "keywords"), "keywords are read unless titles are asked for"
+
+
 def test_without_the_extra_what_needs_it_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         checkpoints, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)

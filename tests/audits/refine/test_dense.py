@@ -1,13 +1,17 @@
-"""The last page ordered by an encoder, where sentence-transformers is installed."""
+"""Encoders in refinement: the last page, and baselines beside it, where sentence-transformers is installed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from llmfair.audits.refine.concluding import SYMBOLS
+from llmfair.rankers.encoders import ARGUMENTS
 from tests import models
 from tests.cli.command import ran
 from tests.models import one_thread as one_thread
@@ -18,6 +22,54 @@ if find_spec("sentence_transformers") is None:
         "sentence-transformers is not installed: pip install 'llmfair[local]'", allow_module_level=True
     )
 pytestmark = pytest.mark.whole
+
+
+ENCODED = {
+    "sbert": "dense:dense",
+    "dlf-like": "dlf-like:encoder=dense,epochs=5",
+    "mmr": "mmr:similarity=dense:dense",
+}
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the encoder is, and a run with the baselines that it serves."""
+    folder = tmp_path_factory.mktemp("encoded")
+    with contextlib.chdir(folder):
+        models.encoder(Path("dense"))
+        named = [word for name, spec in ENCODED.items() for word in ("--baseline", f"{name}={spec}")]
+        ran("refine", "-q", "--no-report", "--no-cache", *named, "-o", "run")
+    return folder
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_baseline_with_an_encoder_is_what_rerank_makes(
+    encoded: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(encoded)
+    ran("rerank", "run/rankings/bm25.run", "--with", ENCODED[name], "-d", "refine-sample", "-o", "new.run")
+    made = Path("new.run").read_bytes()
+    assert made == Path(f"run/rankings/{name}.run").read_bytes()
+    assert made != Path("run/rankings/bm25.run").read_bytes()
+
+
+def test_a_baseline_learns_of_the_target_from_other_topics_and_has_the_papers_sign(encoded: Path) -> None:
+    results = json.loads((encoded / "run/results.json").read_text())
+    known = {name: of["target_known"] for name, of in results["design"]["factors"].items()}
+    assert known["dlf-like"] == "training topics" and known["sbert"] == known["mmr"] == "no"
+    assert {
+        one["against"]: one["symbol"] for one in results["paper"] if one["symbol"]
+    }.items() <= SYMBOLS.items()
+    shown = ran("runs", "show", encoded / "run", "-v").out
+    assert "measured against, dlf-like those of training topics, which other methods are not" in shown
+
+
+def test_one_text_at_a_time_orders_as_batches_do(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is padded to its longest text, which no vector may feel."""
+    monkeypatch.chdir(encoded)
+    monkeypatch.setitem(cast(Any, ARGUMENTS), "batch_size", 1)
+    ran("rerank", "run/rankings/bm25.run", "--with", "dense:dense", "-d", "refine-sample", "-o", "one.run")
+    assert Path("one.run").read_bytes() == Path("run/rankings/sbert.run").read_bytes()
 
 
 def test_an_encoder_orders_the_last_page() -> None:
