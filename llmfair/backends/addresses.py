@@ -19,13 +19,13 @@ _BASE_URL = re.compile(
 _PORTS = {"http": 80, "https": 443}
 
 
-def server_of(base_url: str, source: str) -> str:
+def server_of(base_url: str, source: str, key_variable: str = KEY_VARIABLE) -> str:
     """`host:port` of a base URL, or api.openai.com.
 
     Raises UsageError that names the URL's `source` and never repeats the URL, which may hold credentials.
     """
     if "@" in base_url:
-        raise UsageError(f"{source} holds credentials.", f"leave them out and set {KEY_VARIABLE}")
+        raise UsageError(f"{source} holds credentials.", f"leave them out and set {key_variable}")
     match = _BASE_URL.fullmatch(base_url)
     if (
         match is None
