@@ -163,7 +163,7 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
             (query, doc, rank) for query, docs in lists.items() for rank, (doc, _, _) in enumerate(docs)
         ]
         write(Path("my.run"), [f"{query} Q0 {doc} {rank + 1} {-rank} my" for query, doc, rank in ranked])
-    if "llmfair report" in line:
+    if "llmfair report" in line or "llmfair mitigate" in line:
         for name in ("first", "second"):
             copytree(request.getfixturevalue("runs") / name, name)
     if "adapters/fair" in line:  # as training leaves it
@@ -219,7 +219,7 @@ def unregistered() -> Iterator[None]:
 
 def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> None:
     found = [block for page, block in blocks("python") if page == "extending.md"]
-    assert len(found) == 4
+    assert len(found) == 5
     for number, block in enumerate(found):
         module = ModuleType(f"extending_{number}")
         sys.modules[module.__name__] = module
@@ -242,6 +242,10 @@ def test_the_examples_of_extending_work_as_they_stand(unregistered: None) -> Non
         )
         mean = figures["Agreed(agg=mean)", kind]
         assert mean["low"] <= mean["value"] <= mean["high"]
+    ran("listwise", "-n", "6", "-q", "--no-report", "-o", "run")
+    before, after = ran("mitigate", "run", "--remedy", "backwards", "--json").json["remedies"]
+    odds, turned = (one["figures"]["PreferenceOdds(of=ranking)"]["value"] for one in (before, after))
+    assert after["title"] == "backwards" and turned == pytest.approx(1 / odds)
 
 
 def test_the_attribute_of_own_data_is_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from llmfair.audits.summary import ALL, Inference
@@ -68,7 +68,9 @@ def told(
     of_all = as_rows(tidy([row for row in rows if row.query_id == ALL], named))
     figures: dict[str, dict[str, Figure]] = {}
     for row in of_all:
-        figures.setdefault(row.condition, {})[row.measure] = row
+        figures.setdefault(row.condition, {})[row.measure] = Figure(
+            **{item.name: getattr(row, item.name) for item in fields(Figure)}
+        )
     remedies = [_row(one, figures.get(one.spec, {}), before, figures, inference) for one in tried]
     remedies = _adjusted(remedies)
     unmitigated_row = RemedyRow(

@@ -42,11 +42,12 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of a folder that `llmfair mitigate` wrote."""
     found = _found(source)
     tables = [changes_table(found)] if found.tried else []
-    section = Section(mitigation_table(found), [*_plots(found)], words=_words(found), more=tables)
+    section = Section(mitigation_table(found), [*_plots(found)], words=_words(found))
     page = plain_page(
         source.document, exhibits, section, "Mitigation",
         f"{found.model} on {found.dataset}, {found.attribute}", asdict(found.words), (), missing_lines(found),
     )  # fmt: skip
+    page = replace(page, tables=[*page.tables, *tables])
     if found.verdict is None:
         return page
     return replace(page, outcome=[("", found.verdict)], following=found.verdict.next)

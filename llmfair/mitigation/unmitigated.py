@@ -126,6 +126,11 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
         )
     if manifest.status != "complete":
         raise UsageError(f"{run.path} is incomplete.", "the command that began the run completes it")
+    if chosen.adapter is not None and not (chosen.adapter / "adapter_config.json").is_file():
+        raise UsageError(
+            f"--adapter {chosen.adapter} holds no adapter.",
+            "name a folder with adapter_config.json and its weights",
+        )
     settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
     assert isinstance(settings, ListwiseSettings)
     found = of_folder(run, ScoreSettings(), lambda path: None)

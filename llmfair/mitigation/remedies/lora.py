@@ -52,6 +52,6 @@ def trained_beside(run: Unmitigated, name: str) -> Path | None:
             manifest = read_manifest(path.parent) or {}
         except UsageError:
             continue  # of another version, or damaged
-        if manifest.get("base", {}).get("name") == name and manifest["attribute"] == run.attribute.name:
+        if manifest.get("base", {}).get("name") == name and manifest.get("attribute") == run.attribute.name:
             found.append((path.stat().st_mtime, path.parent))
     return max(found)[1] if found else None
