@@ -146,8 +146,11 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
-def print_table(table: Table) -> None:
-    """The table on stdout; on a narrow terminal the last column is folded, on a narrower one a row is a block."""
+def print_table(table: Table, report: Path | None = None) -> None:
+    """The table on stdout; on a narrow terminal the last column is folded, on a narrower one a row is a block.
+
+    `report`: the page that has all of it, where there is one.
+    """
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -185,17 +188,18 @@ def print_table(table: Table) -> None:
             stdout.print(grid)
         print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
         print()
-    for note in shown_notes(table):
+    for note in shown_notes(table, report):
         stdout.print(Text(f"  {note}"))
 
 
-def shown_notes(table: Table) -> tuple[str, ...]:
+def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:
     """The first notes below a table with a verdict, and how many more there are; all of another, and all with -v."""
     notes = table.notes
     more = len(notes) - MOST_NOTES
     if not table.lead or output.verbose is not False or more <= 0:
         return tuple(notes)
-    return (*notes[:MOST_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: -v, or the report")
+    told = "-v" if report is None else "-v, or the report"
+    return (*notes[:MOST_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: {told}")
 
 
 class Line(ABC):

@@ -295,7 +295,7 @@ def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None
     elif style == "md":
         print(markdown(_table(kind, results, folder)), end="")
     else:
-        terminal.print_table(_table(kind, results, folder))
+        terminal.print_table(_table(kind, results, folder), report)
         print()
         print(report or folder)
 

@@ -72,6 +72,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
 
 def _show(results: FinetuneResults, folder: Path, style: str) -> None:
     from llmfair.report.tables import markdown
+    from llmfair.rundir import REPORT
     from llmfair.tuning.table import finetune_tsv, headed_table
 
     if style == "tsv":
@@ -79,7 +80,8 @@ def _show(results: FinetuneResults, folder: Path, style: str) -> None:
     elif style == "md":
         print(markdown(headed_table(results)), end="")
     else:
-        terminal.print_table(headed_table(results))
+        page = folder / REPORT
+        terminal.print_table(headed_table(results), page if page.is_file() else None)
         print()
         print(folder)
 

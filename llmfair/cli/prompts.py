@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from llmfair.records import Chat
 
 prompts = typer.Typer(name="prompts", help="List, show and render prompt templates.")
+SOURCE = 60
+"""Letters of a prompt's source in the list."""
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=complete.prompts)
 ]
@@ -44,14 +46,21 @@ def list_all(as_json: Json = False) -> None:
         terminal.print_json({"schema": 1, "prompts": rows})
         return
     cells = tuple(
-        (prompt.id, named.get(prompt.id, ""), prompt.sha256[:16], prompt.source) for prompt in found
+        (prompt.id, named.get(prompt.id, ""), prompt.sha256[:16], _in_short(prompt.source))
+        for prompt in found
     )
     notes = (
         "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
         "the paper's articles, the default of sample, trec-fair/… and --preset paper",
+        "the whole source, and every word: llmfair prompts show listwise",
         "one of your own: llmfair prompts show listwise-general > my.toml, change it, --prompt my.toml",
     )
     terminal.print_table(Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
+
+
+def _in_short(source: str) -> str:
+    """A source on what is left of a line; `prompts show` has all of it."""
+    return source if len(source) <= SOURCE else f"{source[: SOURCE - 1].rpartition(' ')[0].rstrip(' ,;:(')} …"
 
 
 @prompts.command("show", epilog="llmfair prompts show listwise\n\nllmfair prompts show my-prompt.toml --json")

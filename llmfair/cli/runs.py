@@ -75,7 +75,7 @@ def show(
     from llmfair.cli.audits import cost_text
     from llmfair.report.lead import headed
     from llmfair.report.tables import Table
-    from llmfair.rundir import find_run
+    from llmfair.rundir import REPORT, find_run
 
     run = find_run(name, runs_dir)
     if furthest:
@@ -96,7 +96,7 @@ def show(
             found = found_of(results, run.results)
             table = headed(kind_of(found.task).table(found), found.verdict, run.path)
             cost = cost_text(manifest)
-            terminal.print_table(table)
+            terminal.print_table(table, page if (page := run.path / REPORT).is_file() else None)
             if cost:
                 print(f"  {cost}")
             if command:

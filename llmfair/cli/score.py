@@ -67,7 +67,7 @@ def score(
     elif style == "md":
         print(markdown(score_table(found)), end="")
     else:
-        terminal.print_table(score_table(found))
+        terminal.print_table(score_table(found), written)
         if written is not None:
             print("", written, sep="\n")
     if failed is not None:

@@ -130,7 +130,7 @@ def _show(
     elif style == "md":
         print(markdown(named.headed_table(found_of(found))), end="")
     else:
-        terminal.print_table(named.headed_table(found_of(found)))
+        terminal.print_table(named.headed_table(found_of(found)), report)
         print("", *found["runs"], *([report] if report else []), sep="\n")
 
 

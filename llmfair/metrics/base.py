@@ -196,7 +196,7 @@ class Definition:
     what that is, `limited_by` says. `shows` says what a report makes of this figure alone: `order dependence`,
     `position bias`. `of_lists(judged, cutoff)` makes what it reads of a list that was ranked several times: with a
     cutoff it is a measure of lists, too. `undefined` has words for its reasons of having no value, and
-    for those of its conclusion.
+    for those of its conclusion. `says` is what it is in a sentence, where no docstring of `values` tells.
     """
 
     name: str
@@ -224,6 +224,7 @@ class Definition:
     shows: str = ""
     undefined: Mapping[str, str] = field(default_factory=dict)
     cite: str = ""
+    says: str = ""
     of_lists: Callable[[Judged, int], Observation] | None = None
 
     def for_lists(self) -> Definition:

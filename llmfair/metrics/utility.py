@@ -19,6 +19,17 @@ from llmfair.records import Side
 
 OF_A_SET = ("P", "R", "Success")
 """Those that ask which items stand above the cutoff, which ir_measures does not say of them."""
+TREC_EVAL = "as trec_eval computes it"
+SAID = {
+    "P": "Share of the first k items that are relevant, 0 where the list is shorter",
+    "R": "Share of the relevant items that stand among the first k",
+    "AP": "Mean of the precision at the rank of every relevant item, 0 for those that are not ranked",
+    "RR": "One over the rank of the first relevant item",
+    "nDCG": "Gain of the ranking, each item's divided by log2(1 + rank), over that of the best order there is",
+    "Success": "Whether a relevant item stands among the first k",
+    "Rprec": "Precision at the rank that is the number of relevant items",
+}
+"""What the best known are, by their names there, in a sentence."""
 
 
 @cache
@@ -75,7 +86,8 @@ def trec_eval_measure(
         label=spoken,
         of_a_set=named.NAME in OF_A_SET,
         headline=str(exact) == "P@20",  # the paper's figure
-        cite="trec_eval",
+        cite=TREC_EVAL,
+        says=SAID.get(named.NAME, ""),
     )
     return Measure(spoken, params, arguments.get(at), definition)
 

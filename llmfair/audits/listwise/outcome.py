@@ -27,6 +27,7 @@ from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.summary import Inference, aggregate, summarise
 from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all
+from llmfair.metrics.utility import TREC_EVAL
 from llmfair.metrics.values import Quotient, Ratio
 from llmfair.rankers.base import Ranked, Ranker
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
@@ -165,7 +166,7 @@ def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference)
     """Utility of each run file by itself, where a condition has several: what ir_measures prints for that file."""
     if design.settings.orders * design.settings.repeats == 1:
         return
-    utility = [measure for measure in design.measures if measure.definition.cite == "trec_eval"]
+    utility = [measure for measure in design.measures if measure.definition.cite == TREC_EVAL]
     judged: dict[str, list[Judged]] = {}
     for probe, ranked in chains:
         if ranked.ranking is not None:

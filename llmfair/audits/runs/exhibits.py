@@ -57,7 +57,7 @@ def declared(names: Iterable[str]) -> dict[str, Declaration]:
 def _declaration(measure: Measure) -> Declaration:
     definition = measure.definition
     # functions of ours say in their first line what they give; a partial of another's would speak of itself
-    said = definition.values.__doc__ if isfunction(definition.values) else ""
+    said = definition.says or (definition.values.__doc__ if isfunction(definition.values) else "")
     return Declaration(
         label=definition.label,
         parity=definition.parity,
