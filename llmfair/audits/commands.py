@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 from llmfair import registry
 from llmfair.audits.subject import Subject
@@ -13,7 +17,7 @@ from llmfair.errors import UsageError
 from llmfair.manifest import Manifest
 from llmfair.prompts import wordings
 from llmfair.rundir import RunDir
-from llmfair.settings import AuditSettings
+from llmfair.settings import AuditSettings, ScoreSettings
 
 REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")
 """Panels of flags that can change what is asked or concluded; the others say where, how fast and at what price."""
@@ -26,6 +30,16 @@ SHARED_WITH_TRAINING = (
     "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
 )  # fmt: skip
 """Settings that an audit shares with the training of an adapter, so that both are of one thing."""
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "again": {},
+    "measured": {"measures": None},
+    "too_few_queries": {"limit": None, "queries": None},
+    "no_common_grade": {"buckets": "equal"},
+    "no_better_than_input": {"input": "text"},
+    "no_better_than_chance": {"input": "text"},
+    "chance_answers": {"input": "text"},
+}
+"""What the same audit is asked with to mend what bars a conclusion, by its reason."""
 SUBSET = ("limit", "queries")
 """Settings that leave queries out."""
 SECRET = re.compile(r"//[^/@\s]+@")
@@ -55,6 +69,26 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
     )
 
 
+def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, str]:
+    """The command lines that ask the same with what each reason calls for, where that is another audit of this kind.
+
+    `texts`: whether items have more to show than titles.
+    """
+    known, found = {item.name for item in fields(settings)}, dict[str, str]()
+    if label.startswith(f"{GIVEN}:"):
+        return found
+    for reason, changes in {**WAYS, **settings.ways()}.items():
+        if not changes.keys() <= known or ("input" in changes and not texts):
+            continue
+        other = replace(settings, **changes)
+        if changes and other == settings:
+            continue
+        with suppress(UsageError):  # settings that do not go together
+            other.check()
+            found[reason] = command_of(task, other, label)
+    return found
+
+
 def continuing(run: RunDir) -> str | None:
     """The command that asks what a run lacks; None where it is complete, or no command names who was asked."""
     manifest = run.read_manifest()
@@ -63,6 +97,13 @@ def continuing(run: RunDir) -> str | None:
         return None
     asked = command_of(manifest.task, settings, manifest.model), settings.as_flags(["batch"])
     return " ".join([*filter(None, asked), "-o", shlex.quote(str(run.path))])
+
+
+def scoring_of(runs: Sequence[Path], settings: ScoreSettings) -> str:
+    """The command line that measures the same again, wherever it writes."""
+    names = (item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
+    flags = settings.as_flags(names)
+    return " ".join(["llmfair score", *(shlex.quote(str(run)) for run in runs), *([flags] if flags else [])])
 
 
 def plan_of(task: str, settings: AuditSettings, spec: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from llmfair import registry
 from llmfair.asking.dispatch import Program
-from llmfair.audits.commands import plan_of, training_of
+from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.condition import Condition
 from llmfair.audits.gates import Gate, GatedFigures, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
@@ -333,10 +333,12 @@ class Design(ABC, Generic[T]):
             f" {kind.condition}", where, kind.not_gated(results.design.conditions), kind.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
+        texts = any(one.text for one in self.dataset.candidates(self.queries[0]).documents)
         results = judged(
             replace(results, requirements=met),
             plan_of(self.task, self.settings, self.subject.spec),
             training_of(self.task, self.settings, results.model),
+            ways_of(self.task, self.settings, results.model, texts),
         )
         if queries is None:
             queries = self.queries

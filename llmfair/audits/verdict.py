@@ -7,8 +7,9 @@ It speaks of the gravest condition and names the others that share its status. A
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from shlex import quote
+from types import MappingProxyType
 from typing import TypeVar
 
 from llmfair import registry
@@ -61,7 +62,8 @@ class Conclusions:
 
     `figures` of all queries, by measure and condition; `run` is the folder that can be looked at, None of a run file.
     `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
-    do; `prompted`: whether a prompt was read; `preset`: that of the run.
+    do; `ways`: those that ask the same with what a reason calls for. `prompted`: whether a prompt was read; `preset`:
+    the run's.
     """
 
     task: str
@@ -81,19 +83,30 @@ class Conclusions:
     training: str = ""
     prompted: bool = True
     preset: str = ""
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    def by_way(self, advice: str, reason: str) -> str:
+        """Advice with the command that follows it, where there is one."""
+        return f"{advice} · {self.ways[reason]}" if reason in self.ways else advice
 
 
 R = TypeVar("R", bound=Results)
 
 
-def judged(results: R, planned: str = "", training: str = "") -> R:
+def judged(results: R, planned: str = "", training: str = "", ways: Mapping[str, str] | None = None) -> R:
     """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
-    return replace(results, verdict=kind.verdict(conclusions_of(results, kind.aside, planned, training)))
+    return replace(
+        results, verdict=kind.verdict(conclusions_of(results, kind.aside, planned, training, ways or {}))
+    )
 
 
 def conclusions_of(
-    results: Results, aside: Collection[str], planned: str = "", training: str = ""
+    results: Results,
+    aside: Collection[str],
+    planned: str = "",
+    training: str = "",
+    ways: Mapping[str, str] = MappingProxyType({}),
 ) -> Conclusions:
     """What an audit concludes; conditions `aside` only repeat another."""
     return Conclusions(
@@ -102,7 +115,7 @@ def conclusions_of(
         measures=results.measures, conditions=[name for name in results.design.conditions if name not in aside],
         findings=results.findings, figures=results.by_condition(),
         complete=results.status != "incomplete", planned=planned, training=training,
-        prompted=results.design.prompted, preset=results.design.preset or "",
+        prompted=results.design.prompted, preset=results.design.preset or "", ways=ways,
     )  # fmt: skip
 
 
@@ -223,7 +236,7 @@ class VerdictWords:
             return RunVerdict(
                 status=STATUSES[Conclusion.NOT_ASSESSABLE],
                 sentence=f"nothing is concluded of {listed(found.measures)}",
-                next=f"{command} without --measures concludes of its headline",
+                next=found.by_way(f"{command} without --measures concludes of its headline", "measured"),
             )
         gravest = next(rank for rank in STATUSES if any(one.finding.conclusion == rank for one in cases))
         case, *others = [one for one in cases if one.finding.conclusion == gravest]
@@ -307,14 +320,15 @@ class VerdictWords:
         """The next step."""
         found = case.found
         if not found.complete:
-            return UNFINISHED
+            return found.by_way(UNFINISHED, "unfinished")
         if gravest == Conclusion.INCONCLUSIVE and case.two_sided:
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             advice = ADVICE.get(str(case.finding.reason), "what stands behind it: llmfair report {run}")
-            return advice.format(run=case.run, planned=found.planned or f"llmfair plan {found.task}")
+            told = advice.format(run=case.run, planned=found.planned or f"llmfair plan {found.task}")
+            return found.by_way(told, str(case.finding.reason))
         if found.run is None:
-            return "llmfair score with --per-query shows every query"
+            return f"every query: {found.ways.get('per_query', 'llmfair score with --per-query')}"
         if gravest == Conclusion.WITHIN:
             return f"the tests, and what the design could have shown: llmfair runs show {case.run} -v"
         return self.look(case)

@@ -302,11 +302,13 @@ def _show(kind: Kind, results: dict[str, Any], folder: Path, report: Path | None
 
 def _table(kind: Kind, results: Mapping[str, Any], folder: Path) -> Table:
     """The table of a run below its verdict."""
+    from llmfair.audits.commands import continuing
     from llmfair.audits.kind import found_of
     from llmfair.report.lead import headed
+    from llmfair.rundir import RunDir
 
     found = found_of(results)
-    return headed(kind.table(found), found.verdict, folder)
+    return headed(kind.table(found), found.verdict, folder, continuing(RunDir(folder)))
 
 
 def ranked(results: Mapping[str, Any]) -> int:

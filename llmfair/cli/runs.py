@@ -94,13 +94,11 @@ def show(
             terminal.print_json({**results, "calls": calls, "cost": manifest.cost})
         else:
             found = found_of(results, run.results)
-            table = headed(kind_of(found.task).table(found), found.verdict, run.path)
+            table = headed(kind_of(found.task).table(found), found.verdict, run.path, command)
             cost = cost_text(manifest)
             terminal.print_table(table, page if (page := run.path / REPORT).is_file() else None)
             if cost:
                 print(f"  {cost}")
-            if command:
-                print(f"Continue: {command}")
         return
     rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     if as_json:

@@ -21,7 +21,7 @@ OF_A_SET = ("P", "R", "Success")
 """Those that ask which items stand above the cutoff, which ir_measures does not say of them."""
 TREC_EVAL = "as trec_eval computes it"
 SAID = {
-    "P": "Share of the first k items that are relevant, 0 where the list is shorter",
+    "P": "Share of k that the relevant items among the first k are, however short the list",
     "R": "Share of the relevant items that stand among the first k",
     "AP": "Mean of the precision at the rank of every relevant item, 0 for those that are not ranked",
     "RR": "One over the rank of the first relevant item",

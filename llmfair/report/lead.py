@@ -58,9 +58,14 @@ def markdown_lead(lead: Lead) -> list[str]:
     return [f"**{name}** {text}\n" for name, text in lead]
 
 
-def headed(table: Table, verdict: RunVerdict | None, folder: Path | None = None) -> Table:
-    """The table below its verdict; the next step names the run's `folder` where its name alone would not find it."""
-    following = "" if verdict is None else verdict.next
+def headed(
+    table: Table, verdict: RunVerdict | None, folder: Path | None = None, continued: str | None = None
+) -> Table:
+    """The table below its verdict; the next step names the run's `folder` where its name alone would not find it.
+
+    Of a run that lacks answers it is the command that asks them, where one is known.
+    """
+    following = "" if verdict is None else continued or verdict.next
     if folder is not None and folder.parent != RUNS:
         named = rf"(llmfair (?:runs show|report)) {re.escape(quote(folder.name))}(?=\s|$)"
         following = re.sub(named, lambda found: f"{found[1]} {quote(str(folder))}", following)

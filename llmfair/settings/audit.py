@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
@@ -73,6 +74,10 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
     @classmethod
     def idle(cls) -> frozenset[str]:
         return super().idle() | {"permutations"}  # a kind that shuffles takes it out
+
+    def ways(self) -> Mapping[str, Mapping[str, Any]]:
+        """By the reason that bars a conclusion, the settings that mend it, beside those of all audits."""
+        return {}
 
     def check(self) -> None:
         super().check()

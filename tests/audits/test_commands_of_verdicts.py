@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.commands import plan_of, training_of
+from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 
@@ -37,3 +37,19 @@ def test_a_model_is_trained_on_what_was_audited(task: str, prompt: str, kept: bo
     flags = "--dataset 'my data' --attribute location --input text" + f" --prompt {prompt}" * kept
     assert training_of(task, settings, "hf:org/name") == f"llmfair finetune-lora {flags} -m org/name"
     assert training_of(task, settings, "openai:x") == training_of(task, settings, "hf:x + adapter") == ""
+
+
+def test_what_bars_a_conclusion_has_the_command_that_mends_it() -> None:
+    def ways(texts: bool = True, **asked: Any) -> dict[str, str]:
+        return ways_of("listwise", ListwiseSettings(**asked), "openai:x", texts)
+
+    mended = ways(limit=3, queries="a,b,c", initial="given", orders=1, measures="P@20")
+    assert mended["too_few_queries"] == (
+        "llmfair listwise -m openai:x --measures P@20 --initial given --orders 1"
+    ), "all queries"
+    assert "--initial" not in mended["order_not_random"] and "--measures" not in mended["measured"]
+    assert "--input text" in mended["chance_answers"] and "--design partition" in ways()["slots"]
+    assert {"too_few_queries", "order_not_random", "measured"} & ways().keys() == set(), "nothing to change"
+    assert not {"chance_answers", "no_better_than_input"} & ways(texts=False).keys()
+    assert "slots" not in ways(design="partition")
+    assert ways_of("listwise", ListwiseSettings(), "python:mine", True) == {}, "which no command names"

@@ -275,7 +275,7 @@ def test_windows_that_leave_all_open_are_better_drawn_at_random_than_asked_of_mo
         known = {"a": finding(ACROSS, useful=useful)}
         of = conclusions({"a": interval}, n=6, findings=known, prompted=prompted)
         said = SPOKEN["lists"].verdict(of).next
-        assert said.startswith("run llmfair listwise with --design partition: ") is at_random
+        assert said.startswith("random windows (--design partition) tell") is at_random
         assert ("queries would settle it" in said or "too near an edge" in said) is not at_random
 
 

@@ -177,3 +177,11 @@ def test_prompts_are_told_apart_in_a_table_of_several_runs(mine: Path) -> None:
         ran(*LISTS, "-d", "mine", "--prompt", name, "-o", name)
     table = llmfair("report", "general", "wikiproject", "--format", "md").out
     assert "fake:biased prompt general" in table and "fake:biased prompt wikiproject" in table
+
+
+def test_a_prompt_takes_a_line_of_the_list_and_all_of_its_source_is_shown() -> None:
+    listed, shown = ran("prompts", "list"), ran("prompts", "show", "rag/lamp-5").out
+    rows = [line for line in listed.out.splitlines() if line.startswith(" rag/lamp")]
+    assert len(rows) == 7 and all(row.endswith(" …") and len(row) <= 120 for row in rows)
+    assert "The print of either paper was not compared" in shown
+    assert any(len(one["source"]) > 300 for one in ran("prompts", "list", "--json").json["prompts"])

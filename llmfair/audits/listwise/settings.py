@@ -183,6 +183,9 @@ class ListwiseSettings(PromptSettings, AuditSettings):
             given.setdefault("repeat", False)
         return super().make(preset, **given)
 
+    def ways(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"order_not_random": {"initial": "random"}, "slots": {"design": "partition"}}
+
     def check(self) -> None:
         super().check()
         if self.design == "partition":

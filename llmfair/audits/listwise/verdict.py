@@ -15,8 +15,8 @@ from llmfair.results import Figure
 FAR_MORE = 10
 """So many times the queries of a run are no next step."""
 RANDOM_WINDOWS = (
-    "run llmfair listwise with --design partition: random windows tell a preference from the slots by fewer calls, "
-    "where these windows would take far more queries"
+    "random windows (--design partition) tell a preference from the slots by fewer calls, where these windows would "
+    "take far more queries"
 )
 
 
@@ -59,7 +59,7 @@ class ListwiseWords(VerdictWords):
         if inside and finding.useful is None:
             return ADVICE["not_judged"]
         if finding.useful is None or finding.useful.shown or not inside:
-            return RANDOM_WINDOWS if _is_vague(case) else super().settle(case)
+            return case.found.by_way(RANDOM_WINDOWS, "slots") if _is_vague(case) else super().settle(case)
         told = _useful(case)
         return (
             "a more able model, or more queries: parity needs a ranker that orders by relevance better than "

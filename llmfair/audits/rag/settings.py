@@ -162,6 +162,10 @@ class RagSettings(PromptSettings, AuditSettings):
         if self.k == 1 and self.samples == 1:
             raise UsageError("--samples 1 with -k 1 shows one item in all.", "--samples 20")
 
+    def ways(self) -> Mapping[str, Mapping[str, Any]]:
+        larger = min(2 * max(self.alphas()), LARGEST_ALPHA)
+        return {"alpha": {"alpha": f"{self.alpha},{larger:g}"}}
+
     def alphas(self) -> Sequence[float]:
         """The alphas asked for, in the order given. Raises UsageError."""
         found = []

@@ -46,7 +46,7 @@ def rag_verdict(found: Conclusions) -> RunVerdict:
             next="llmfair rag asks the generator about fairer lists of the same items",
         )
     if not cases and not found.complete:
-        why, advice = "not all questions are answered yet", UNFINISHED
+        why, advice = "not all questions are answered yet", found.by_way(UNFINISHED, "unfinished")
     else:
         reason = str(cases[0].finding.reason if cases else "no_useful_items")
         why = in_words(reason, "EU-change")
@@ -96,11 +96,12 @@ def _told(status: str, case: Case, what: str, cases: list[Case]) -> RunVerdict:
 def _next(status: str, case: Case, cases: list[Case]) -> str:
     found = case.found
     if not found.complete:
-        return UNFINISHED
+        return found.by_way(UNFINISHED, "unfinished")
     if status == KEPT:
         margin = getattr(case.finding, "margin", 0.0)
         gate = quote(f"{case.finding.measure}:{case.condition}>={-margin:g}")
-        return f"hold a build to it: --require {gate} --require-interval"
+        again = found.ways.get("again", "llmfair rag")
+        return f"hold a build to it: {again} --require {gate} --require-interval"
     if status == INCONCLUSIVE:
-        return "more queries narrow the interval; larger --alpha costs less"
-    return "larger --alpha, which follow the scores more closely, cost less utility"
+        return found.by_way("more queries narrow the interval; larger --alpha costs less", "alpha")
+    return found.by_way("larger --alpha, which follow the scores more closely, cost less utility", "alpha")

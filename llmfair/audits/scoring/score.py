@@ -8,15 +8,14 @@ groups nor qrels name is unlisted: it keeps its rank, and is on no side.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmfair.audits.commands import REPRODUCES
+from llmfair.audits.commands import scoring_of
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import kind_in, kinds
 from llmfair.audits.scoring.remeasured import Announce, RemeasuredRun
@@ -84,7 +83,7 @@ def score(
         "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
         "settings": _named_data(runs, settings),
         "versions": versions(),
-        "command": _command(runs, settings),
+        "command": scoring_of(runs, settings),
         "runs": [one.facts for one in found],
         "requirements": named_in_reasons(
             settings, [one.facts for one in found], [entry for one in found for entry in one.requirements]
@@ -103,13 +102,6 @@ def _named_data(runs: Sequence[Path], settings: ScoreSettings) -> dict[str, Any]
     named = (settings.dataset, settings.qrels, settings.groups, settings.attributes)
     data = zip(("dataset", "qrels", "groups", "attributes"), named, strict=True)
     return {"runs": [str(run) for run in runs], **{name: str(value) for name, value in data if value}}
-
-
-def _command(runs: Sequence[Path], settings: ScoreSettings) -> str:
-    """The command line that measures the same again, wherever it writes."""
-    names = (item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
-    flags = settings.as_flags(names)
-    return " ".join(["llmfair score", *(shlex.quote(str(run)) for run in runs), *([flags] if flags else [])])
 
 
 def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from llmfair.audits.commands import plan_of, settings_of
+from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
 from llmfair.audits.gates import (
     GatedFigures,
     check_gates,
@@ -21,9 +21,10 @@ from llmfair.audits.scoring.remeasured import RemeasuredRun
 from llmfair.audits.verdict import Conclusions
 from llmfair.errors import RequirementFailed
 from llmfair.jsonfiles import typed
+from llmfair.manifest import Manifest
 from llmfair.results import Finding, Requirement, Row, RunVerdict, Words, plain
 from llmfair.rundir import RunDir
-from llmfair.settings import ScoreSettings, band_of
+from llmfair.settings import AuditSettings, ScoreSettings, band_of
 
 
 def requirements_of(
@@ -91,8 +92,22 @@ def verdict_of(
             complete="incomplete" not in facts,
             planned="" if manifest is None or asked is None else plan_of(kind.name, asked, manifest.model),
             prompted=manifest is not None and manifest.prompt is not None,
+            ways=_ways(settings, kind.name, manifest, asked, run),
         )
     )
+
+
+def _ways(
+    settings: ScoreSettings, task: str, manifest: Manifest | None, asked: AuditSettings | None, run: Path
+) -> dict[str, str]:
+    """Of a run folder the commands that ask the same with what a reason calls for; of a file what shows more."""
+    if manifest is None:
+        return {"per_query": f"{scoring_of([run], settings)} --per-query"}
+    missing = continuing(RunDir(run))
+    return {
+        **({} if asked is None else ways_of(task, asked, manifest.model, texts=False)),
+        **({"unfinished": missing} if missing else {}),
+    }
 
 
 def gravest(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
