@@ -259,6 +259,8 @@ class Kind(ABC):
     """Whether TREC run files are measured by this kind's `score_files`."""
     reads_logs: bool = False
     """Whether logs of requests, files of JSON lines, are measured by this kind's `score_log`."""
+    asked_by: ClassVar[Sequence[str]] = ()
+    """Settings that say how a model is asked: figures with an attainable range compare where these agree."""
     agree: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """What runs must agree in to be compared, besides the general settings: what it means where they do not, and the
     way out."""

@@ -26,7 +26,7 @@ from llmfair.report.groups import about
 from llmfair.report.lead import lead_of
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import Table, count, few_queries, filled, p_text
-from llmfair.stats.conclusions import OTHER_REACH
+from llmfair.stats.conclusions import OTHER_DESIGN, OTHER_REACH
 
 COLUMNS = (
     "run", "condition", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
@@ -148,7 +148,7 @@ def _sentences(compared: Mapping[str, Any]) -> Iterator[str]:
     yield from _unbounded(compared)
     for row in (row for row in compared["rows"] if row["run"] not in same):
         about = f"{_label(row)}, {row['condition']}" + f", {row['run']}" * several
-        if row["reason"] == OTHER_REACH:
+        if row["reason"] in (OTHER_REACH, OTHER_DESIGN):
             continue
         if row["headline"] and (row["change"] is None or None not in (row["base"], row["other"])):
             unassessed, floor = _unassessed(row), floor_of(compared, row)
@@ -176,17 +176,22 @@ def _unbounded(compared: Mapping[str, Any]) -> Iterator[str]:
     """Which measures hang on what the settings let a run reach, where that differs from the base."""
     base, *others = compared["runs"]
     for run in others:
-        bounded: dict[str, list[str]] = {}
+        bounded: dict[tuple[str, str], list[str]] = {}
         for row in compared["rows"]:
             says = _declared(row)
-            if says is not None and row["run"] == run["name"] and row["reason"] == OTHER_REACH:
-                bounded.setdefault(says.reach, []).append(_label(row))
-        for bounding, labels in bounded.items():
-            ranges = (f"{one['name']} {_range(one['reach'].get(bounding, {}))}" for one in (base, run))
-            yield (
-                f"{', '.join(dict.fromkeys(labels))}: closer to parity or not cannot be told, since the attainable "
-                f"ranges of {bounding} differ ({', '.join(ranges)})"
-            )
+            if (
+                says is not None
+                and row["run"] == run["name"]
+                and row["reason"] in (OTHER_REACH, OTHER_DESIGN)
+            ):
+                bounded.setdefault((says.reach, row["reason"]), []).append(_label(row))
+        for (bounding, reason), labels in bounded.items():
+            why = in_words(reason)
+            if reason == OTHER_REACH:
+                ranges = (f"{one['name']} {_range(one['reach'].get(bounding, {}))}" for one in (base, run))
+                why = f"the attainable ranges of {bounding} differ ({', '.join(ranges)})"
+            beside = f" ({run['name']}; preference odds do)" * (reason == OTHER_DESIGN)
+            yield f"{', '.join(dict.fromkeys(labels))}: closer to parity or not cannot be told, since {why}{beside}"
 
 
 def _range(reach: Mapping[str, float]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from llmfair import registry
 from llmfair.metrics.base import Definition
-from llmfair.stats.conclusions import OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.conclusions import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 
 REASONS: Mapping[str, str] = {
     "too_few_queries": "too few queries",
@@ -17,6 +17,7 @@ REASONS: Mapping[str, str] = {
     "interval_too_wide": "the interval has no bounds at this level",
     SAME_ANSWERS: "both runs hold the same answers",
     OTHER_REACH: "the attainable ranges differ",
+    OTHER_DESIGN: "exposure ratios of different designs do not compare",
 }
 
 

@@ -265,7 +265,8 @@ def calls_of(results: Results) -> str:
     planned, made = results.design.calls, results.calls
     # answers of lists that are not through are on disk, too
     behind = "figures from " * (results.status == "incomplete")
-    return f"{planned:,}" if made == planned else f"{behind}{made:,} of {planned:,}"
+    most = "at most " * bool(getattr(results.design, "at_most", None))
+    return f"{planned:,}" if made == planned else f"{behind}{made:,} of {most}{planned:,}"
 
 
 def drawn_note(drawn: HowDrawn | None) -> list[str]:

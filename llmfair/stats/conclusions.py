@@ -9,7 +9,7 @@ from math import ceil, log
 
 from llmfair.records import Conclusion as Conclusion
 
-SAME_ANSWERS, OTHER_REACH = "same_answers", "other_reach"
+SAME_ANSWERS, OTHER_REACH, OTHER_DESIGN = "same_answers", "other_reach", "other_design"
 """Why figures of two runs are not tested against each other: there is but one set of answers, or no one scale."""
 CERTAIN, LIKELY = 1.96, 0.84
 """Standard errors on either side of a 95 % interval, and those that make 80 % power of half."""

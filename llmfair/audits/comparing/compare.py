@@ -26,7 +26,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.results import Results, plain
 from llmfair.rundir import RunDir
 from llmfair.settings import default_of
-from llmfair.stats.conclusions import OTHER_REACH, SAME_ANSWERS
+from llmfair.stats.conclusions import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.significance import holm
 
 LISTS = "lists_sha256"
@@ -48,12 +48,15 @@ def compare(runs: Sequence[RunDir], measures: str | None = None) -> dict[str, An
     folders = [run.path.resolve() for run in runs]
     if twice := [run for run in runs if folders.count(run.path.resolve()) > 1]:
         raise UsageError(f"{twice[-1].path} is named twice: a run does not differ from itself.", RUNS_HINT)
-    base, *others = _named([_opened(run) for run in runs])
-    kind = kind_of(base.results.task)
+    opened = [_opened(run) for run in runs]
+    kind = kind_of(opened[0].results.task)
+    base, *others = _named(opened, kind)
     for other in others:
         _check(base, other, kind)
     chosen = parse_measures(measures, kind.reads()) if measures else None
-    rows = [_comparable(row, base, other) for other in others for row in kind.changes(base, other, chosen)]
+    rows = [
+        _comparable(row, base, other, kind) for other in others for row in kind.changes(base, other, chosen)
+    ]
     family = [place for place, row in enumerate(rows) if row.headline]
     adjusted = holm([rows[place].p for place in family])
     for place, p in zip(family, adjusted, strict=True):
@@ -100,14 +103,23 @@ def _unlimited(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
-    """Called by their labels or models where these differ, else by both, else by their folders."""
+def _named(runs: Sequence[ComparedRun], kind: Kind) -> list[ComparedRun]:
+    """Called by their labels or models where these differ, else by both, by how they asked, or by their folders."""
     models = [one.results.short_name for one in runs]
     labelled = [one.results.named_model for one in runs]
     folders = [one.run.path.resolve().name for one in runs]
     paths = [str(one.run.path) for one in runs]
-    names = next((names for names in (models, labelled, folders) if len({*names}) == len(runs)), paths)
+    asked = [_and_how(one, model, kind) for one, model in zip(runs, models, strict=True)]
+    names = next((names for names in (models, labelled, asked, folders) if len({*names}) == len(runs)), paths)
     return [replace(one, name=name) for one, name in zip(runs, names, strict=True)]
+
+
+def _and_how(run: ComparedRun, model: str, kind: Kind) -> str:
+    """A model with the strategy by which it was asked, where it is not the usual one."""
+    named = [
+        name for name in kind.asked_by if name in run.settings and name not in kind.settings().of_result()
+    ]
+    return " ".join([model, *(str(run.settings[name]) for name in named)])
 
 
 def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
@@ -136,10 +148,23 @@ def _same_lists(base: ComparedRun, other: ComparedRun, kind: Kind) -> bool:
     return False
 
 
-def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun) -> ChangeRow:
+def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> ChangeRow:
     """The row, without interval and test where the two runs give no two figures that could differ or be compared."""
-    reason = SAME_ANSWERS if _same_answers(base, other) else OTHER_REACH if _bounded(row, base, other) else ""
+    reason = ""
+    if _same_answers(base, other):
+        reason = SAME_ANSWERS
+    elif bounding := parse_measure(row.measure).definition.reach:
+        if _bounded(bounding[0], base, other):
+            reason = OTHER_REACH
+        elif _asked_otherwise(base, other, kind):
+            reason = OTHER_DESIGN
     return replace(row, low=None, high=None, p=None, reason=reason, reason_of=()) if reason else row
+
+
+def _asked_otherwise(base: ComparedRun, other: ComparedRun, kind: Kind) -> bool:
+    """Whether both asked a model, and in other ways: how far a preference moves the exposures hangs on the way."""
+    prompted = all(run.manifest.prompt is not None for run in (base, other))
+    return prompted and any(base.setting(name) != other.setting(name) for name in kind.asked_by)
 
 
 def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
@@ -150,16 +175,12 @@ def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
     return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
 
 
-def _bounded(row: ChangeRow, base: ComparedRun, other: ComparedRun) -> bool:
-    """Whether the figure hangs on an attainable range, and the runs have different ones.
+def _bounded(bounding: str, base: ComparedRun, other: ComparedRun) -> bool:
+    """Whether the runs have different attainable ranges.
 
-    Then its distance from parity would tell of the windows, not of the rankers alone.
+    Then the distance from parity of a figure that hangs on it would tell of the windows, not of the rankers alone.
     """
-    bounding = parse_measure(row.measure).definition.reach
-    ranges = (
-        [plain(run.results.reach.get(bounding[0], {})) for run in (base, other)] if bounding else [{}, {}]
-    )
-    one, two = ranges
+    one, two = (plain(run.results.reach.get(bounding, {})) for run in (base, other))
     return one.keys() != two.keys() or not all(isclose(one[end], two[end], rel_tol=ALIKE) for end in one)
 
 

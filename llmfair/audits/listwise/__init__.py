@@ -183,6 +183,7 @@ class Listwise(Kind):
 
     condition = "prompt"
     reads_runs = True
+    asked_by = ("strategy", "design", "window", "step", "passes", "windows")
 
     def reads(self) -> type[Judged]:
         from llmfair.metrics.base import Judged
@@ -209,8 +210,10 @@ class Listwise(Kind):
         return conclusion(typed(finding, ListwiseFinding), row, band, level)
 
     def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
-        """Windows as `20/10x3`, then others by name."""
+        """A strategy as it is spelled, else windows as `20/10x3`; then others by name."""
         windows = ("window", "step", "passes")
+        if "strategy" in differ:  # its prompt and what is read of answers go with it
+            return [str(settings["strategy"])]
         told = ["{window}/{step}x{passes}".format_map(settings)] if {*windows} & {*differ} else []
         return told + super().told_apart(settings, [name for name in differ if name not in windows])
 

@@ -189,8 +189,8 @@ class ListwiseDesign(Design[Ranked]):
 
     @property
     def exact(self) -> bool:
-        """Whether so many requests are planned, and not at most so many."""
-        return not self.settings.sequential and all(self.plan_of(query).exact for query in self.queries)
+        """Whether so many requests are planned, and not at most so many, by what the answers are."""
+        return all(self.plan_of(query).exact for query in self.queries)
 
     def facts(self) -> ListwiseFacts:
         """What results say of the design."""
@@ -221,6 +221,7 @@ class ListwiseDesign(Design[Ranked]):
             **self.ordered_by(),
             "prompt_sha256": self.prompt.sha256 if asked else None,
             "constrained": self.settings.constrain if asked else None,
+            **({"at_most": True} if asked and not self.exact else {}),
         }
 
     def ordered_by(self) -> dict[str, Any]:

@@ -115,6 +115,7 @@ class PlayedAudits:
     """Audits of one list by injected rankers: the odds that a real audit would measure, each from a draw of its own.
 
     As `encounters.Encounters`, whose audits are drawn all at once: of strategies whose windows are known beforehand.
+    `relevance`: the log-weight of each grade. `spoken`: an item alone is answered yes or no, not scored.
     """
 
     items: Items
@@ -123,23 +124,26 @@ class PlayedAudits:
     repeats: int
     noise: Noise
     seed: Sequence[int]
+    relevance: float = 0.0
+    spoken: bool = False
 
     def value(self, log_odds: float, audit: int) -> Value:
         """One audit of a ranker with this preference, as the measure PreferenceOdds has it."""
         rng = np.random.default_rng([*self.seed, audit])
-        weights = log_odds * (self.items.groups == 1)
+        weights = log_odds * (self.items.groups == 1) + self.relevance * self.items.grades
         return odds_of(self.items, self._encounters(weights, rng))
 
     def _encounters(self, weights: Floats, rng: np.random.Generator) -> list[Encounter]:
-        noise, always, found = self.noise, rng.gumbel(size=self.items.n), list[Encounter]()
+        noise, found = self.noise, list[Encounter]()
+        drawn = rng.logistic if self.spoken else rng.gumbel
+        always, alone_always = rng.gumbel(size=self.items.n), drawn(size=self.items.n)
 
         def weigh(items: Sequence[int], alone: bool) -> Sequence[float]:
             n, places = len(items), np.array(items)
             if alone:
                 alike = rng.random(n) < noise.alike
-                scored: list[float] = (
-                    weights[places] + np.where(alike, always[places], rng.gumbel(size=n))
-                ).tolist()
+                scores = weights[places] + np.where(alike, alone_always[places], drawn(size=n))
+                scored: list[float] = (1.0 * (scores > 0) if self.spoken else scores).tolist()
                 return scored
             own = always[places] if noise.alike and rng.random() < noise.alike else rng.gumbel(size=n)
             slots = noise.slots / 2 * np.linspace(1, -1, n) if noise.slots and n > 1 else 0.0

@@ -49,7 +49,8 @@ class ListwiseFacts(DesignFacts):
     windows: str | None = after("passes")
     prompt_sha256: Sha256 | None = after("windows")
     constrained: bool | None = after("prompt_sha256")
-    chains: Count = after("constrained")
+    at_most: bool | None = field(default=None, metadata={"needs": "at_most", "after": "constrained"})
+    chains: Count = after("at_most")
     never_ranked: Annotated[
         Sequence[Count], Meta(description="Positions (0 is the head) that no window holds in some list.")
     ] = after("calls")

@@ -194,7 +194,7 @@ def _ratio_note(results: ListwiseResults) -> list[str]:
 def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and what the answers can show at all."""
     design, reach = planned["design"], planned["reach"].get("ExpRatio", Reach())
-    most = "at most " if design.sequential else ""
+    most = "at most " if design.sequential or design.at_most else ""
     text = f"{most}{count(planned['calls'], 'call')}; {window_text(design)}"
     if attainable := _attainable(planned["reach"], 2):
         text += f"; {attainable}"
