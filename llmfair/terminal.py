@@ -182,8 +182,9 @@ def print_table(table: Table, report: Path | None = None) -> None:
         grid = Grid(box=None, padding=(0, 1), pad_edge=True)
         for place, name in enumerate(table.header, 1):
             grid.add_column(name, no_wrap=place < len(table.header), overflow="fold")
-        for row in table.rows:
-            grid.add_row(*(Text(cell) for cell in row))
+        for at, cells in enumerate(table.rows):
+            marks = ("bold" if (at, place) in table.strong else "" for place in range(len(cells)))
+            grid.add_row(*(Text(cell, style=mark) for cell, mark in zip(cells, marks, strict=True)))
         with stdout.capture() as drawn:
             stdout.print(grid)
         print("\n".join(line.rstrip() for line in drawn.get().splitlines()))

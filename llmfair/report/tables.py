@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ class Table:
     """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
 
     `lead`: named lines before everything, such as the verdict. `sees`: what the model saw, told below the title.
+    `strong`: the cells that stand out, (row, column).
     """
 
     title: str
@@ -33,6 +35,7 @@ class Table:
     said: Mapping[str, str] = field(default_factory=dict)
     lead: tuple[tuple[str, str], ...] = ()
     sees: str = ""
+    strong: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def above(self) -> tuple[str, ...]:
@@ -59,8 +62,10 @@ def tsv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def markdown(table: Table) -> str:
     """The table as GitHub-flavoured Markdown, for pull requests."""
 
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    def line(cells: Sequence[str], row: int = -1) -> str:
+        shown = (re.sub(r"([|*])", r"\\\1", cell) for cell in cells)
+        marked = (f"**{cell}**" if (row, at) in table.strong else cell for at, cell in enumerate(shown))
+        return "| " + " | ".join(marked) + " |"
 
     rule = "| " + " | ".join("---" for _ in table.header) + " |"
     notes = [f"- {note}" for note in table.notes]
@@ -73,7 +78,7 @@ def markdown(table: Table) -> str:
                 "",
                 line(table.header),
                 rule,
-                *map(line, table.rows),
+                *(line(cells, row) for row, cells in enumerate(table.rows)),
                 "",
                 *notes,
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,27 @@ def change_by_query(
         return Change(found, None)
     changes = np.log(after / before) if on_log_scale else after - before
     return Change(found, sign_flip(changes, rng=rng))
+
+
+def paired_t(differences: ArrayLike) -> tuple[float, float] | None:
+    """t and its two-sided p of a mean difference of 0, n − 1 degrees of freedom; None for fewer than six differences.
+
+    Where all are equal p is 0, or 1 of zeros.
+    """
+    found = np.asarray(differences, dtype=np.float64)
+    n = len(found)
+    if n < FEWEST_TESTED:
+        return None
+    centre, error = float(found.mean()), math.sqrt(float(found.var(ddof=1)) / n)
+    t = centre / error if error else math.copysign(math.inf, centre) if centre else 0.0
+    return t, two_sided(t, n - 1)
+
+
+def two_sided(t: float, degrees: float) -> float:
+    """The p of Student's t; of the normal distribution for infinitely many degrees of freedom."""
+    from scipy.special import ndtr, stdtr
+
+    return float(2 * (stdtr(degrees, -abs(t)) if math.isfinite(degrees) else ndtr(-abs(t))))
 
 
 def change_of_pairs(

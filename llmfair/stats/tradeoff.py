@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.stats.intervals import Estimate, clustered_mean, mean
-from llmfair.stats.power import FEWEST_TESTED
+from llmfair.stats.paired import paired_t, two_sided
 from llmfair.stats.significance import holm
 
 Floats = NDArray[np.float64]
@@ -203,10 +203,8 @@ def welch_p(one: ArrayLike, other: ArrayLike) -> float | None:
 
 def paired_p(differences: ArrayLike) -> float | None:
     """The two-sided p of a mean difference of 0, t over queries; None for fewer than six of them."""
-    found = np.asarray(differences, dtype=np.float64)
-    if len(found) < FEWEST_TESTED:
-        return None
-    return _two_sided(float(found.mean()), float(found.var(ddof=1)) / len(found), len(found) - 1)
+    tested = paired_t(differences)
+    return None if tested is None else tested[1]
 
 
 Kept = Literal["kept", "lost", "inconclusive"]
@@ -227,12 +225,9 @@ def most_changed(changed: int, queries: int, level: float) -> float:
 
 
 def _two_sided(difference: float, variance: float, degrees: float) -> float:
-    from scipy.special import ndtr, stdtr
-
     if variance <= 0:
         return 1.0 if difference == 0 else 0.0
-    t = -abs(difference) / math.sqrt(variance)
-    return float(2 * (stdtr(degrees, t) if math.isfinite(degrees) else ndtr(t)))
+    return two_sided(difference / math.sqrt(variance), degrees)
 
 
 def _codes(queries: Sequence[Hashable]) -> NDArray[np.intp]:

@@ -68,6 +68,7 @@ class Refine(Kind):
         "analyzer": ("search in different terms", "run both with the same --analyzer"),
     }
     gated = ("fair-qr",)
+    of_conditions = ("baselines",)
 
     def design(self, settings: RefineSettings, subject: Subject | None = None) -> RefineAudit:
         from llmfair.audits.design import NOBODY
@@ -106,6 +107,11 @@ class Refine(Kind):
         from llmfair.audits.refine.figures import group_plots
 
         return group_plots(group, number)
+
+    def group_tables(self, group: Group) -> Iterator[Table]:
+        from llmfair.audits.refine.paper import group_tables
+
+        return group_tables(group)
 
     def words(self) -> Sequence[str]:
         from llmfair.audits.refine.words import WORDS

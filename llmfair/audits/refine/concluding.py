@@ -22,9 +22,9 @@ from llmfair.metrics.base import Measure
 from llmfair.metrics.columns import Column
 from llmfair.metrics.names import parse_measure
 from llmfair.records import Conclusion, Measurement
-from llmfair.stats.paired import change_by_query
+from llmfair.stats.paired import change_by_query, paired_t
 from llmfair.stats.significance import holm
-from llmfair.stats.tradeoff import STARRED, paired_p
+from llmfair.stats.tradeoff import STARRED
 
 SYMBOLS = {BASELINE: "*", "sbert": "◇", "dlf-like": "♣", "deltr": "§", "fair-star": "†", "mmr": "‡"}
 """The signs of the paper's table, of the methods that it holds refinement against."""
@@ -132,7 +132,8 @@ def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
             if not pairs:
                 continue
             changes = [after - before for before, after in pairs.values()]
-            difference, p = fsum(changes) / len(changes), paired_p(changes) if any(changes) else None
+            difference, tested = fsum(changes) / len(changes), paired_t(changes) if any(changes) else None
+            p = None if tested is None else tested[1]
             told = p is not None and p < STARRED and better * difference > 0
             tests.append(
                 PaperTest(method=method, against=against, measure=str(measure), queries=len(pairs),

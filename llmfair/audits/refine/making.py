@@ -33,6 +33,8 @@ from llmfair.retrieval.analysis import ANALYZERS
 from llmfair.retrieval.bm25 import Bm25Index
 
 SHOWN = "nDCG@{k},AWRF@{k},nDCGxAWRF@{k}"
+PRESET, PRODUCTS = "paper", ",nDCGxAWRF(agg=mean-of-products)@{k}"
+"""What is shown under the paper's preset, too."""
 EMPIRICAL = "empirical"
 SUMS_TO_ONE = 1e-3
 """How far the shares of a file may be from 1 in sum: rounding."""
@@ -65,7 +67,8 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     named = named_specs(settings.baseline, [*TARGET_KNOWN])
     specs = ((name, with_target(spec, str(objective.arguments["target"]))) for name, spec in named.items())
     baselines, warnings = made_baselines(specs, dataset, attribute, settings.query_text)
-    usual = f"{SHOWN.format(k=k)},{objective}"
+    products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
+    usual = f"{SHOWN.format(k=k)}{products},{objective}"
     aimed, utility = aimed_at(parse_measure(f"AWRF@{k}"), settings.target), parse_measure(f"nDCG@{k}")
     gates = tuple(
         replace(gate, measure=str(aimed_at(parse_measure(gate.measure), settings.target)))

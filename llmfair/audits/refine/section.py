@@ -7,9 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmfair.audits.refine.contrasts import contrasts_table
 from llmfair.audits.refine.figures import refine_plots
 from llmfair.audits.refine.results import RefineResults
-from llmfair.audits.refine.table import STOPS, contrasts_table, refine_table, searched_text
+from llmfair.audits.refine.table import STOPS, refine_table, searched_text
 from llmfair.audits.refine.trail import TrailLine, read_trail
 from llmfair.audits.refine.words import WORDS
 from llmfair.report.section import Section

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from llmfair.audits.refine.concluding import compared, held_against
+from llmfair.audits.refine.concluding import held_against
+from llmfair.audits.refine.contrasts import changes_told
 from llmfair.audits.refine.design import FAIR_QR
+from llmfair.audits.refine.paper import PRESET, signs_of, signs_text
 from llmfair.audits.refine.results import RefineResults
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.refine.verdict import NOT_ASSESSABLE, refine_verdict
 from llmfair.audits.verdict import conclusions_of
-from llmfair.report.tables import Table, cell, conditions_table, count, p_text, percent, plural
-from llmfair.results import Row
+from llmfair.metrics.names import parse_measure
+from llmfair.report.tables import Table, conditions_table, count, percent, plural
 
 KNOWN, FACTOR = "target known", "target_known"
 OF_JUDGEMENTS = (
@@ -42,7 +44,7 @@ def refine_table(results: RefineResults, title: str, called: str) -> Table:
     status = refine_verdict(conclusions_of(results, ())).status
     said = dict.fromkeys(results.design.conditions, "")
     said[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
-    signs = _signs(results)
+    signs = signs_of(results)
     rows = tuple(
         (
             *(
@@ -55,15 +57,23 @@ def refine_table(results: RefineResults, title: str, called: str) -> Table:
         for row in table.rows
     )
     header = (*table.header[:-1], KNOWN, "conclusion")
-    return replace(table, header=header, rows=rows, said=said, notes=(*notes(results), *table.notes))
+    strong = frozenset(_best(results, table.header)) if results.design.preset == PRESET else frozenset()
+    noted = (*notes(results), *table.notes)
+    return replace(table, header=header, rows=rows, said=said, notes=noted, strong=strong)
 
 
-def _signs(results: RefineResults) -> dict[tuple[str, str], str]:
-    """By method and measure, the signs of the paper's test; of runs under its preset alone."""
-    signs: dict[tuple[str, str], str] = {}
-    for test in results.paper if results.design.preset == "paper" else ():
-        signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
-    return signs
+def _best(results: RefineResults, header: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The cells of the best methods in every measure that has a better direction, as in the paper."""
+    values = {(row.measure, row.condition): row.value for row in results.of_all() if not row.group}
+    for column, name in enumerate(header):
+        measure = name.partition(" [")[0]
+        if measure not in results.measures:
+            continue
+        sign = {"higher": 1, "lower": -1}.get(str(parse_measure(measure).definition.better), 0)
+        of = [values.get((measure, condition)) for condition in results.design.conditions]
+        known = [value * sign for value in of if value is not None and sign]
+        yield from ((row, column) for row, value in enumerate(of) if value is not None and known
+                    and value * sign == max(known))  # fmt: skip
 
 
 def notes(results: RefineResults) -> Iterator[str]:
@@ -84,8 +94,7 @@ def notes(results: RefineResults) -> Iterator[str]:
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT.get(reason, reason)}: {first}"
-    if any(_signs(results).values()):
-        yield f"* better than {BASELINE} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
+    yield from filter(None, [signs_text("".join(signs_of(results).values()))])
     counted = results.answers[FAIR_QR]
     classes = ", ".join(f"{name} {n}" for name, n in counted.classes.items() if name != "ok")
     if classes:
@@ -94,7 +103,7 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{percent(counted.replies - counted.classes.get('ok', 0), counted.replies)} of "
             f"{counted.replies:,} replies are not in the form asked for: {classes}{again}"
         )
-    yield from _changes(results)
+    yield from changes_told(results)
     yield from results.remarks or ()
     for measure, reach in results.reach.items():
         if reach.low is not None:
@@ -113,49 +122,6 @@ def _told(results: RefineResults) -> str:
     return (
         f"{' and '.join(told)} {are} told the target that {their} figures are measured against{''.join(learnt)}, "
         "which other methods are not"
-    )
-
-
-def _changes(results: RefineResults) -> Iterator[str]:
-    """fair-qr less what it is held against, a sentence a method."""
-    methods = results.family.size
-    for method in held_against(results.design.conditions):
-        told = [
-            f"{row.measure} {row.value:+.3f}" + ("" if p is None else f" (p {p_text(p)})")
-            for row in results.of_all()
-            if row.condition == compared(method) and row.value is not None
-            for p in [row.p_adjusted if methods > 1 else row.p]
-        ]
-        if told:
-            how = ", paired by query, signs flipped" + f", p adjusted (Holm) over {methods} methods" * (
-                methods > 1
-            )
-            yield f"{FAIR_QR} less {method}{how if method == BASELINE else ''}: {', '.join(told)}"
-
-
-def contrasts_table(results: RefineResults) -> Table | None:
-    """fair-qr less every method in every measure, with both p; None where bm25 is the only one."""
-    methods = held_against(results.design.conditions)
-    if len(methods) < 2:
-        return None
-    changes = {(row.condition, row.measure): row for row in results.of_all()}
-    measures = [measure for measure in results.measures if (compared(BASELINE), measure) in changes]
-    rows = tuple(
-        (measure if method == methods[0] else "", method, cell(row), *_both_p(row))
-        for measure in measures
-        for method in methods
-        if (row := changes.get((compared(method), measure))) is not None
-    )
-    title = f"{FAIR_QR} less each method, paired by query"
-    header = ("measure", "method", f"change [{results.level * 100:g} %]", "p", "p (Holm)")
-    said = f"p by signs flipped; adjusted (Holm) over {results.family.size} methods, each measure for itself"
-    return Table(title, header, rows, (said,))
-
-
-def _both_p(row: Row) -> tuple[str, str]:
-    return (
-        "–" if row.p is None else p_text(row.p),
-        "–" if row.p_adjusted is None else p_text(row.p_adjusted),
     )
 
 

@@ -340,7 +340,7 @@ def test_the_papers_test_stands_beside_the_others_and_marks_its_own_table_alone(
         assert test["p"] == pytest.approx(expected.pvalue, abs=1e-9)
         better = (test["difference"] > 0) == (not measure.startswith("KL"))
         assert test["symbol"] == ("*" if expected.pvalue < 0.05 and better else "")
-    assert any(test["symbol"] for test in tests.values()) and len(tests) == 8
+    assert any(test["symbol"] for test in tests.values()) and len(tests) == 10
     assert "]*" in command("runs", "show", "paper", "--runs-dir", ".").out
     ran("-o", "run")
     assert "]*" not in command("runs", "show", "run", "--runs-dir", ".").out
