@@ -89,6 +89,7 @@ def told(
         model=run.named_model,
         words=Words(run.words.protected, run.words.unprotected),
         condition=base.condition,
+        conclusion=None if (finding := run.findings.get(base.condition)) is None else finding.conclusion,
         level=run.level,
         band=run.band,
         margin=base.chosen.margin,

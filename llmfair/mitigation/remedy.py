@@ -26,6 +26,7 @@ from llmfair.rankers.parameters import read_parameters
 from llmfair.records import Ranking
 from llmfair.settings import AuditSettings
 
+Merger = Callable[[Sequence[Ranking]], Ranking]
 MOST_HALVES = 10
 """So many ways to deal orders into two halves are looked at."""
 
@@ -101,11 +102,11 @@ class Merging(Reordering):
     """A remedy that makes one ranking of all the orders of a list."""
 
     @abstractmethod
-    def merger(self, run: Unmitigated) -> Callable[[Sequence[Ranking]], Ranking]:
-        """What merges rankings of one list of the run. Raises UsageError."""
+    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+        """What merges rankings of one list of the run, and what has to be known of it. Raises UsageError."""
 
     def apply(self, run: Unmitigated) -> Remedied:
-        merged = self.merger(run)
+        merged, said = self.merger(run)
         return Remedied(
             {query_id: [merged(orders)] for query_id, orders in run.orders.items()},
             {
@@ -115,11 +116,8 @@ class Merging(Reordering):
                 ]
                 for query_id, orders in run.orders.items()
             },
-            [*self.remarks(run)],
+            said,
         )
-
-    def remarks(self, run: Unmitigated) -> Sequence[str]:
-        return ()
 
 
 class Reranking(Reordering):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypedDict
 from msgspec import Meta
 
 from llmfair.audits.comparing.changes import ChangeRow
+from llmfair.records import Conclusion
 from llmfair.results import Band, Count, ErrorSaid, Figure, Level, Row, RunVerdict, Share, Version, Words
 
 NONE = "none"
@@ -59,6 +60,7 @@ class MitigationResults:
     model: str
     words: Words
     condition: Annotated[str, Meta(description="The prompt whose rankings are mitigated.")]
+    conclusion: Annotated[Conclusion | None, Meta(description="Of the audit, under this prompt.")]
     level: Level
     band: Band
     margin: Share

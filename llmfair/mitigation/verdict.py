@@ -11,15 +11,27 @@ from llmfair.audits.comparing.changes import ChangeRow
 from llmfair.audits.comparing.compare_verdict import CLOSER, way_of
 from llmfair.audits.verdict import listed
 from llmfair.mitigation.results import ODDS, UTILITY, MitigationResults, RemedyRow
+from llmfair.records import Conclusion
 from llmfair.report.reasons import in_words
 from llmfair.report.tables import FEW_QUERIES, count, p_text
 from llmfair.results import RunVerdict
 from llmfair.stats.tradeoff import keeping
 
-NO_LOSS, LOSS, NOT_MITIGATED = "mitigated at no loss", "mitigated at a loss", "not mitigated"
-INCONCLUSIVE, NOT_ASSESSABLE, PARITY = "inconclusive", "not assessable", "parity"
-STATUSES = (NOT_MITIGATED, NOT_ASSESSABLE, INCONCLUSIVE, LOSS, NO_LOSS, PARITY)
+NO_LOSS, LOSS, PARTLY = "mitigated at no loss", "mitigated at a loss", "partly mitigated"
+NOT_MITIGATED, INCONCLUSIVE, NOT_ASSESSABLE, PARITY = (
+    "not mitigated",
+    "inconclusive",
+    "not assessable",
+    "parity",
+)
+STATUSES = (NOT_MITIGATED, NOT_ASSESSABLE, INCONCLUSIVE, PARTLY, LOSS, NO_LOSS, PARITY)
 """The gravest first."""
+LOSSES = {
+    NO_LOSS: "at no loss of relevance",
+    LOSS: "at a loss of relevance",
+    PARTLY: "and not into the parity band",
+    INCONCLUSIVE: "and whether relevance is lost is open",
+}
 
 
 def closer(one: RemedyRow, found: MitigationResults) -> bool:
@@ -48,18 +60,17 @@ def verdict_of(found: MitigationResults, folder: Path) -> RunVerdict:
         )
     low, high = found.band
     if base.low is not None and base.high is not None and low <= base.low and base.high <= high:
-        return _verdict(
-            PARITY, found.base, found,
-            f"the unmitigated rankings have preference odds of {_odds(found.base)}, within the parity band "
-            f"{low:g}–{high:g}: there is nothing to mitigate", report,
-        )  # fmt: skip
+        return _within(found, report)
     better = [one for one in found.tried if closer(one, found)]
-    useful = [one for one in better if kept(one, found) == "kept"]
+    inside = [one for one in better if low <= (one.figures[ODDS].value or 0) <= high]
+    useful = [one for one in inside if kept(one, found) == "kept"]
     if useful:
         return _told(NO_LOSS, useful, better, found, folder)
+    if inside:
+        lost = all(kept(one, found) == "lost" for one in inside)
+        return _told(LOSS if lost else INCONCLUSIVE, inside, better, found, folder)
     if better:
-        lost = all(kept(one, found) == "lost" for one in better)
-        return _told(LOSS if lost else INCONCLUSIVE, better, better, found, folder)
+        return _told(PARTLY, better, better, found, folder)
     tested = [one for one in found.tried if one.changes[ODDS].p is not None]
     if not tested:
         return _verdict(
@@ -82,6 +93,23 @@ def verdict_of(found: MitigationResults, folder: Path) -> RunVerdict:
     )  # fmt: skip
 
 
+def _within(found: MitigationResults, report: str) -> RunVerdict:
+    """Rankings within the band: parity, where the audit found as much; else too little of its answers is in them."""
+    low, high = found.band
+    odds = _odds(found.base)
+    said = f"the unmitigated rankings have preference odds of {odds}, within the parity band {low:g}–{high:g}"
+    if found.conclusion == Conclusion.WITHIN:
+        return _verdict(
+            PARITY, found.base, found, f"{said}, as have the answers: nothing is to be mitigated", report
+        )
+    return _verdict(
+        INCONCLUSIVE, found.base, found,
+        f"{said}, though the audit finds no parity in the answers: too little of them is in the rankings for a remedy "
+        "to show what it does",
+        f"rankings that follow the answers: more --passes, or a larger --window; {report}",
+    )  # fmt: skip
+
+
 def _told(
     status: str,
     best: Sequence[RemedyRow],
@@ -94,16 +122,13 @@ def _told(
     words = found.words
     less = words.protected if (found.base.figures[ODDS].value or 1) < 1 else words.unprotected
     more = words.unprotected if less == words.protected else words.protected
-    loss = {NO_LOSS: "at no loss of relevance", LOSS: "at a loss of relevance"}.get(
-        status, "and whether relevance is lost is open"
-    )
     others = [row.title for row in better if row is not one]
     also = f"; nearer to parity, too: {listed(others)}" if others else ""
     caution = "; few queries, so read the intervals with care" if found.queries < FEW_QUERIES else ""
     calls = "no further call" if not one.calls else count(one.calls, "further call")
     sentence = (
         f"the rankings put {less} items behind {more} ones of the same relevance; {one.title} brings them nearer to "
-        f"parity {loss}: {_change(one)}, nDCG@20 {_utility(one)}, {calls}{also}{caution}"
+        f"parity {LOSSES[status]}: {_change(one)}, nDCG@20 {_utility(one)}, {calls}{also}{caution}"
     )
     first = f"its rankings: {folder / one.rankings[0]}" if one.rankings else "its rankings are in its run"
     return _verdict(status, one, found, sentence, f"{first} · llmfair report {quote(str(folder))}")

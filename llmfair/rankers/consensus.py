@@ -37,6 +37,8 @@ def central(ranks: ArrayLike) -> Places:
     """
     of = np.asarray(ranks, dtype=np.intp)
     first = np.argsort(of[0])
+    if len(of) == 1:
+        return first
     relabelled = of[:, first]  # item k is the one of rank k in the first order
     before = _before(relabelled)
     borda = np.argsort(relabelled.sum(axis=0), kind="stable")

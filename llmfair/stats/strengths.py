@@ -8,6 +8,7 @@ strengths follow the mean ranks (Borda's order), and items of one mean rank have
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,33 +16,60 @@ from numpy.typing import ArrayLike, NDArray
 STEPS, TOLERANCE = 50, 1e-10
 DECIMALS = 9
 """The last digits hang on the processor, and equal orders give equal files everywhere."""
+Floats = NDArray[np.float64]
 
 
-def bradley_terry(ranks: ArrayLike) -> NDArray[np.float64]:
+def bradley_terry(ranks: ArrayLike) -> Floats:
     """Strengths with mean 0, shape (n,), of items whose ranks in each order have shape (orders, n); 0 is the head."""
-    of = np.asarray(ranks, dtype=np.float64)
-    orders, n = of.shape
+    of = np.asarray(ranks, dtype=np.intp)
+    totals = of.sum(axis=0)
+    by_total = np.argsort(totals, kind="stable")
+    strengths = np.empty(len(totals))
+    strengths[by_total] = _of_totals(tuple(totals[by_total].tolist()), len(of))
+    return strengths
+
+
+@lru_cache(maxsize=512)
+def _of_totals(totals: tuple[int, ...], orders: int) -> Floats:
+    """Of items by their rising sums of ranks, by Newton's method; what halves and folds ask for again is kept."""
+    n, each = len(totals), orders + 1
     if n < 2:
         return np.zeros(n)
-    won = (n - 1 - of).sum(axis=0) + (n - 1) / 2
-    each = orders + 1
+    won = orders * (n - 1) - np.array(totals, dtype=np.float64) + (n - 1) / 2
     strengths = np.zeros(n)
     for _ in range(STEPS):
         chance = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
         np.fill_diagonal(chance, 0)
-        missing = won - each * chance.sum(axis=1)
-        curved = each * chance * chance.T
-        # strengths are known up to a constant: its direction is put in, so that the system has one solution
-        information = np.diag(curved.sum(axis=1)) - curved + 1 / n
-        step = np.linalg.solve(information, missing)
+        step = _solved(each * chance * chance.T, won - each * chance.sum(axis=1))
         strengths += step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < TOLERANCE:
             break
-    found: NDArray[np.float64] = np.round(strengths - strengths.mean(), DECIMALS)
+    found: Floats = np.round(strengths - strengths.mean(), DECIMALS)
     return found
 
 
-def offset_to_parity(margins: Sequence[NDArray[np.float64]]) -> float:
+def _solved(weights: Floats, right: Floats) -> Floats:
+    """x of L x = right, where L is the Laplacian of symmetric weights (n, n) and right sums to 0.
+
+    Conjugate gradients with its diagonal before them: some ten products with L, where to solve it whole takes n³.
+    """
+    diagonal = weights.sum(axis=1)
+    found, missing = np.zeros_like(right), right.copy()
+    eased = missing / diagonal
+    along, size = eased, float(missing @ eased)
+    for _ in range(len(right)):
+        if size <= 1e-26 * max(1.0, float(right @ right)):
+            break
+        product = diagonal * along - weights @ along
+        length = size / float(along @ product)
+        found, missing = found + length * along, missing - length * product
+        eased = missing / diagonal
+        size, before = float(missing @ eased), size
+        along = eased + size / before * along
+    return found
+
+
+def offset_to_parity(margins: Sequence[Floats]) -> float:
     """What has to be added to the first items' strengths so that they are ahead half the time.
 
     `margins`, one array a query: by how much the other item of each comparison is ahead. Every query weighs 1, so it is

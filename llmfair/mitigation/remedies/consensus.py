@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from llmfair.errors import UsageError
-from llmfair.mitigation.remedy import Merging
+from llmfair.mitigation.remedy import Merger, Merging
 from llmfair.mitigation.unmitigated import Unmitigated
 from llmfair.rankers.consensus import consensus
-from llmfair.records import Ranking
 from llmfair.registry import register
 
 
@@ -21,9 +20,9 @@ class Consensus(Merging):
         "orders share stays, a preference too."
     )
 
-    def merger(self, run: Unmitigated) -> Callable[[Sequence[Ranking]], Ranking]:
+    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
                 "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
             )
-        return consensus
+        return consensus, ()

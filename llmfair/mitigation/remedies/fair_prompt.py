@@ -7,7 +7,7 @@ from dataclasses import replace
 from llmfair.audits.kind import kind_of
 from llmfair.errors import UsageError
 from llmfair.mitigation.remedy import Asking, Audit
-from llmfair.mitigation.unmitigated import NEUTRAL, TASK, Unmitigated
+from llmfair.mitigation.unmitigated import TASK, Unmitigated
 from llmfair.prompts import wordings
 from llmfair.registry import register
 
@@ -40,5 +40,7 @@ class FairPrompt(Asking):
                 "--remedy fair-prompt:FILE    a copy of it with a fair instruction",
             )
         prompt = self.prompt or FAIR.format(wordings(TASK)[str(run.wording)])
-        settings = replace(run.settings, prompt=prompt, conditions=NEUTRAL, repeat=False)
-        return Audit(kind_of(TASK), settings, run.subject, NEUTRAL, remarks=UNREAD if run.simulated else ())
+        settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
+        return Audit(
+            kind_of(TASK), settings, run.subject, run.condition, remarks=UNREAD if run.simulated else ()
+        )

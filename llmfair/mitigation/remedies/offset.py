@@ -9,13 +9,13 @@ groups alone have to be known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.errors import UsageError
-from llmfair.mitigation.remedy import Merging, ranks_of
+from llmfair.mitigation.remedy import Merger, Merging, ranks_of
 from llmfair.mitigation.unmitigated import Unmitigated
 from llmfair.rankers.crossfit import folds
 from llmfair.records import Ranking, Side
@@ -34,7 +34,7 @@ class Offset(Merging):
         "the query it is applied to)."
     )
 
-    def merger(self, run: Unmitigated) -> Callable[[Sequence[Ranking]], Ranking]:
+    def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
         offsets, sides = offsets_of(run), run.found.against.sides
 
         def merged(rankings: Sequence[Ranking]) -> Ranking:
@@ -46,11 +46,8 @@ class Offset(Merging):
                 query_id, tuple(doc_ids[place] for place in np.lexsort((ranks.sum(axis=0), -scores)))
             )
 
-        return merged
-
-    def remarks(self, run: Unmitigated) -> Sequence[str]:
-        low, high = (pick(offsets_of(run).values()) for pick in (min, max))
-        return [f"{low:+.2f} to {high:+.2f} added to the log odds of protected items, by fold"]
+        low, high = min(offsets.values()), max(offsets.values())
+        return merged, [f"{low:+.2f} to {high:+.2f} added to the log odds of protected items, by fold"]
 
 
 def offsets_of(run: Unmitigated) -> Mapping[str, float]:

@@ -1,0 +1,96 @@
+"""What the verdict over remedies says of constructed figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmfair.audits.comparing.changes import ChangeRow
+from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
+from llmfair.mitigation.verdict import STATUSES, verdict_of
+from llmfair.records import Conclusion
+from llmfair.results import Figure, Words
+
+KEPT, LOST, OPEN = (-0.01, 0.01), (-0.3, -0.1), (-0.1, 0.1)
+Interval = tuple[float, float]
+
+
+def figure(value: float | None, low: float | None = None, high: float | None = None) -> Figure:
+    return Figure(value, low, high, 20, None, None, None, None if value is not None else "no_common_grade")
+
+
+def remedy(
+    name: str, odds: float, utility: Interval, p: float | None = 0.001, base: float = 0.5
+) -> RemedyRow:
+    change, low, high = odds / base, odds / base * 0.9, odds / base * 1.1
+    of_odds = ChangeRow(
+        name, name, ODDS, "log", "parity", True, base, odds, change, low, high, 20, p, p,
+        base_low=base * 0.9, base_high=base * 1.1, other_low=odds * 0.9, other_high=odds * 1.1,
+    )  # fmt: skip
+    loss = sum(utility) / 2
+    of_utility = ChangeRow(
+        name, name, UTILITY, "linear", "higher", True, 0.8, 0.8 + loss, loss, *utility, 20, p, p
+    )
+    return RemedyRow(
+        name=name, remedy=name, title=name, does="", available=True, calls=0, rankings=[f"rankings/{name}.run"],
+        figures={ODDS: figure(odds, odds * 0.9, odds * 1.1), UTILITY: figure(0.8 + loss)},
+        changes={ODDS: of_odds, UTILITY: of_utility}, distance=abs(odds - 1),
+    )  # fmt: skip
+
+
+def results(
+    *remedies: RemedyRow,
+    base: Figure | None = None,
+    conclusion: Conclusion = Conclusion.OUTSIDE,
+    queries: int = 20,
+) -> MitigationResults:
+    unmitigated = RemedyRow(
+        name=NONE, remedy=NONE, title="unmitigated", does="", available=True, calls=0,
+        figures={ODDS: base or figure(0.5, 0.45, 0.55), UTILITY: figure(0.8)},
+    )  # fmt: skip
+    return MitigationResults(
+        status="complete", run="runs/mine", dataset="d", attribute="gender", model="m",
+        words=Words("female", "male"), condition="neutral", conclusion=conclusion, level=0.95, band=(0.8, 1.25),
+        margin=0.02, seed=0, queries=queries, orders=3, prompted=True, measures=(), labels={}, measure_notes={},
+        family=len(remedies), remedies=[unmitigated, *remedies], rows=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "chosen", "remedies"),
+    [
+        ("mitigated at no loss", "near", [remedy("near", 0.95, KEPT), remedy("nearest", 1.0, LOST)]),
+        ("mitigated at no loss", "nearest", [remedy("near", 0.95, KEPT), remedy("nearest", 1.0, KEPT)]),
+        ("mitigated at a loss", "nearest", [remedy("near", 0.6, KEPT), remedy("nearest", 1.0, LOST)]),
+        ("inconclusive", "nearest", [remedy("nearest", 1.0, OPEN)]),
+        ("partly mitigated", "near", [remedy("near", 0.6, KEPT)]),
+        ("not mitigated", "chance", [remedy("chance", 1.0, KEPT, p=0.5)]),
+        ("not mitigated", "beyond", [remedy("beyond", 4.0, KEPT)]),  # as far on the other side
+        ("not mitigated", "worse", [remedy("worse", 0.3, KEPT)]),
+    ],
+)
+def test_status(status: str, chosen: str, remedies: list[RemedyRow]) -> None:
+    found = verdict_of(results(*remedies), Path("runs/mine/mitigation"))
+    assert (found.status, found.condition) == (status, chosen)
+    assert status in STATUSES and chosen in found.sentence
+    assert found.next and found.group == "female"
+
+
+def test_rankings_within_the_band_are_parity_only_where_the_audit_says_so() -> None:
+    within = figure(0.95, 0.9, 1.0)
+    told = verdict_of(results(base=within, conclusion=Conclusion.WITHIN), Path("m"))
+    assert told.status == "parity" and "nothing is to be mitigated" in told.sentence
+    told = verdict_of(results(base=within, conclusion=Conclusion.OUTSIDE), Path("m"))
+    assert told.status == "inconclusive" and "--passes" in told.next
+
+
+def test_what_is_undefined_or_too_little_is_said() -> None:
+    told = verdict_of(results(remedy("one", 1.0, KEPT), base=figure(None)), Path("m"))
+    assert told.status == "not assessable" and "no list has items of both groups" in told.sentence
+    unpaired = remedy("one", 1.0, KEPT, p=None)
+    assert verdict_of(results(unpaired), Path("m")).status == "not assessable"
+    many = [remedy(f"r{n}", 1.0, KEPT, p=0.5) for n in range(7)]
+    told = verdict_of(results(*many, queries=7), Path("m"))
+    assert told.status == "inconclusive" and "7 queries are too few to tell 7 remedies" in told.sentence
+    assert "--remedy r0" in told.next
