@@ -34,11 +34,16 @@ HEADINGS = (
 def mitigation_table(found: MitigationResults) -> Table:
     """One row a remedy that has figures, the unmitigated rankings first; the others are named below."""
     rows = tuple(_line(one) for one in (found.base, *found.tried))
+    simulated = ", a simulated model" * found.model.startswith("fake:")
     parts = [
-        "Mitigation", found.dataset, f"{found.attribute} (protected: {found.words.protected})", found.model + ", a simulated model" * found.model.startswith("fake:"),
-        count(found.queries, "query", "queries"), f"{found.condition} prompt" * found.prompted,
+        "Mitigation",
+        found.dataset,
+        f"{found.attribute} (protected: {found.words.protected})",
+        f"{found.model}{simulated}",
+        count(found.queries, "query", "queries"),
+        f"{found.condition} prompt" * found.prompted,
         count(found.orders, "order of each list", "orders of each list"),
-    ]  # fmt: skip
+    ]
     level = f"{found.level * 100:g} %"
     notes = [
         *missing_lines(found),
