@@ -119,6 +119,7 @@ OFFERED: Mapping[str, Callable[..., Any]] = {
     "prompt": prompts,
     "preset": lambda: ["paper", "paper+deltr", "paper+few-relevant", "paper+rankgpt"],
     "ranker": lambda: _names("rankers"),
+    "baseline": lambda: ["all", *_names("rankers")],
     "strategy": strategies,
 }
 """What is offered after the flags of settings, by their names."""

@@ -87,6 +87,7 @@ def test_what_is_offered() -> None:
         (("listwise", "-m", "mono"), ["monobert", "monot5"]),
         (("pairwise", "-m", "op"), ["openai:"]),
         (("listwise", "--initial", "r"), ["random"]),
+        (("refine", "--baseline", "fa"), ["fair-star"]),
         (("listwise", "--preset", "paper+d"), ["paper+deltr"]),
         (("prompts", "show", "list"), ["listwise", "listwise-fair", "listwise-general", "listwise-general-fair"]),
         (("listwise", "--prompt", "ge"), ["general"]),

@@ -18,8 +18,8 @@ from llmfair.report.tables import Table, conditions_table, count, percent, plura
 
 KNOWN, FACTOR = "target known", "target_known"
 OF_JUDGEMENTS = (
-    ": a target from elsewhere (--target trec2022, or a file) and -m fake:name, a model that knows nothing, show what "
-    "that is worth"
+    ": a target from elsewhere (--target trec2022, or a file), -m fake:name, a model that knows nothing, and "
+    "--baseline greedy, no model at all, show what that is worth"
 )
 SHOWN_LEFT_OUT = 5
 STOPS = {

@@ -14,6 +14,8 @@ WORDS = (
     "(max_iterations).",
     "The target is told to the loop and is what its figures are measured against. The empirical one comes from the "
     "judgements of these very topics, which no search engine has.",
+    "Baselines order anew what the original query finds, by documents, groups and BM25 scores; those that learn are "
+    "cross-fitted by query, so that no query is ordered by a model that saw its judgements.",
     "Conclusions are paired by query, fair-qr less bm25: nearer where the objective and AWRF improve with the whole of "
     "their intervals, at a loss where the whole interval of nDCG's change lies below 0. p-values flip the signs of the "
     "queries' changes, adjusted (Holm) over the methods that fair-qr is held against.",

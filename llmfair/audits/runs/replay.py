@@ -47,7 +47,11 @@ def check_run(run: RunDir) -> dict[str, Any]:
     earlier = {**now, **earlier_lists_identity(design.dataset, design.queries)}
     problems = [
         f"{what} is not what it was at the time of the run"
-        for what, key in (("the data", "lists_sha256"), ("the prompt", "prompt_sha256"))
+        for what, key in (
+            ("the data", "lists_sha256"),
+            ("the prompt", "prompt_sha256"),
+            ("a baseline", "baselines"),
+        )
         if known.get(key) not in (now.get(key), earlier.get(key))
     ]
     if [stage.name for stage in design.stages()] != list(manifest.stages):

@@ -20,8 +20,8 @@ from tests.cli.command import ran as done_well
 from tests.cli.command import refuses
 from tests.test_schema import check
 
-ASK_NOBODY = ("mmr", "greedy", "fair-star", "deltr")
-METHODS = [word for name in ASK_NOBODY for word in ("--baseline", name)]
+ASK_NOBODY = {"mmr": "mmr", "greedy": "greedy", "fair-star": "fair-star", "deltr": "deltr:steps=50"}
+METHODS = [word for name, spec in ASK_NOBODY.items() for word in ("--baseline", f"{name}={spec}")]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,16 @@ def values(folder: str | Path) -> dict[tuple[str, str], dict[str, float]]:
 
 @pytest.mark.parametrize("name", ASK_NOBODY)
 def test_a_baseline_is_what_rerank_makes_of_the_first_stage(done: Path, name: str) -> None:
-    done_well("rerank", done / "rankings/bm25.run", "--with", name, "-d", "refine-sample", "-o", "new.run")
+    done_well(
+        "rerank",
+        done / "rankings/bm25.run",
+        "--with",
+        ASK_NOBODY[name],
+        "-d",
+        "refine-sample",
+        "-o",
+        "new.run",
+    )
     made = Path("new.run").read_bytes()
     assert made == (done / f"rankings/{name}.run").read_bytes()
     assert made != (done / "rankings/bm25.run").read_bytes()
@@ -72,7 +81,7 @@ def test_the_first_stage_goes_on_beyond_its_page_with_its_scores(done: Path) -> 
 def test_every_page_is_measured_alike_and_says_whether_its_method_knows_the_target(done: Path) -> None:
     found = results(done)
     assert found["design"]["conditions"] == ["bm25", "refined", "fair-qr", *ASK_NOBODY]
-    assert found["design"]["baselines"] == {name: name for name in ASK_NOBODY}
+    assert found["design"]["baselines"] == ASK_NOBODY
     known = {name: of["target_known"] for name, of in found["design"]["factors"].items()}
     assert {name for name, said in known.items() if said == "yes"} == {"refined", "fair-qr", "greedy"}
     assert found["chains"]["mmr"] == {"asked": 12, "ranked": 12}
@@ -119,6 +128,7 @@ def test_the_papers_tests_are_those_of_scipy_and_its_signs_stand_where_refinemen
     assert {one["symbol"] for one in found} > {"*", ""}
 
 
+@pytest.mark.whole
 def test_a_run_with_baselines_is_continued_checked_gated_compared_and_reported(done: Path) -> None:
     ran(*METHODS, "-o", "half", "--max-calls", "9", code=3)
     assert "mmr" in results("half")["design"]["conditions"] and command("score", "half").code == 0
@@ -129,6 +139,11 @@ def test_a_run_with_baselines_is_continued_checked_gated_compared_and_reported(d
         "per_query.csv",
     }
     assert command("runs", "check", done).code == 0
+    manifest = json.loads(Path("half/manifest.json").read_text())
+    manifest["settings"]["baselines"]["deltr"] = "another"
+    Path("half/manifest.json").write_text(json.dumps(manifest))
+    checked = command("runs", "check", "half", "--runs-dir", ".")
+    assert "a baseline is not what it was at the time of the run" in checked.out + checked.err
     ran(*METHODS, "--require", "AWRF@20>=0.96", "-o", "gated")
     refused = ran(*METHODS, "--require", "AWRF@20:mmr>=0.96", "-o", "named", code=4)
     assert "AWRF@20 (mmr method)" in refused.err
@@ -177,12 +192,13 @@ def test_rankers_read_the_text_that_is_searched(text: str) -> None:
     qrels = "".join(f"{name} 0 {group}{n} 1\n" for n, name in enumerate(topics) for group in "mf")
     collection("mine", topics, **{"keywords.jsonl": keywords, "qrels.txt": qrels})
     asked = ("-d", "mine", "--query-text", text)
-    named = [word for name in ("deltr", "bm25-okapi") for word in ("--baseline", name)]
+    rankers = {"deltr": "deltr:steps=50", "bm25-okapi": "bm25-okapi"}
+    named = [word for name, spec in rankers.items() for word in ("--baseline", f"{name}={spec}")]
     ran(*asked, *named, "--objective", "KL@4", "-o", "run")
-    for name in ("deltr", "bm25-okapi"):
-        done_well("rerank", "run/rankings/bm25.run", "--with", name, *asked, "-o", "new.run")
+    for name, spec in rankers.items():
+        done_well("rerank", "run/rankings/bm25.run", "--with", spec, *asked, "-o", "new.run")
         assert Path("new.run").read_bytes() == Path(f"run/rankings/{name}.run").read_bytes()
-        done_well("rerank", "run/rankings/bm25.run", "--with", name, "-d", "mine", "-o", "other.run")
+        done_well("rerank", "run/rankings/bm25.run", "--with", spec, "-d", "mine", "-o", "other.run")
         alike = Path("other.run").read_bytes() == Path("new.run").read_bytes()
         if name == "bm25-okapi":
             assert alike == (text == "keywords"), "keywords are read unless titles are asked for"
