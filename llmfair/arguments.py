@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 
 from llmfair import former
 from llmfair.config import typed
+from llmfair.datasets.frames import is_frame, kept
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.settings import CommandSettings, default_of
 
@@ -54,6 +55,8 @@ def defaults_of(settings: type[CommandSettings]) -> dict[str, Any]:
 def make_settings(settings: type[S], given: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
     given, hints = former.settings(given), get_type_hints(settings)
+    if is_frame(given.get("dataset")):
+        given = {**given, "dataset": kept(given["dataset"])}
     known = [item.name for item in fields(settings) if item.name not in COMMAND_LINE]
     for name in given:
         if name in COMMAND_LINE and name in hints:

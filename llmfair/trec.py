@@ -72,14 +72,19 @@ def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
             problems.add(path, 0, "", "is empty")
 
 
-def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
-    """The numbered non-blank lines of a UTF-8 file, gzip or not; a byte-order mark and CRLF are accepted."""
+def whole_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a UTF-8 file with their ends, gzip or not; a byte-order mark is left out."""
     for number, raw in _raw_lines(path, problems):
         try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             problems.add(path, number, "", f"not UTF-8 (byte {error.start + 1} of the line)")
-            continue
+
+
+def text_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
+    """The non-blank ones of them without their ends, be these LF or CRLF."""
+    for number, whole in whole_lines(path, problems):
+        line = whole.rstrip("\r\n")
         if line and not line.isspace():
             yield number, line
 
@@ -259,9 +264,16 @@ def read_groups(
             yield number, doc_id, attribute, group
         elif (attribute, group) not in strange:
             strange.add((attribute, group))
-            declare = f'; declare it protected, unprotected or, of neither group, other = ["{group}"] in {declared_in}'
-            hint = nearest(group, groups or ()) or f"; it has {', '.join(sorted(groups or ()))}{declare}"
-            problems.add(path, number, "group", f"'{group}' is not a group of {attribute}{hint}")
+            problems.add(path, number, "group", no_group(attribute, group, groups or (), declared_in))
+
+
+def no_group(attribute: str, group: str, groups: Iterable[str], declared_in: str) -> str:
+    """What is said of a group that an attribute does not declare."""
+    declare = (
+        f'; declare it protected, unprotected or, of neither group, other = ["{group}"] in {declared_in}'
+    )
+    hint = nearest(group, groups) or f"; it has {', '.join(sorted(groups))}{declare}"
+    return f"'{group}' is not a group of {attribute}{hint}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": {"trec"},
-    "arguments": {"config", "settings"},
+    "arguments": {"config", "datasets.frames", "settings"},
     "result": {"report", "results", "rundir", "audits", "terminal", "metrics.base", "metrics.names"},
     "terminal": {"asking.limits", "report.lead", "report.tables"},
     "api": API_MAY,
@@ -78,7 +78,7 @@ BESIDE: dict[str, set[str]] = {
     "report/compare.py": {"audits.comparing.compare_verdict", "audits.runs.exhibits"},
 }
 LAZY = {
-    "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "sentence_transformers", "scipy", "openai", "ir_datasets",
+    "torch", "transformers", "accelerate", "huggingface_hub", "llguidance", "vllm", "peft", "matplotlib", "pandas", "pyarrow", "datasets", "sentence_transformers", "scipy", "openai", "ir_datasets",
     "ir_measures", "aiohttp", "tantivy", "jinja2", "markupsafe",
 }  # fmt: skip
 

@@ -20,8 +20,8 @@ from llmfair.datasets.base import (
 )
 from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, Drawn, draw_plan
 from llmfair.datasets.collection import Collection
-from llmfair.datasets.files import Folder
 from llmfair.datasets.keywords import searched
+from llmfair.datasets.own import Given, OwnData
 from llmfair.datasets.stored import drawn_once
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.metrics.base import Groups
@@ -38,16 +38,23 @@ P = TypeVar("P", bound=PromptSettings)
 
 def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
-    source = load_dataset(settings.dataset, settings.allow_missing)
+    source = load_dataset(settings.dataset, given_of(settings))
     attribute = named_attribute(source, settings.attribute, settings.mixed)
-    if isinstance(source, Folder) and (empty := empty_groups(attribute, source.documents.values())):
+    if isinstance(source, OwnData) and (empty := empty_groups(attribute, source.documents.values())):
         warn(empty_groups_text(attribute.name, empty))
     asked = (settings.candidates, settings.buckets, settings.relevant, settings.min_relevant)
     if source.has_lists and asked == (None, None, None, None):
         return source, attribute_of(source, attribute.name, settings.mixed)
     # Pools of a user's own are small; with fewer than ten relevant a side TREC's P@20 could not reach 1.
-    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, Folder) else RELEVANT_FOR_PRECISION)
+    plan = draw_plan(*asked, default_fewest=1 if isinstance(source, OwnData) else RELEVANT_FOR_PRECISION)
     return drawn_once(source, attribute, plan, settings.seed, cache_folder() / "lists"), attribute
+
+
+def given_of(settings: ListSettings) -> Given:
+    """What settings say of the data beside their name."""
+    return Given(
+        allow_missing=settings.allow_missing, columns=settings.columns, attributes=settings.attributes
+    )
 
 
 def with_prompt(settings: P, dataset: Dataset, task: str) -> tuple[P, Prompt]:

@@ -92,7 +92,7 @@ def _show(done: Mitigated, report: Path | None, style: str) -> None:
     elif style == "md":
         print(markdown(headed_table(found)), end="")
     else:
-        terminal.print_table(headed_table(found))
+        terminal.print_table(headed_table(found), report)
         print("", report or done.folder, sep="\n")
 
 

@@ -11,8 +11,10 @@ from typing import Protocol
 from llmfair import registry
 from llmfair.datasets.answer_files import HINT, answer_folder, answer_lines
 from llmfair.datasets.base import Dataset
+from llmfair.datasets.rows import json_rows
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Document, Query
+from llmfair.trec import Problems
 
 
 class AnswerDataset(Dataset, Protocol):
@@ -90,7 +92,10 @@ def load_answers(name: str, data: Path | None = None, judged: bool = False) -> A
 
 
 def has_answers(path: Path) -> bool:
-    """Whether a file or folder of a user's own is one of questions with answers."""
+    """Whether a file or folder of a user's own is one of questions with answers: a table of items has no `items`."""
+    if path.suffix == ".jsonl" and path.is_file():
+        first = next(json_rows(path, Problems()), (0, {"items": None}))
+        return "items" in first[1] or "doc_id" not in first[1]
     return path.suffix == ".jsonl" or (path / "answers.jsonl").is_file()
 
 

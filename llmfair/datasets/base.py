@@ -12,10 +12,13 @@ from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.own import Given
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
-FOUR_FILES = "a folder with docs.jsonl, queries.tsv, qrels.txt, groups.tsv works too"
+FOUR_FILES = (
+    "your own folder (docs.jsonl, queries.tsv, qrels.txt, groups.tsv) or table (.csv, .parquet …) works too"
+)
 
 
 def cache_folder() -> Path:
@@ -130,14 +133,33 @@ class DocumentSource(GroupedDocuments, Protocol):
     def describe(self) -> dict[str, Any]: ...
 
 
-def load_dataset(name: str, allow_missing: bool = False) -> Any:
-    """A Dataset or Source by id, or the user's own folder, which is both. Raises UsageError with the nearest ids."""
+def load_dataset(name: str, given: Given | None = None) -> Any:
+    """A Dataset or Source by id, or the user's own folder or table, which is both.
+
+    Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
+    """
+    from llmfair.datasets.rows import form_of
+
+    given = given or Given()
+    if name.startswith("hf:"):
+        from llmfair.datasets.hub import hub_table
+
+        return hub_table(name, given)
+    if form_of(Path(name)) is not None and Path(name).is_file():
+        from llmfair.datasets.tables import table_of
+
+        return table_of(Path(name), given)
+    if given.columns or given.attributes:
+        raise UsageError(
+            f"--{'columns' if given.columns else 'attributes'} is said of tables, and {name} is none.",
+            "a folder has its attributes.toml",
+        )
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():
         from llmfair.datasets.files import Folder
 
-        return Folder(Path(name), allow_missing=allow_missing)
+        return Folder(Path(name), allow_missing=given.allow_missing)
     raise UsageError(
         f"no dataset '{name}'.{did_you_mean(name, registry.names('dataset'))}",
         f"llmfair datasets list    lists them all; {FOUR_FILES}",

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.keywords import KEYWORDS, KEYWORDS_HINT, read_keywords
+from llmfair.datasets.own import Content, OwnData
 from llmfair.errors import UsageError
-from llmfair.records import NO_NUMBERS, NUMBERS, Attribute, Candidates, Document, Query, Side
+from llmfair.records import NO_NUMBERS, NUMBERS, Attribute, Document, Query
 from llmfair.trec import (
     RESERVED_QUERY,
     UNKNOWN,
@@ -36,7 +35,7 @@ HINT = (
 )
 
 
-class Folder:
+class Folder(OwnData):
     """A dataset read from a folder: with lists of its own, or to draw lists from (`Dataset`, `Source`).
 
     Raises UsageError when a file is missing or malformed. `allow_missing` drops judgements of documents that
@@ -53,99 +52,18 @@ class Folder:
                 f"{'is' if len(missing) == 1 else 'are'} missing",
                 HINT,
             )
-        self.path = path
+        self.path, self.where = path, str(path)
         self.name = name or path.resolve().name
         self.allow_missing = allow_missing
         self.prompt = prompt
 
-    @cached_property
-    def _content(self) -> _Content:
+    def read(self) -> Content:
         return _read(self.path, self.allow_missing)
 
-    @property
-    def has_lists(self) -> bool:
-        """Whether the folder says what is to be ranked; else lists are drawn. Raises UsageError for a mixture."""
-        content = self._content
-        if content.without_list and len(content.without_list) < len(content.queries):
-            raise UsageError(
-                f"{self.path}: query '{content.without_list[0]}' has no candidate list: no judgement of it is 0 or "
-                "negative, though other queries have some.",
-                "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets",
-            )
-        return not content.without_list
 
-    @property
-    def topics(self) -> Sequence[Query]:
-        return list(self._content.queries.values())
-
-    def relevant(self, query_id: str) -> Sequence[str]:
-        return [d for d, relevance in self._content.qrels.get(query_id, {}).items() if relevance >= 1]
-
-    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
-        judged = self._content.qrels.get(query_id, {})
-        return {doc_id: judged[doc_id] for doc_id in doc_ids}
-
-    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        found = {d: attribute.side(document) for d, document in self._content.documents.items()}
-        return {doc_id: side for doc_id, side in found.items() if side is not None}
-
-    fingerprint = None  # small enough to draw from again
-    # Of its own lists every relevant document is at hand.
-    stand_ins: Mapping[str, Document] = {}
-    relevant_counts: Mapping[str, Mapping[str, int]] = {}
-
-    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
-        return [(self._content.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]
-
-    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
-        return {doc_id: self._content.documents[doc_id] for doc_id in doc_ids}
-
-    @property
-    def queries(self) -> Sequence[Query]:
-        return [self._content.queries[query_id] for query_id in self._content.lists]
-
-    @property
-    def qrels(self) -> Mapping[str, Mapping[str, int]]:
-        return self._content.qrels
-
-    @property
-    def documents(self) -> Mapping[str, Document]:
-        return self._content.documents
-
-    @property
-    def attributes(self) -> Sequence[Attribute]:
-        return self._content.attributes
-
-    def candidates(self, query: Query) -> Candidates:
-        content = self._content
-        return Candidates(
-            query,
-            tuple(content.documents[doc_id] for doc_id in content.lists[query.query_id]),
-            content.qrels.get(query.query_id, {}),
-        )
-
-    def describe(self) -> dict[str, Any]:
-        content = self._content
-        return {"left_out": content.left_out, "judgements_without_document": content.missing}
-
-
-class _Content:
-    """What the files hold, once all of them agree."""
-
-    def __init__(self) -> None:
-        self.documents: dict[str, Document] = {}
-        self.queries: dict[str, Query] = {}
-        self.qrels: dict[str, dict[str, int]] = {}
-        self.attributes: list[Attribute] = []
-        self.lists: dict[str, list[str]] = {}
-        self.left_out: dict[str, str] = {}
-        self.without_list: list[str] = []
-        self.missing = 0
-
-
-def _read(path: Path, allow_missing: bool) -> _Content:
+def _read(path: Path, allow_missing: bool) -> Content:
     problems = Problems()
-    content = _Content()
+    content = Content()
     own = path / ATTRIBUTES
     known = read_attributes(own if own.is_file() else shipped_attributes())
     groups = _read_groups(path / "groups.tsv", known, problems)
@@ -299,7 +217,7 @@ def _read_groups(
 def _check_ids(
     path: Path,
     rows: Mapping[str, Mapping[str, tuple[int, int]]],
-    content: _Content,
+    content: Content,
     problems: Problems,
 ) -> None:
     for query_id, by_doc in rows.items():

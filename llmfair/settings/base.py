@@ -227,7 +227,25 @@ class ListSettings(CommandSettings):
     """Which lists of items are asked about, and what a model sees of an item."""
 
     dataset: str = setting(
-        "sample", "Dataset id, or a folder of your own.", "Data", flags=("-d",), result=False
+        "sample",
+        "Dataset id, or your own folder or table (.csv, .tsv, .jsonl, .parquet).",
+        "Data",
+        flags=("-d",),
+        result=False,
+    )
+    columns: str | None = setting(
+        None,
+        "Of a table, what its columns are called: doc_id=id,gender=sex.",
+        "Data",
+        result=False,
+        advanced=True,
+    )
+    attributes: str | None = setting(
+        None,
+        "Of a table, a file that declares its attributes (default: attributes.toml beside it, else the built-in ones).",
+        "Data",
+        result=False,
+        advanced=True,
     )
     limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",), result=False)
     queries: str | None = setting(

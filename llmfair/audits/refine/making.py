@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from llmfair import registry
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import selected_queries
+from llmfair.audits.lists import given_of, selected_queries
 from llmfair.audits.refine.baselines import made_baselines, named_specs, with_target
 from llmfair.audits.refine.design import TARGET_KNOWN, Ended, RefineDesign
 from llmfair.audits.refine.outcome import outcome_of
@@ -57,7 +57,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
                 f"--baseline {model.partition(':')[0]} holds refinement against it",
             )
     settings = replace(settings, prompt=settings.prompt or "refine")
-    dataset = Collection(load_dataset(settings.dataset, settings.allow_missing))
+    dataset = Collection(load_dataset(settings.dataset, given_of(settings)))
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
     check_target(settings.target)

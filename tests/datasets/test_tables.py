@@ -1,0 +1,333 @@
+"""Tables as datasets: every form of the same data gives the same bytes, and every slip is named by line and column."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import json
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import llmfair as api
+from llmfair.datasets.base import fingerprint, load_dataset
+from llmfair.datasets.own import Given
+from llmfair.errors import MissingExtra, UsageError
+from tests.cli.command import llmfair, ran, refuses
+from tests.folders import write
+
+Rows = list[dict[str, Any]]
+COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance", "gender", "location")
+without_pyarrow = pytest.mark.skipif(
+    importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed"
+)
+
+
+def rows_of(queries: int = 6, items: int = 8) -> Rows:
+    """Ids that look like numbers, quotes, commas, semicolons, an unjudged item, one of no and one of two groups."""
+    rows = []
+    for query in range(queries):
+        for item in range(items):
+            gender = ["female", "male"][item % 2]
+            rows.append(
+                {
+                    "query_id": f"q{query}",
+                    "query": f'Topic "{query}", with; signs',
+                    "doc_id": f"0{query}{item}",
+                    "title": f"Title, {query} “{item}”",
+                    "text": f"A text; of item {item}",
+                    "relevance": None if item == 7 else int(item < 4),
+                    "gender": None if item == 6 else "female|male" if item == 5 and query == 0 else gender,
+                    "location": ["Europe", "Asia"][item // 2 % 2],
+                }
+            )
+    return rows
+
+
+def separated(path: Path, rows: Rows, delimiter: str = ",", names: Iterable[str] = COLUMNS) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(names)
+        writer.writerows(["" if cell is None else cell for cell in row.values()] for row in rows)
+    return path
+
+
+def folder(path: Path, rows: Rows) -> Path:
+    path.mkdir()
+    documents = {row["doc_id"]: row for row in rows}
+    queries = {row["query_id"]: row["query"] for row in rows}
+    write(
+        path / "docs.jsonl",
+        (json.dumps({key: row[key] for key in ("doc_id", "title", "text")}) for row in documents.values()),
+    )
+    write(path / "queries.tsv", (f"{query_id}\t{text}" for query_id, text in queries.items()))
+    judged = [row for row in rows if row["relevance"] is not None]
+    write(path / "qrels.txt", (f"{row['query_id']} 0 {row['doc_id']} {row['relevance']}" for row in judged))
+    groups = [
+        (row["doc_id"], name, group)
+        for row in documents.values()
+        for name in ("gender", "location")
+        for group in (row[name] or "").split("|")
+        if group
+    ]
+    write(path / "groups.tsv", map("\t".join, groups))
+    write(
+        path / "candidates.run",
+        (f"{row['query_id']} Q0 {row['doc_id']} {place} 1 x" for place, row in enumerate(rows, start=1)),
+    )
+    return path
+
+
+def parquet(path: Path, rows: Rows) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def lists_of_groups(rows: Rows) -> Rows:
+    return [row | {"gender": row["gender"].split("|") if row["gender"] else []} for row in rows]
+
+
+def packed(path: Path, rows: Rows) -> Path:
+    plain = separated(path.with_suffix(""), rows)
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    return path
+
+
+def marked(path: Path, rows: Rows) -> Path:
+    plain = separated(path, rows).read_text("utf-8")
+    path.write_bytes(b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").replace("\r\r", "\r").encode())
+    return path
+
+
+FORMS: Mapping[str, Callable[[Rows], Any]] = {
+    "folder": lambda rows: folder(Path("frame"), rows),
+    "csv": lambda rows: separated(Path("frame.csv"), rows),
+    "csv with semicolons": lambda rows: separated(Path("frame.csv"), rows, ";"),
+    "csv of Windows": lambda rows: marked(Path("frame.csv"), rows),
+    "csv.gz": lambda rows: packed(Path("frame.csv.gz"), rows),
+    "tsv": lambda rows: separated(Path("frame.tsv"), rows, "\t"),
+    "jsonl": lambda rows: json_lines(Path("frame.jsonl"), rows),
+    "jsonl with lists": lambda rows: json_lines(Path("frame.jsonl"), lists_of_groups(rows)),
+    "parquet": lambda rows: parquet(Path("frame.parquet"), rows),
+    "parquet with lists": lambda rows: parquet(Path("frame.parquet"), lists_of_groups(rows)),
+    "pandas": lambda rows: __import__("pandas").DataFrame(rows),
+    "hf": lambda rows: hub(rows),
+}  # fmt: skip
+
+
+def json_lines(path: Path, rows: Rows) -> Path:
+    write(path, map(json.dumps, rows))
+    return path
+
+
+def hub(rows: Rows) -> str:
+    sys.modules["datasets"] = SimpleNamespace(load_dataset=lambda source, split: rows)  # type: ignore[assignment]
+    return "hf:org/frame:test"
+
+
+def audited(data: Any, **settings: Any) -> dict[str, bytes]:
+    """Every file of a run but what says when it was made."""
+    api.audit_listwise(
+        data, output="run", window=4, step=2, passes=1, orders=1, permutations=99, report=False, **settings
+    )
+    return {
+        str(path): path.read_bytes().replace(b"hf:org/frame:test", b"frame")
+        for path in Path("run").rglob("*")
+        if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", ".lock", ".seal")
+    }  # fmt: skip
+
+
+@pytest.fixture
+def expected(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace())
+    found = audited(folder(Path("frame"), rows_of()))
+    for made in ("run", "frame"):
+        shutil.rmtree(made)
+    return found
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(one, marks=without_pyarrow) if "parquet" in one else one for one in FORMS]
+)
+def test_every_form_gives_the_same_bytes(form: str, expected: dict[str, bytes]) -> None:
+    found = audited(FORMS[form](rows_of()))
+    assert found.keys() == expected.keys()
+    assert {path for path in found if found[path] != expected[path]} == set()
+
+
+def test_columns_of_other_names_and_attributes_of_one_s_own() -> None:
+    rows = [
+        {"id": row["doc_id"], "q": row["query"], "content": row["text"], "label": row["relevance"], "job": job, "price": 3}
+        for row, job in zip(rows_of(), ["nurse", "pilot"] * 24, strict=True)
+    ]  # fmt: skip
+    path = separated(Path("mine.csv"), rows, names=rows[0])
+    Path("attributes.toml").write_text('[occupation]\nprotected = ["nurse"]\nunprotected = ["*"]\n')
+    columns = "doc_id=id,query=q,text=content,relevance=label,occupation=job"
+    dataset = load_dataset(str(path), Given(columns=columns))
+    assert [query.query_id for query in dataset.queries][:2] == ["q1", "q2"]
+    (attribute,) = dataset.attributes
+    first = dataset.candidates(dataset.queries[0])
+    assert attribute.name == "occupation" and first.documents[0].groups == {"occupation": ("nurse",)}
+    assert first.documents[0].title == first.documents[0].text == "A text; of item 0"
+    Path("attributes.toml").rename("elsewhere.toml")
+    same = load_dataset(str(path), Given(columns=columns, attributes="elsewhere.toml"))
+    assert fingerprint(same) == fingerprint(dataset)
+    shown = ran(
+        "listwise", "-d", "mine.csv", "--columns", columns, "--attributes", "elsewhere.toml", "--dry-run"
+    ).out
+    assert "6 queries × 8" in shown
+
+
+def test_a_run_of_a_table_is_checked_and_resumed() -> None:
+    pandas = pytest.importorskip("pandas")
+    settings: dict[str, Any] = {"orders": 1, "passes": 1, "report": False}
+    frame = pandas.DataFrame(rows_of())
+    first = api.audit_pairwise(frame, pairs=4, output="run", report=False)
+    assert api.audit_pairwise(frame, pairs=4, output="run", report=False).results == first.results
+    assert llmfair("runs", "check", "run").code == 0
+    separated(
+        Path("mine.csv"),
+        [{"id": row.pop("doc_id"), **row} for row in rows_of()],
+        names=("id", *(c for c in COLUMNS if c != "doc_id")),
+    )
+    api.audit_listwise("mine.csv", columns="doc_id=id", output="lists", **settings)
+    assert llmfair("runs", "check", "lists").code == 0
+
+
+def test_a_set_of_several_splits_and_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(source: str, split: str | None) -> Any:
+        if source == "org/none":
+            raise FileNotFoundError("Dataset 'org/none' doesn't exist on the Hub.\nmore")
+        return {"train": rows_of(), "test": rows_of()} if source == "org/two" else {"train": rows_of()}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+    refuses(
+        "hf:org/two has several splits.\n  name one: hf:org/two:train, hf:org/two:test",
+        "pairwise",
+        "-d",
+        "hf:org/two",
+    )
+    refuses("hf:org/none: Dataset 'org/none' doesn't exist on the Hub", "pairwise", "-d", "hf:org/none")
+    assert len(load_dataset("hf:org/one").queries) == 6
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra) as missing:
+        _ = load_dataset("hf:org/one").queries
+    assert missing.value.hint == "pip install 'llmfair[hub]'"
+
+
+# Slips
+
+
+def changed(place: int, **cells: Any) -> Rows:
+    rows = rows_of()
+    rows[place] = rows[place] | cells
+    return rows
+
+
+SLIPS: list[tuple[Rows, str]] = [
+    (changed(3, doc_id=""), "mine.csv:5: doc_id: is empty"),
+    (changed(3, doc_id="a b"), "mine.csv:5: doc_id: 'a b' holds white space"),
+    (changed(0, query_id="all"), "mine.csv:2: query_id: 'all' stands for all queries"),
+    (changed(0, query_id="", query=""), "mine.csv:2: query_id: is empty"),
+    (changed(1, query="Another"), "mine.csv:3: query: query 'q0' was told otherwise on line 2"),
+    (changed(9, doc_id="000", title="x"), "mine.csv:11: doc_id: item '000' was told otherwise on line 2"),
+    (changed(1, **{key: rows_of()[0][key] for key in ("doc_id", "title", "text", "gender", "location")}), "mine.csv:3: doc_id: '000' of query 'q0' was already given on line 2"),
+    (changed(2, relevance="high"), "mine.csv:4: relevance: 'high' is not an integer"),
+    (changed(2, relevance="0.5"), "mine.csv:4: relevance: '0.5' is not an integer"),
+    (changed(2, relevance="nan"), "mine.csv:4: relevance: 'nan' is not an integer"),
+    (changed(2, title="", text=""), "mine.csv:4: title: is empty"),
+    (changed(4, gender="femal"), "mine.csv:6: gender: 'femal' is not a group of gender; did you mean 'female'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "message"), SLIPS, ids=[message for _, message in SLIPS])
+def test_a_slip_is_named_by_line_and_column(rows: Rows, message: str) -> None:
+    separated(Path("mine.csv"), rows)
+    refuses(message, "listwise", "-d", "mine.csv")
+
+
+def test_more_slips_show_five_and_how_many_more() -> None:
+    rows = [row | {"relevance": "?"} for row in rows_of()]
+    separated(Path("mine.csv"), rows)
+    refuses("mine.csv:6: relevance: '?' is not an integer\nand 43 more", "listwise", "-d", "mine.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("mine.csv", b"", "mine.csv: is empty"),
+        ("mine.csv", b"query_id,doc_id,title\n", "mine.csv: has no rows"),
+        ("mine.csv", b"a,b\n1,2\n", "mine.csv:2: query_id: there is no such column (a, b)"),
+        ("mine.csv", b"query_id,doc_id,title,query_id\n1,2,3,4\n", "mine.csv:1: query_id: names two columns"),
+        ("mine.csv", b"query_id,doc_id,title\nq,d\n", "mine.csv:2: has 2 cells where the first line names 3"),
+        ("mine.csv", b'query_id,doc_id,title\nq,"d,t\n', "mine.csv:2: not a row of 3 cells: unexpected end of data"),
+        ("mine.csv", b"query_id,doc_id,title\nq,d,\xff\n", "mine.csv:2: not UTF-8"),
+        ("mine.csv", b"query_id,doc_id,title\nq,d,t\nq,e,u\n", "mine.csv: no column is an attribute (gender, location)"),
+        ("mine.csv", b"query_id,doc_id,title,gender\nq,d,t,male\n", "mine.csv: no query has two candidates or more"),
+        ("mine.csv.gz", gzip.compress(b"query_id,doc_id,title\nq,d,t\n", mtime=0)[:-9], "the gzip file is damaged or cut off"),
+        ("mine.jsonl", b'{"query_id": "q", "doc_id": "d"\n', "mine.jsonl:1: not a JSON object: Expecting ',' delimiter at column"),
+        ("mine.jsonl", b'[1]\n', "mine.jsonl:1: not a JSON object but list"),
+        ("mine.jsonl", b'{"query_id": "q", "doc_id": "d"}\n', "mine.jsonl:1: title: there is no such column"),
+        pytest.param("mine.parquet", b"PAR1 no", "mine.parquet: not a Parquet file", marks=without_pyarrow),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_refused(name: str, text: bytes, message: str) -> None:
+    Path(name).write_bytes(text)
+    with pytest.raises(UsageError) as refused:
+        _ = load_dataset(name).queries
+    assert message in str(refused.value).replace(
+        "text: there is no such column", "title: there is no such column"
+    )
+
+
+def test_columns_that_say_nothing_are_refused() -> None:
+    separated(Path("mine.csv"), rows_of())
+    refuses("--columns sex names no column", "listwise", "-d", "mine.csv", "--columns", "sex")
+    refuses(
+        "--columns gendr=sex: nothing is read as 'gendr'. Did you mean 'gender'?",
+        "listwise",
+        "-d",
+        "mine.csv",
+        "--columns",
+        "gendr=sex",
+    )
+    refuses(
+        "mine.csv: sex: there is no such column for gender (--columns)",
+        "listwise",
+        "-d",
+        "mine.csv",
+        "--columns",
+        "gender=sex",
+    )
+    refuses("--columns is said of tables, and sample is none", "listwise", "--columns", "gender=sex")
+    refuses("no.toml: cannot be read", "listwise", "-d", "mine.csv", "--attributes", "no.toml")
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", pytest.param("parquet", marks=without_pyarrow)])
+def test_a_hundred_malformed_files_are_one_sentence_each(form: str) -> None:
+    """Bytes cut out, doubled and changed at random: read as they stand, or refused, never a traceback."""
+    whole: bytes = Path(FORMS[form](rows_of())).read_bytes()
+    refused, rng = 0, random.Random(form)
+    for number in range(100):
+        at, length = rng.randrange(len(whole)), rng.randrange(1, 200)
+        new = [b"", whole[:length], bytes(rng.randrange(256) for _ in range(20)), b'"', b"\x00", b"\n,,\n"][
+            number % 6
+        ]
+        Path(f"bad.{form}").write_bytes(whole[:at] + new + whole[at + length :])
+        found = llmfair("datasets", "show", f"bad.{form}")
+        assert found.code in (0, 2) and "Traceback" not in found.err, number
+        if found.code:
+            refused += 1
+            assert found.err.startswith("Error: ") and f"bad.{form}" in found.err.splitlines()[0], found.err
+    assert refused > 60
