@@ -131,7 +131,7 @@ WHOLE = {
         "refine -d sample -o balanced",
         "refine --require AWRF@20>=0.99 --fail-on inconclusive -o gate",
         "refine --max-calls 9 -o stopped",
-        "refine --baseline greedy --baseline strict=fair-star:p=0.5,alpha=0.05 -o remedies",
+        "refine --baseline greedy --baseline relevant=mmr:lambda=0.9 -o remedies",
         f"refine {MADE} -m fake:name -o name",
         "compare run name",
         f"refine {MADE} -a location -o location",
