@@ -39,7 +39,9 @@ AUDIT = """
     `model` is a spec such as `openai:gpt-4o-mini`, or an object with a `name` and `async complete(request)`, which
     gets an llmfair.Request and returns an llmfair.Completion, or the answer's text. Its answers are kept under its
     `identity`, or its name and the source of its class; change the identity or name when anything else changes them.
-    With an adapter add `adapter_only=True`.
+    With an adapter add `adapter_only=True`. `ranker`, in the place of a model that is asked in words: a function of
+    (query, documents) that returns scores or the documents in order, plain or async, or an object with `rerank` or
+    `rank`.
 
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
@@ -57,11 +59,12 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
         dataset: Name = usual["dataset"],
         *,
         model: Any = usual["model"][0],
+        ranker: Any = None,
         progress: bool = False,
         preset: str | None = None,
         **settings: Any,
     ) -> Result:
-        return _audit(kind, preset, {"dataset": dataset, **settings}, model, progress)
+        return _audit(kind, preset, {"dataset": dataset, **settings}, model, ranker, progress)
 
     call.__doc__ = f"{kind.help().does} `llmfair {kind.name}` of one model.\n{AUDIT}"
     return takes(kind.settings)(call)
@@ -286,16 +289,25 @@ def schema() -> dict[str, Any]:
     return schema_of()
 
 
-def _audit(kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any, progress: bool) -> Result:
-    """One model's audit, run or continued, with its report."""
+def _audit(
+    kind: Kind, preset: str | None, given: Mapping[str, Any], model: Any, ranker: Any, progress: bool
+) -> Result:
+    """One model's audit, or that of a ranker of the caller's own, run or continued, with its report."""
     from llmfair.audits.gates import statuses_of
     from llmfair.audits.junit import suite_of, write_junit
     from llmfair.audits.runs.run import perform
     from llmfair.audits.subject import subjects
     from llmfair.backends.given import Given
+    from llmfair.backends.python import Function
 
-    backend = None
-    if not isinstance(model, str | Sequence):
+    backend: Given | Function | None = None
+    if ranker is not None:
+        backend = Function(ranker)
+        given, model = (
+            {"no_cache": True, **given},
+            backend.spec,
+        )  # it may be made of more than its source tells
+    elif not isinstance(model, str | Sequence):
         backend = Given(model)
         if not hasattr(model, "identity"):  # a name says too little to share answers with other runs
             given = {"no_cache": True, **given}

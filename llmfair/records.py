@@ -196,7 +196,14 @@ class Labels:
     labels: tuple[str, ...]
 
 
-Expects = Text | Permutation | Labels
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The answer scores n documents: JSON pairs of a document's place, from 0, and its score, as they came."""
+
+    n: int
+
+
+Expects = Text | Permutation | Labels | Scores
 
 
 @dataclass(frozen=True)

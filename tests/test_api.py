@@ -378,14 +378,14 @@ def test_what_has_no_answer_raises_after_what_there_is_is_written() -> None:
 def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
     model = InOrder()
     result = llmfair.audit_listwise(model=model, **QUICK)
-    assert model.asked == 15 and result.folder.name.startswith("listwise-sample-gender-python-in-order-")
+    assert model.asked == 15 and result.folder.name.startswith("listwise-sample-gender-object-in-order-")
     manifest = json.loads((result.folder / "manifest.json").read_text())
-    assert re.fullmatch("python in order [0-9a-f]{12}", manifest["settings"]["identity"])
-    assert {row["model"] for row in result.results["rows"]} == {"python:in order"}
+    assert re.fullmatch("object in order [0-9a-f]{12}", manifest["settings"]["identity"])
+    assert {row["model"] for row in result.results["rows"]} == {"object:in order"}
     assert result["P@20", "neutral"].value == result["P@20", "initial"].value  # it changes nothing
     assert command("runs", "check", result.folder).code == 0
     llmfair.write_report(result)
-    assert "python:in order" in (result.folder / "report.html").read_text()
+    assert "object:in order" in (result.folder / "report.html").read_text()
     assert (
         "llmfair listwise -m" not in (result.folder / "report.html").read_text()
     )  # no command names an object
@@ -440,7 +440,7 @@ def test_an_object_may_say_more_of_itself() -> None:
     assert model.events == ["open", "close"] and model.most == 3
     manifest = json.loads((result.folder / "manifest.json").read_text())
     assert manifest["settings"]["identity"] == "in order, version 2" and manifest["retries"] == 1
-    with pytest.raises(llmfair.UsageError, match="python:in order cannot do --constrain"):
+    with pytest.raises(llmfair.UsageError, match="object:in order cannot do --constrain"):
         llmfair.audit_pairwise(model=model, constrain=True, **PAIRS)
 
 
@@ -458,14 +458,14 @@ def test_what_is_no_model_is_said_at_once() -> None:
         def complete(self, request: llmfair.Request) -> str:
             return "[1] > [2]"
 
-    with pytest.raises(llmfair.UsageError, match="complete of python:plain is not async"):
+    with pytest.raises(llmfair.UsageError, match="complete of object:plain is not async"):
         llmfair.audit_pairwise(model=Plain(), **PAIRS)
 
     class Wrong(InOrder):
         async def complete(self, request: llmfair.Request) -> Any:
             return {"text": "[1] > [2]"}
 
-    with pytest.raises(llmfair.UsageError, match="complete of python:in order returned a dict"):
+    with pytest.raises(llmfair.UsageError, match="complete of object:in order returned a dict"):
         llmfair.audit_pairwise(model=Wrong(), **PAIRS)
 
 

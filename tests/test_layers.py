@@ -31,7 +31,7 @@ AUDITS_MAY = {
     "rundir", "trec", "report", "results",
 }  # fmt: skip
 API_MAY = {
-    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "config", "documents", "mitigation", "pages",
+    "arguments", "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "config", "documents", "mitigation", "pages",
     "report", "result", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {

@@ -28,6 +28,7 @@ CAPABILITY_HINTS = {
     "forced_margins": "a server shows the first token only: add --form letter",
     "adapter": "a model in this process takes an adapter: hf: or vllm:",
     "batch": "OpenAI and servers with its Batch API can: openai:NAME",
+    "scores": "rerank:, python:, cross-encoder: and pyterrier: score lists",
     "backend_args": "only a model in this process has an engine: hf: or vllm:",
 }
 
@@ -145,6 +146,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
         server_name=settings.server_name,
         timeout=settings.timeout,
         max_reply=int(settings.max_reply * 1e6),
+        wire=settings.wire,
         system=settings.system,
         seed=settings.seed,
         adapter=settings.adapter,

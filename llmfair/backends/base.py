@@ -31,16 +31,17 @@ class Transient(Exception):
 class BackendOptions:
     """What a user may say about how a model is reached; a backend reads what concerns it.
 
-    `timeout` in seconds; `max_reply`: bytes of the longest reply that is read. `adapter`: the folder of a LoRA
-    adapter; without `adapted` its base answers, in an engine started for both. `backend_args`: settings of an engine
-    in this process, as they were written; `wishes`: more of them, for one that has such settings. `template_args`:
-    what its chat template is given.
+    `timeout` in seconds; `max_reply`: bytes of the longest reply that is read; `wire`: the form in which a rerank
+    endpoint is asked. `adapter`: the folder of a LoRA adapter; without `adapted` its base answers, in an engine started
+    for both. `backend_args`: settings of an engine in this process, as they were written; `wishes`: more of them, for
+    one that has such settings. `template_args`: what its chat template is given.
     """
 
     base_url: str | None = None
     server_name: str | None = None
     timeout: float = 120.0
     max_reply: int = 1_000_000
+    wire: Literal["cohere", "voyage", "tei"] = "cohere"
     system: Literal["auto", "separate", "fold"] = "auto"
     seed: int = 0
     adapter: Path | None = None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from inspect import getsource, isawaitable
+from inspect import getsource, isawaitable, isfunction, ismethod
 from typing import Any
 
 from llmfair.errors import UsageError
 from llmfair.records import Completion, Finish, Request
 
-PREFIX = "python"
-"""Before the object's name, where a spec has the name of a backend: `python:NAME`."""
+PREFIX = "object"
+"""Before the object's name, where a spec has the name of a backend: `object:NAME`."""
 
 
 class Given:
@@ -37,7 +37,7 @@ class Given:
             )
         self.model = model
         self.spec = f"{PREFIX}:{name}"
-        self.identity: str = getattr(model, "identity", f"{PREFIX} {name}{_source(model)}")
+        self.identity: str = getattr(model, "identity", f"{PREFIX} {name}{source_of(model, model.complete)}")
         self.capabilities: frozenset[str] = frozenset(getattr(model, "capabilities", ()))
         self.max_workers: int = getattr(model, "max_workers", 16)
         self.reads_about: bool = getattr(model, "reads_about", False)
@@ -68,12 +68,12 @@ class Given:
             await self.model.close()
 
 
-def _source(model: Any) -> str:
-    """A space and 12 hex of SHA-256 over the source of an object's class and of its `complete`; "" without any."""
+def source_of(*things: Any) -> str:
+    """A space and 12 hex of SHA-256 over the source of functions, or of the classes of objects; "" without any."""
     written = []
-    for part in (type(model), model.complete):
+    for thing in things:
         try:
-            written.append(getsource(part))
+            written.append(getsource(thing if isfunction(thing) or ismethod(thing) else type(thing)))
         except (OSError, TypeError):  # of a class in a notebook its method can still be read
             continue
     return f" {hashlib.sha256(repr(written).encode()).hexdigest()[:12]}" if written else ""

@@ -43,7 +43,7 @@ class Server(ABC):
     capabilities: frozenset[str]
     identity: str
     path: ClassVar[str]
-    key_variables: ClassVar[tuple[str, ...]]
+    key_variables: tuple[str, ...]
 
     def __init__(self, name: str, options: BackendOptions, base_url: str, source: str) -> None:
         self.name, self.options, self.base_url = name, options, base_url

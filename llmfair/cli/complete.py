@@ -17,7 +17,7 @@ import typer
 import llmfair
 
 KNOWN: Mapping[str, tuple[str, ...]] = {
-    "backends": ("fake", "hf", "nli", "openai", "vllm"),
+    "backends": ("cross-encoder", "fake", "hf", "nli", "openai", "pyterrier", "python", "rerank", "vllm"),
     "rankers": (
         "bm25", "bm25-okapi", "contriever", "deltr", "dense", "dlf-like", "fair-star", "greedy", "mmr", "monobert",
         "monot5", "sbert", "sparse", "splade",

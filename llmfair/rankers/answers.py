@@ -44,14 +44,14 @@ class Reading:
 
     `permutation` is 0-based, best first, after repair; None leaves the window as it is. Its first `named`
     items were named by the answer, the others appended in window order. `readers_differ` says that the two
-    readers' permutations are not the same. `score`: of an item that was asked about alone.
+    readers' permutations are not the same. `scores`: of the items in the order shown, None each of one without.
     """
 
     answer_class: AnswerClass
     permutation: tuple[int, ...] | None = None
     named: int = 0
     readers_differ: bool = False
-    score: float | None = None
+    scores: tuple[float | None, ...] | None = None
 
 
 BY_FINISH: Mapping[Finish, AnswerClass] = {

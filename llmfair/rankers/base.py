@@ -34,7 +34,7 @@ class WindowAnswer:
     answer of which something could be used; `unparseable`: one that left the window as it was. `permutation`: the
     places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
     `replaced`: the classes of the bad answers that this one, a later draw, stands in for. `best`: how many items the
-    answer names that was asked for the best alone, None where it was asked for all. `score`: of an item shown alone.
+    answer names that was asked for the best alone, None where it was asked for all. `scores`: of the items shown.
     `round`: which of the chain's questions were asked at once.
     """
 
@@ -52,7 +52,7 @@ class WindowAnswer:
     draw: int
     replaced: tuple[AnswerClass, ...] = ()
     best: int | None = None
-    score: float | None = None
+    scores: tuple[float | None, ...] | None = None
     round: int = 0
 
     @property
@@ -87,8 +87,13 @@ class Ranked:
     @property
     def encounters(self) -> tuple[Encounter, ...]:
         """What the answers say of items that met for the first time, or were scored one by one."""
-        if any(window.score is not None for window in self.windows):
-            scored = {window.shown[0]: window.score for window in self.windows if window.score is not None}
+        scored = {
+            doc_id: score
+            for window in self.windows
+            for doc_id, score in zip(window.shown, window.scores or (), strict=False)
+            if score is not None
+        }
+        if scored:
             return (scored_encounter(scored),)
         return encounters_of(
             Compared(window.round, window.shown, window.named, window.behind) for window in self.windows
@@ -159,7 +164,7 @@ class Ask(Protocol):
         ...
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
-        """A score for each, of questions about one document each, all at once; None where an answer cannot be read."""
+        """A score for each, None where an answer holds none: asked of all at once, in the form of the question."""
         ...
 
 

@@ -149,8 +149,10 @@ class _Asking:
         ]
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
-        asked = yield from self._asked([([one], rank) for rank, one in enumerate(documents)])
-        return [one.reading.score for one in asked]
+        of_one = [([one], rank) for rank, one in enumerate(documents)]
+        asked = yield from self._asked([(documents, 0)] if self.question.whole else of_one)
+        lost = (None,) * (len(documents) if self.question.whole else 1)
+        return [score for one in asked for score in one.reading.scores or lost]
 
     def _asked(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
@@ -249,7 +251,7 @@ def _window_answer(asked: _Asked, question: Question, number: int) -> WindowAnsw
         draw=asked.chat.draw,
         replaced=asked.replaced,
         best=None if of_all else reading.named,
-        score=reading.score,
+        scores=reading.scores,
         round=number,
     )
 

@@ -43,14 +43,14 @@ class YesNo(Question):
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
         if completion.logprobs and completion.finish in ANSWERED:
             yes, no = (max(completion.logprobs.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
-            return Reading(AnswerClass.OK, (0,), 1, score=yes - no)
+            return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])
         said = read_support(completion)
         return (
             Reading(AnswerClass.NO_IDS)
             if said is None
-            else Reading(AnswerClass.OK, (0,), 1, score=float(said))
+            else Reading(AnswerClass.OK, (0,), 1, scores=(float(said),))
         )
 
 

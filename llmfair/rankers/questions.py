@@ -23,9 +23,10 @@ MOST_LABELS = len(ascii_uppercase)
 
 
 class Question(ABC):
-    """One form of question. `prompt`: the task whose prompt words it."""
+    """One form of question. `prompt`: the task whose prompt words it; `whole`: scores of a list are one question."""
 
     prompt: str
+    whole: ClassVar[bool] = False
     margins: ClassVar[Margins] = "none"
     offered: ClassVar[Collection[str]] = ("query", "k", "title", "n")
     needed: ClassVar[Collection[str]] = ("query", "k", "title")

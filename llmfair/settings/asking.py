@@ -136,6 +136,13 @@ class Asking(SpendingSettings):
         result=False,
         advanced=True,
     )
+    wire: Literal["cohere", "voyage", "tei"] = setting(
+        "cohere",
+        "The form in which rerank:MODEL is asked: as Cohere, Jina, vLLM and most have it, as Voyage, or as TEI.",
+        "Model",
+        result=False,
+        advanced=True,
+    )
     system: Literal["auto", "separate", "fold"] = setting(
         "auto",
         "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",

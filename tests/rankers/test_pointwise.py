@@ -63,7 +63,8 @@ def test_what_cannot_be_read_comes_last_and_is_compared_with_nothing() -> None:
 )
 def test_what_an_answer_scores(completion: Completion, score: float | None) -> None:
     reading = YesNo().read(completion, 1, "strict")
-    assert reading.score == score and (reading.answer_class is AnswerClass.OK) == (score is not None)
+    assert reading.scores == (None if score is None else (score,))
+    assert (reading.answer_class is AnswerClass.OK) == (score is not None)
 
 
 def test_depth_leaves_the_tail() -> None:

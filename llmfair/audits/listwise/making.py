@@ -20,6 +20,7 @@ from llmfair.audits.listwise.plan import plan_of, tokens_of
 from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.subject import Subject, backend_args
+from llmfair.backends.scored import SCORES, is_scorer
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
@@ -89,6 +90,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         of_engine = backend_args(settings.backend_arg)
         ranker = subject.ranker(dataset, attribute, passages=settings.passages, backend_args=of_engine)
         settings = _without_prompts(settings, subject.spec, ranker.worded)
+    settings = _scored(settings, subject)
     strategy = _strategy(settings, partition)
     if ranker is None:
         settings = _as_asked(settings, strategy, subject)
@@ -154,6 +156,24 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     as_given = Ranking(queries[0].query_id, candidates[0].doc_ids)
     measure_all(design.measures, {INITIAL: [design.judged(candidates[0], [as_given])]})
     return design
+
+
+def _scored(settings: ListwiseSettings, subject: Subject) -> ListwiseSettings:
+    """With the one strategy that asks a backend which scores lists, and answers no questions. Raises UsageError.
+
+    Such a ranker takes no instruction, so that only who wants it puts the words of sensitive prompts into queries.
+    """
+    given = subject.given is not None and SCORES in subject.given.capabilities
+    if not given and not is_scorer(subject.spec):
+        return settings
+    if settings.design == "partition":
+        raise UsageError(f"{subject.spec} scores whole lists.", "leave --design partition out")
+    if settings.strategy not in (ListwiseSettings().strategy, (SCORES,)):
+        raise UsageError(
+            f"{subject.spec} scores lists; it answers no questions of --strategy {settings.ordering}.",
+            "leave --strategy out",
+        )
+    return replace(settings, strategy=(SCORES,), conditions=settings.conditions or "neutral")
 
 
 def _strategy(settings: ListwiseSettings, partition: bool) -> Strategy:

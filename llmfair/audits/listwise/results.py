@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from llmfair.audits.runs.settled import StoppingPoint
 from llmfair.audits.studies.study_results import StudyResults
+from llmfair.backends.scored import SCORES
 from llmfair.results import (
     AnswerCounts,
     Count,
@@ -57,7 +58,7 @@ class ListwiseFacts(DesignFacts):
 
     @property
     def prompted(self) -> bool:
-        return self.prompt_sha256 is not None
+        return self.prompt_sha256 is not None and self.strategy != SCORES
 
 
 @dataclass(frozen=True)

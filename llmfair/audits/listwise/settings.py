@@ -131,6 +131,8 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         yield from super().needs()
         if self.margins:
             yield "margins", "--answers margin"
+        if self.ordering == "scores":
+            yield "scores", "--strategy scores"
 
     @property
     def at_once(self) -> int | None:

@@ -1,0 +1,79 @@
+"""Rerank endpoints: `POST /rerank` with a query and its documents, as Cohere, Jina, Voyage, vLLM, Infinity, LiteLLM and
+TEI (Text Embeddings Inference) have it. What comes back is journalled as it came: indices twice or missing are counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from llmfair.backends.base import BackendOptions, Transient
+from llmfair.backends.chat_completions import UNPARSEABLE, error_of
+from llmfair.backends.scored import SCORES, answer, rows_of, scores_lists, shown
+from llmfair.backends.server import Server
+from llmfair.errors import UsageError
+from llmfair.jsonbytes import decode, encode
+from llmfair.records import Completion, Request
+from llmfair.registry import register
+
+KEY_VARIABLE = "RERANK_API_KEY"
+BASE_VARIABLE = "RERANK_BASE_URL"
+VENDORS = {
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "jina": ("JINA_API_KEY",),
+    "voyage": ("VOYAGE_API_KEY",),
+}
+"""Variables in which a vendor's users keep their key, by a word of its host."""
+
+
+@register("backend", "rerank")
+@scores_lists
+def rerank(name: str, options: BackendOptions) -> Rerank:
+    """A model behind a rerank endpoint. Raises UsageError without an address, or with one that cannot be used."""
+    return Rerank(name, options)
+
+
+class Rerank(Server):
+    """Scores lists; equal for all questions but `wire`, the form of what is sent."""
+
+    path = "rerank"
+
+    def __init__(self, name: str, options: BackendOptions) -> None:
+        base_url = options.base_url or os.environ.get(BASE_VARIABLE)
+        if not base_url:
+            raise UsageError(
+                f"rerank:{name} needs the address of its server.",
+                "--base-url https://api.cohere.com/v2, or a server of your own such as http://127.0.0.1:8000/v1",
+            )
+        of_vendor = next((of for vendor, of in VENDORS.items() if vendor in base_url), ())
+        self.key_variables = (KEY_VARIABLE, *of_vendor)
+        super().__init__(name, options, base_url, "--base-url" if options.base_url else BASE_VARIABLE)
+        self.capabilities = frozenset({"adaptive", SCORES})
+        self.identity = (
+            f"rerank {name} {self.server_name}{f' {options.wire}' if options.wire != 'cohere' else ''}"
+        )
+
+    def body(self, request: Request) -> bytes:
+        query, documents = shown(request, f"rerank:{self.name}")
+        if self.options.wire == "tei":
+            sent: dict[str, Any] = {"query": query, "texts": documents}
+        else:
+            most = "top_k" if self.options.wire == "voyage" else "top_n"
+            sent = {"model": self.name, "query": query, "documents": documents, most: len(documents)}
+        return encode({**sent, **request.sampling.extra})
+
+    def read(
+        self, status: int, headers: Mapping[str, str], reply: bytes, request: Request, seconds: float = 0.0
+    ) -> Completion:
+        if not 200 <= status < 300:
+            raise self.failure(status, headers, error_of(reply), request)
+        try:
+            document = decode(reply)
+            rows, usage = document, None
+            if isinstance(document, dict):
+                rows = document["results"] if "results" in document else document["data"]
+                usage = (document.get("usage") or {}).get("total_tokens")
+            return answer(rows_of(rows), usage if type(usage) is int else None, seconds)
+        except UNPARSEABLE:
+            raise Transient(f"{self.server} answers without scores") from None

@@ -1,0 +1,146 @@
+"""Rankers in the user's own code: what they may return, how many lists they are given at a time, what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.python import Function, python
+from llmfair.errors import Rejected, UsageError
+from llmfair.rankers.scores import Scored
+from llmfair.records import Chat, Message, Request, Sampling, Scores
+
+DOCUMENTS = ["b", "a", "c"]
+REQUEST = Request(
+    Chat(tuple(Message("user", text) for text in ("query", *DOCUMENTS)), Scores(3)), Sampling(), "key", "p"
+)
+
+
+class Result:
+    """A row of the package rerankers."""
+
+    class Document:
+        def __init__(self, doc_id: int) -> None:
+            self.doc_id = doc_id
+
+    def __init__(self, doc_id: int, score: float) -> None:
+        self.document, self.score = Result.Document(doc_id), score
+
+
+class Ranked:
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.results = results
+
+
+def order_of(ranker: Any) -> tuple[int, ...] | None:
+    async def one() -> tuple[int, ...] | None:
+        backend = Function(ranker)
+        await backend.open()
+        try:
+            return Scored().read(await backend.complete(REQUEST), 3, "strict").permutation
+        finally:
+            await backend.close()
+
+    return asyncio.run(one())
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        [2.0, 3.0, 1.0],
+        [2, 3, 1],
+        (0.2, 0.3, 0.1),
+        np.array([2.0, 3.0, 1.0]),
+        iter([2.0, 3.0, 1.0]),
+        ["a", "b", "c"],
+        [{"corpus_id": 1, "score": 3.0}, {"corpus_id": 0, "score": 2.0}, {"corpus_id": 2, "score": 1.0}],
+        [{"index": np.int64(1), "relevance_score": np.float32(3)}, {"index": 0, "score": 2}, {"index": 2, "score": 1}],
+        Ranked([Result(1, 3.0), Result(0, 2.0), Result(2, 1.0)]),
+    ],
+)  # fmt: skip
+def test_what_may_be_returned(returned: Any) -> None:
+    assert order_of(lambda query, documents: returned) == (1, 0, 2)
+
+
+def test_a_function_an_async_one_a_class_and_an_object() -> None:
+    async def later(query: str, documents: list[str]) -> list[float]:
+        await asyncio.sleep(0)
+        return [2.0, 3.0, 1.0]
+
+    class Own:
+        def rank(self, query: str, documents: list[str]) -> list[str]:
+            return sorted(documents)
+
+    class Reranks:
+        def rerank(self, query: str, documents: list[str]) -> list[str]:
+            return sorted(documents)
+
+    assert {order_of(one) for one in (later, Own, Own(), Reranks())} == {(1, 0, 2)}
+
+
+@pytest.mark.parametrize("returned", [None, 7, "abc", {"a": 1}, [1.0, 2.0], [None] * 3, [[1.0]] * 3, b"abc"])
+def test_what_holds_no_scores_ends_the_run_with_a_sentence(returned: Any) -> None:
+    with pytest.raises(UsageError, match="for 3 documents") as caught:
+        order_of(lambda query, documents: returned)
+    assert "return a score for each document" in caught.value.hint
+
+
+def test_a_document_that_was_not_shown_and_one_left_out_are_no_order() -> None:
+    assert order_of(lambda query, documents: ["a", "z", "b"]) == (1, 0, 2), "c is missing: it comes last"
+
+
+def test_a_ranker_that_fails_on_a_list_says_how() -> None:
+    def broken(query: str, documents: list[str]) -> list[float]:
+        raise KeyError("embedding")
+
+    with pytest.raises(Rejected, match="KeyError: 'embedding'"):
+        order_of(broken)
+
+
+def test_slow_functions_are_asked_several_lists_at_a_time() -> None:
+    def slow(query: str, documents: list[str]) -> list[float]:
+        time.sleep(0.1)
+        return [1.0] * len(documents)
+
+    async def eight() -> float:
+        backend = Function(slow)
+        await backend.open()
+        began = time.perf_counter()
+        await asyncio.gather(*(backend.complete(REQUEST) for _ in range(8)))
+        took = time.perf_counter() - began
+        await backend.close()
+        return took
+
+    assert asyncio.run(eight()) < 0.4, "one after the other takes 0.8 s"
+
+
+def test_a_spec_names_a_module_of_this_folder_and_its_source_is_its_identity(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine_one.py").write_text("def rank(query, documents):\n    return [1.0] * len(documents)\n")
+    Path("mine_two.py").write_text("def rank(query, documents):\n    return [2.0] * len(documents)\n")
+    one, two = (python(f"mine_{name}:rank", BackendOptions()) for name in ("one", "two"))
+    assert one.identity.startswith("python mine_one rank ") and one.identity[-12:] != two.identity[-12:]
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("", "names no MODULE:NAME"),
+        ("mine", "names no MODULE:NAME"),
+        ("no_such_module:rank", "no_such_module cannot be imported"),
+        ("json:nothing", "json has no nothing"),
+        ("math:pi", "is a float, which ranks nothing"),
+    ],
+)
+def test_specs_that_name_nothing(spec: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        python(spec, BackendOptions())

@@ -1,0 +1,149 @@
+"""Rankers that people have, audited from end to end: a rerank endpoint, a function of their own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Mapping
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmfair as api
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.rerank import Rerank
+from llmfair.records import Chat, Message, Sampling, Scores
+from llmfair.steps import Steps
+from tests.cli.command import llmfair, only_run, process, ran, refusal
+from tests.endpoints import by_length, endpoint
+from tests.pace import within
+
+pytestmark = pytest.mark.whole
+
+RANKER = """
+async def by_length(query, documents):
+    return [len(text) / 100 for text in documents]
+
+def broken(query, documents):
+    raise RuntimeError("out of memory")
+"""
+
+
+def audit(url: str, *more: str) -> tuple[str, ...]:
+    return ("listwise", "-m", "rerank:m", "--base-url", url, "--server-name", "test", "--no-cache", *more)
+
+
+def test_an_endpoint_orders_by_its_scores_and_is_asked_once() -> None:
+    with endpoint(by_length) as server:
+        found = ran(*audit(server.url, "--json"))
+        lists = {body["query"] for body in server.asked}
+        assert len(server.asked) == 8 * 3 * 2 == found.json["design"]["calls"] and len(lists) == 8
+        assert llmfair(*audit(server.url, "--json")).out == found.out and len(server.asked) == 48
+    assert found.json["design"]["strategy"] == "scores"
+    titles = {
+        row["doc_id"]: row["title"]
+        for row in map(json.loads, (only_run() / "texts.jsonl").read_text().splitlines())
+        if "doc_id" in row
+    }
+    ranked: dict[str, list[tuple[int, str]]] = {}
+    for line in next(iter((only_run() / "rankings").glob("neutral*.run"))).read_text().splitlines():
+        query_id, _, doc_id, rank, *_ = line.split()
+        ranked.setdefault(query_id, []).append((int(rank), doc_id))
+    for rows in ranked.values():
+        lengths = [len(titles[doc_id]) for _, doc_id in sorted(rows)]
+        assert lengths == sorted(lengths, reverse=True)
+    assert llmfair("runs", "check", only_run()).code == 0
+
+
+def test_faults_of_an_endpoint_are_tried_again_or_counted() -> None:
+    def faulty(body: dict[str, Any], number: int) -> Any:
+        match number % 7:
+            case 1:
+                return 429, {"Retry-After": "0"}, {}
+            case 2:
+                return 503, {}, {"detail": "loading"}
+            case 3:
+                return by_length(body)[1:]  # one document without a score
+            case 4:
+                return [*by_length(body), by_length(body)[0]]
+            case _:
+                return by_length(body)
+
+    with endpoint(faulty) as server:
+        results = ran(*audit(server.url, "--json", "--max-invalid", "1")).json
+    classes = results["answers"]["neutral"]["classes"]
+    assert classes["missing"] and classes["duplicate"] and classes["ok"]
+    assert results["status"] == "complete" and sum(classes.values()) == 24
+
+
+def test_a_killed_audit_asks_an_endpoint_for_no_list_again() -> None:
+    with endpoint(by_length, delay=0.1) as server:
+        running = process(*audit(server.url, "-j", "2", "-o", "a/run"))
+        while len(server.asked) < 12:
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        known = Path("a/run/journal.jsonl").read_bytes().count(b"\n") - 1
+        asked = len(server.asked)
+        assert known > 4
+        assert llmfair(*audit(server.url, "-o", "a/run")).code == 0
+        assert len(server.asked) - asked == 48 - known
+        assert llmfair(*audit(server.url, "-o", "b/run")).code == 0
+    for name in ("results.json", "metrics.csv", "rankings/neutral.run"):
+        assert Path("a/run", name).read_bytes() == Path("b/run", name).read_bytes()
+
+
+def test_a_function_on_the_command_line_and_in_python_agree_with_an_endpoint() -> None:
+    Path("own.py").write_text(RANKER)
+    with endpoint(by_length) as server:
+        of_endpoint = ran(*audit(server.url, "--json")).json
+    of_function = ran("listwise", "-m", "python:own:by_length", "--json").json
+    of_api = api.audit_listwise(
+        ranker=lambda query, documents: [len(text) / 100 for text in documents]
+    ).results
+
+    def figures(results: Mapping[str, Any]) -> list[Any]:
+        return [
+            {key: row[key] for key in ("measure", "condition", "value", "low", "high")}
+            for row in results["rows"]
+        ]
+
+    assert figures(of_endpoint) == figures(of_function) == figures(of_api)
+
+
+def test_what_cannot_be_asked_is_said_before_anything() -> None:
+    Path("own.py").write_text(RANKER)
+    refusal(llmfair("listwise", "-m", "rerank:m"), "--base-url")
+    refusal(
+        llmfair("listwise", "-m", "python:own:by_length", "--strategy", "setwise"), "leave --strategy out"
+    )
+    refusal(llmfair("listwise", "-m", "python:own:by_length", "--design", "partition"), "scores whole lists")
+    refusal(llmfair("listwise", "-m", "fake:biased", "--strategy", "scores"), "score lists")
+    refusal(llmfair("listwise", "-m", "python:own:broken"), "RuntimeError: out of memory", 1)
+
+
+def test_an_endpoint_is_kept_busy(tmp_path: Path) -> None:
+    """8 lists of 100 at 50 ms with 64 workers: little more than one answer."""
+
+    def lists(number: int) -> Steps[None]:
+        texts = (f"query {number}", *(f"document {place} of {number}" for place in range(100)))
+        yield [Chat(tuple(Message("user", text) for text in texts), Scores(100))]
+
+    def ask(number: int) -> None:
+        programs = [Program(f"{query}", partial(lists, query)) for query in range(8)]
+        backend = Rerank("m", BackendOptions(base_url=server.url))
+        journal = Journal(tmp_path / f"{number}.jsonl", "run", backend.identity)
+        assert len(dict(dispatch(programs, backend, journal, Sampling(), Limits(64)))) == 8
+        journal.close()
+
+    with endpoint(by_length, delay=0.05) as server:
+        numbers = count()
+        within(0.03, lambda: ask(next(numbers)), waiting=0.05)
