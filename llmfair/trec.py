@@ -200,6 +200,18 @@ def read_run(path: Path, problems: Problems, scores_kept: bool = False) -> RunFi
                 before, last[query_id] = last.get(query_id), (place, score)
                 if before is not None:
                     rising, compared = (place - before[0]) * (score - before[1]) > 0, True
+    return run_of(path, scored, tag, problems, scores_kept, upside_down=rising and compared)
+
+
+def run_of(
+    path: Path,
+    scored: dict[str, dict[str, float]],
+    tag: str,
+    problems: Problems,
+    scores_kept: bool,
+    upside_down: bool = False,
+) -> RunFile:
+    """A run of the scores that a file gives the documents of every query; `scored` is emptied."""
     if RESERVED_QUERY in scored:
         problems.add(
             path, 0, "query_id", f"'{RESERVED_QUERY}' stands for all queries in results; choose another"
@@ -216,7 +228,7 @@ def read_run(path: Path, problems: Problems, scores_kept: bool = False) -> RunFi
         rankings[query_id] = Ranking(
             query_id, tuple(doc_id for _, doc_id in best_first), stored if ties or scores_kept else None
         )
-    return RunFile(tag, rankings, tied, upside_down=rising and compared)
+    return RunFile(tag, rankings, tied, upside_down)
 
 
 def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:

@@ -17,7 +17,11 @@ from llmfair.settings import ScoreSettings
 TOLD_FROM = 10_000_000
 Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN…", help="TREC run files (gzip too), or run folders.", show_default=False),
+    typer.Argument(
+        metavar="RUN…",
+        help="TREC run files (gzip too), ranx JSON or CSV, or run folders.",
+        show_default=False,
+    ),
 ]
 
 

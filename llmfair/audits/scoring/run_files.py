@@ -10,12 +10,12 @@ from llmfair.audits.scoring.remeasured import Announce
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
+from llmfair.datasets.runs import HINT, read_any_run
 from llmfair.errors import UsageError
 from llmfair.records import Attribute
 from llmfair.settings import JudgedSettings
-from llmfair.trec import Problems, RunFile, read_run, read_scores
+from llmfair.trec import Problems, RunFile, read_scores
 
-HINT = "a run has six columns: query_id Q0 doc_id rank score tag"
 SCORES = "scores.tsv"
 Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 """A ranker's own scores, by query_id and the documents best first."""
@@ -54,7 +54,7 @@ def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunF
     """A run file. Raises UsageError with file and line."""
     announce(path)
     problems = Problems()
-    file = read_run(path, problems, scores_kept)
+    file = read_any_run(path, problems, scores_kept)
     problems.raise_any(HINT)
     if not file.rankings:
         raise UsageError(f"{path}: holds no ranked document.", HINT)
