@@ -159,7 +159,9 @@ def test_what_is_not_at_parity_though_it_is_not_outside() -> None:
 def test_the_next_step() -> None:
     training = "llmfair finetune-lora --dataset d --attribute gender -m org/name"
     lists, trained = SPOKEN["lists"], conclusions({"a": LESS}, training=training)
-    assert lists.verdict(conclusions({"a": LESS})).next == "llmfair runs show mine --furthest"
+    assert lists.verdict(conclusions({"a": LESS})).next == (
+        "llmfair runs show mine --furthest · mitigate: llmfair mitigate mine"
+    )
     assert lists.verdict(trained).next.endswith(f" · mitigate: {training}")
     settled = queries_to_settle(*ACROSS, 44, BAND)
     assert settled is not None

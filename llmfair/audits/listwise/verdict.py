@@ -72,7 +72,8 @@ class ListwiseWords(VerdictWords):
             ratio_of(measures, declared(measures), of_queries=True) is None
         ):  # nothing to tell queries apart by
             return f"single answers: llmfair runs show {case.run} --answers{case.mitigation}"
-        return f"llmfair runs show {case.run} --furthest{case.mitigation}"
+        remedies = "" if case.found.run is None else f" · mitigate: llmfair mitigate {case.run}"
+        return f"llmfair runs show {case.run} --furthest{case.mitigation or remedies}"
 
 
 def _is_vague(case: Case) -> bool:
