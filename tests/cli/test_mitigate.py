@@ -11,7 +11,7 @@ import pytest
 import llmfair as package
 from llmfair.audits.runs.replay import check_run
 from llmfair.rundir import RunDir
-from tests.cli.command import Snapshot, kept, llmfair, ran, refuses, table
+from tests.cli.command import kept, llmfair, ran, refuses, table
 
 ODDS, UTILITY, ANSWERS = "PreferenceOdds(of=ranking)", "nDCG@20", "PreferenceOdds"
 LISTS = ("listwise", "--no-report", "-q")
@@ -233,7 +233,3 @@ def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
     refuses("half is incomplete.", "mitigate", "half")
     refuses("is the folder of another run.", "mitigate", run, "-o", "pairs", code=1)
     refuses("no run 'nothing'", "mitigate", "nothing")
-
-
-def test_the_table_reads_so(run: Path, snapshot: Snapshot) -> None:
-    snapshot("mitigate", ran("mitigate", run.relative_to(Path.cwd()), "--free", "--no-report", "-v").out)
