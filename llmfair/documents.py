@@ -100,6 +100,49 @@ class Prompts(TypedDict):
     prompts: list[PromptListed]
 
 
+class StrategyCost(TypedDict):
+    """What a list of so many items takes, and how many rounds of it wait for each other."""
+
+    items: Count
+    calls: Count
+    rounds: Count
+    at_most: bool
+
+
+class StrategyListed(TypedDict):
+    strategy: str
+    parameters: Mapping[str, str | int | float]
+    prompt: str
+    reads: str
+    plans: list[StrategyCost]
+    does: str
+
+
+class Strategies(TypedDict):
+    """llmfair strategies list."""
+
+    schema: Version
+    strategies: list[StrategyListed]
+
+
+class MeasureListed(TypedDict):
+    measure: str
+    of: str
+    label: str
+    better: str | None
+    cutoff: Literal["none", "optional", "required"]
+    parameters: Mapping[str, list[str]]
+    aggregate: str
+    source: str
+
+
+class Measures(TypedDict):
+    """llmfair measures list."""
+
+    schema: Version
+    measures: list[MeasureListed]
+
+
 class AttributesShown(TypedDict):
     """llmfair datasets attributes."""
 
@@ -259,7 +302,7 @@ PRICED = {
 LOOKS = (
     Datasets, DatasetShown, AttributesShown, FetchDocument, Prompts, PromptShown, RenderedPrompt, Runs,
     AnswersDocument, QueriesFurthest, CheckDocument, CacheInfo,
-    CacheCleared, CachePath, Doctor,
+    CacheCleared, CachePath, Doctor, Strategies, Measures,
 )  # fmt: skip
 """What commands show that look at things; none has a task or a status."""
 GENERAL = {

@@ -77,6 +77,8 @@ SAYS: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {
     ("datasets", "show"): ("look", ("sample",)),
     ("datasets", "attributes"): ("look", ()),
     ("prompts", "list"): ("look", ()),
+    ("strategies", "list"): ("look", ()),
+    ("measures", "list"): ("look", ()),
     ("prompts", "show"): ("look", ("listwise",)),
     ("prompts", "render", "listwise"): ("look", ()),
     ("prompts", "render", "pairwise"): ("look", ()),

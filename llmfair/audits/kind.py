@@ -103,6 +103,10 @@ class Kind(ABC):
         """A plan; None where nothing can be tabled, so that its text says all."""
         return None
 
+    def beside(self, plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What tells the plans of several runs apart that one command asks for."""
+        return {}
+
     def plan_text(self, planned: Mapping[str, Any]) -> str:
         """What a dry run says, and a plan without table."""
         from llmfair.report.planned import plan_text

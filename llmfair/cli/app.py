@@ -28,7 +28,7 @@ from llmfair.errors import LlmfairError, UsageError
 
 COMMANDS = (
     "score", "rerank", "mitigate", "finetune-lora", "plan", "calibrate", "study", "report", "compare",
-    "datasets", "prompts", "runs", "cache", "doctor",
+    "datasets", "prompts", "strategies", "measures", "runs", "cache", "doctor",
 )  # fmt: skip
 """The commands beside the audits, each a module of this folder."""
 HELP = {"help_option_names": ["-h", "--help"]}

@@ -221,29 +221,37 @@ def _in_choices(judged: Judged) -> QueryComparisons | Undefined:
     is chosen, which one does not hang on the others that were shown (Luce 1959), so items of other grades and of
     neither group are left out.
     """
-    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
-    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
-    first: list[NDArray[np.bool_]] = []
-    slots: list[NDArray[np.float64]] = []
-    window = 1
+    grades, first, slots, starts, window = (
+        judged.candidates.relevance,
+        list[float](),
+        list[float](),
+        list[int](),
+        1,
+    )
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind)
-        places = np.array([place_of[doc_id] for doc_id in doc_ids])
-        sided = protected[places] | unprotected[places]
-        stood = _slots(encounter, doc_ids)
-        for chosen in np.flatnonzero(sided[: len(encounter.ranked)]):
-            alike = sided[chosen:] & (judged.grades[places[chosen:]] == judged.grades[places[chosen]])
-            among = chosen + np.flatnonzero(alike)
-            if 0 < protected[places[among]].sum() < len(among):
-                first.append(protected[places[among]])
-                slots.append(stood[among])
-                window = max(window, len(encounter.shown))
-    if not first:
+        last = max(1, len(encounter.shown) - 1)
+        stood = {doc_id: 2 * slot / last - 1 for slot, doc_id in enumerate(encounter.shown)}
+        for number, chosen in enumerate(encounter.ranked):
+            if judged.sides.get(chosen) is None:
+                continue
+            grade = grades.get(chosen, 0)
+            among = [doc_id for doc_id in doc_ids[number:] if grades.get(doc_id, 0) == grade]
+            sides = [judged.sides.get(doc_id) for doc_id in among]
+            if not {*Side} <= {*sides}:
+                continue
+            starts.append(len(first))
+            for doc_id, side in zip(among, sides, strict=True):
+                if side is not None:
+                    first.append(float(side is Side.PROTECTED))
+                    slots.append(stood[doc_id])
+            window = max(window, len(encounter.shown))
+    if not starts:
         return _uncompared(judged)
-    starts = np.cumsum([0, *map(len, first[:-1])])
-    whose = np.concatenate(first).astype(float)
-    ahead = whose[starts]
-    return QueryComparisons(ahead, np.ones(len(ahead)), np.concatenate(slots), window, chosen=(whose, starts))
+    whose, begins = np.array(first), np.array(starts)
+    return QueryComparisons(
+        whose[begins], np.ones(len(begins)), np.array(slots), window, chosen=(whose, begins)
+    )
 
 
 def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> NDArray[np.float64]:

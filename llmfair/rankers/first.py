@@ -52,7 +52,10 @@ class First(Windows):
 
 @register("strategy", "first")
 def first(options: StrategyOptions) -> First:
-    """Sliding windows, as the settings say. Raises UsageError for more items than there are letters."""
+    """Windows in one token each, by how likely each item's letter is.
+
+    Raises UsageError for more items than there are letters.
+    """
     if options.window > MOST_LABELS:
         raise UsageError(
             f"--strategy first has letters for {MOST_LABELS} items, but --window is {options.window}.",

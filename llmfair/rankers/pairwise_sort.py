@@ -108,7 +108,7 @@ class AllPairs(Strategy):
 
 @register("strategy", "pairwise-sort")
 def pairwise_sort(options: StrategyOptions) -> Strategy:
-    """Heapsort until the best k stand, or all pairs."""
+    """Which of two items is the more relevant: a heap, until the best k stand, or all pairs."""
     declared: Declared = {"method": ("heapsort", "allpairs"), "k": whole(20, 10_000), "orders": whole(1, 2)}
     given = options.read("pairwise-sort", declared)
     if given["method"] == "allpairs":

@@ -84,5 +84,5 @@ class Pointwise(Strategy):
 
 @register("strategy", "pointwise")
 def pointwise(options: StrategyOptions) -> Pointwise:
-    """One chat per item, all at once."""
+    """Is it relevant, asked of every item alone, all at once."""
     return Pointwise(options.depth)

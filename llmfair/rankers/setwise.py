@@ -53,6 +53,6 @@ class Setwise(Strategy):
 
 @register("strategy", "setwise")
 def setwise(options: StrategyOptions) -> Setwise:
-    """c items in a question, until the best k stand."""
+    """Which of c items is the most relevant: a heap, until the best k stand."""
     given = options.read("setwise", {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)})
     return Setwise(given["c"], given["k"], options.depth)

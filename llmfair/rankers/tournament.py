@@ -122,7 +122,7 @@ def _cut(
 
 @register("strategy", "tournament")
 def tournament(options: StrategyOptions) -> Tournament:
-    """Groups of `group`, of which the best `best` advance; so many rounds."""
+    """Of groups the best few advance, until one is left; several rounds, points added."""
     declared = {"group": whole(20, 1000, least=2), "best": whole(10, 999), "rounds": whole(2, 100)}
     given = options.read("tournament", declared)
     if given["best"] >= given["group"]:

@@ -117,5 +117,5 @@ class Windows(Strategy):
 
 @register("strategy", "windows")
 def windows(options: StrategyOptions) -> Windows:
-    """Sliding windows, as the settings say."""
+    """Windows slide from the tail to the head, each ordered on the result of the one before."""
     return Windows(options.window, options.step, options.passes, options.depth, options.windows)

@@ -85,6 +85,11 @@ class Listwise(Kind):
 
         return before_text(planned)
 
+    def beside(self, plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        from llmfair.audits.listwise.plan import beside
+
+        return beside(plans)
+
     def plan_table(self, planned: Mapping[str, Any]) -> Table | None:
         from llmfair.audits.listwise.plan_table import plan_table
 

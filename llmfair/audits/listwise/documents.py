@@ -12,6 +12,27 @@ from llmfair.audits.listwise.findable import ListwiseFindable
 from llmfair.results import Count, Reach
 
 
+class StrategyPlan(TypedDict):
+    """One of several strategies: what it takes, the range of ExpRatio within reach, and what it can find."""
+
+    strategy: str
+    at_most: bool
+    window: Count | None
+    step: Count | None
+    passes: Count | None
+    calls: Count
+    prompt_tokens: Count
+    completion_tokens: Count
+    cost: NotRequired[float | None]
+    longest_chain: Count
+    folder: str
+    reach: Reach
+    comparisons: NotRequired[float | None]
+    error: NotRequired[float | None]
+    power: NotRequired[float | None]
+    queries_needed: NotRequired[Count | None]
+
+
 class ListwisePlan(CallPlan):
     """llmfair plan listwise; llmfair listwise --dry-run has no findable, and cost only at given prices."""
 
@@ -30,6 +51,7 @@ class ListwisePlan(CallPlan):
     reach: Mapping[str, Reach]
     render: str
     findable: NotRequired[ListwiseFindable]
+    strategies: NotRequired[list[StrategyPlan]]
 
 
 class SmallestOdds(TypedDict):

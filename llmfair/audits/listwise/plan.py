@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import cycle
@@ -22,6 +22,10 @@ from llmfair.steps import Steps, Unanswered, drive
 
 FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
+BESIDE = (
+    "window", "step", "passes", "calls", "prompt_tokens", "completion_tokens", "cost", "longest_chain", "folder",
+)  # fmt: skip
+"""What tells one strategy of several from the others."""
 WORDS_OF_A_PROMPT = (
     "dataset", "attribute", "seed", "candidates", "buckets", "relevant", "min_relevant", "mixed", "input", "words",
     "prompt", "strategy", "design", "window", "step", "depth", "windows", "initial", "orders",
@@ -51,6 +55,22 @@ def plan_of(design: ListwiseDesign, models: int) -> dict[str, Any]:
         "render": _render_flags(design),
         "other_windows": _other_windows(design, models, reach.get("ExpRatio", {})),
     }
+
+
+def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What each strategy takes, can reach and can find; calls may be at most so many where one's are."""
+    rows = []
+    for planned in plans:
+        row: dict[str, Any] = {
+            "strategy": planned.get("strategy", "windows"),
+            "at_most": bool(planned.get("at_most")),
+            **{name: planned[name] for name in BESIDE if name in planned},
+            "reach": planned["reach"].get("ExpRatio", {}),
+        }
+        if found := planned.get("findable"):
+            row |= {name: found[name] for name in ("comparisons", "error", "power", "queries_needed")}
+        rows.append(row)
+    return {"strategies": rows, **({"at_most": True} if any(row["at_most"] for row in rows) else {})}
 
 
 def tokens_of(design: ListwiseDesign) -> tuple[int, int]:

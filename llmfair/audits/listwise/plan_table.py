@@ -25,6 +25,8 @@ EXPECTED = ("ExpRatio if noise is fresh: relevance-agnostic", "relevance-matched
 
 def plan_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
+    if "strategies" in planned:
+        return told(_asked(planned), [*map(_in_line, planned["strategies"]), *_together(planned)])
     if planned["prompt_sha256"] is None:
         lines = [f"{_lists(planned)} × {_orders(planned)} · no model is asked", *queries_lines(planned)]
         return "\n".join([*lines, "Nothing was ranked.", ""])
@@ -33,6 +35,8 @@ def plan_text(planned: Mapping[str, Any]) -> str:
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
     """The odds a design can find, with everything else below them; None where none are known."""
+    if "strategies" in planned:
+        return _side_by_side(planned)
     found = planned["findable"]
     if found["sd"] is None:
         return None
@@ -56,15 +60,64 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
     return Table(_design(planned), header, cells, (*_lines(planned), "Nothing was asked."))
 
 
+def _side_by_side(planned: Mapping[str, Any]) -> Table:
+    """What every strategy takes, can reach and can find."""
+    found = planned["findable"]
+    header = (
+        "strategy", "calls", "tokens in", "out", "rounds", "attainable ExpRatio", "standard error",
+        f"power for odds of {found['odds']:g}", f"queries for power {found['target']:g}",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            _named(one),
+            "at most " * one["at_most"] + f"{one['calls']:,}",
+            f"{one['prompt_tokens']:,}",
+            f"{one['completion_tokens']:,}",
+            f"{one['longest_chain']:,}",
+            _range(one["reach"]) if "low" in one["reach"] else "",
+            "" if one["error"] is None else f"{one['error']:.3f}",
+            "" if one["power"] is None else share(one["power"]),
+            "" if one["queries_needed"] is None else f"{one['queries_needed']:,}",
+        )
+        for one in planned["strategies"]
+    )
+    notes = (
+        "tokens are characters / 4; rounds: calls of the longest chain that wait for each other; standard error: of ln "
+        "preference odds, from first encounters alone",
+        *_together(planned),
+        "Nothing was asked.",
+    )
+    return Table(_asked(planned), header, rows, notes)
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    """A strategy with its windows, where it has any."""
+    windows = "" if one["window"] is None else f" {one['window']}/{one['step']}x{one['passes']}"
+    return f"{one['strategy']}{windows}"
+
+
+def _in_line(one: Mapping[str, Any]) -> str:
+    most = "at most " * one["at_most"]
+    tokens = f"about {one['prompt_tokens']:,} tokens in, {one['completion_tokens']:,} out"
+    return f"{_named(one)}: {most}{count(one['calls'], 'call')}, {tokens}, {count(one['longest_chain'], 'round')}"
+
+
+def _together(planned: Mapping[str, Any]) -> list[str]:
+    return [f"together: {calls_line(planned)}", *planned["unready"]]
+
+
 def _expected(ratio: Mapping[str, float] | None) -> tuple[str, ...]:
     return () if ratio is None else tuple(f"{ratio[name]:.3f}" for name in ("agnostic", "relevant"))
 
 
 def _design(planned: Mapping[str, Any]) -> str:
-    asked = [TITLES.get(condition, condition) for condition in planned["conditions"]]
-    prompts = f"{count(len(asked), 'prompt')} ({', '.join(asked)})"
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
-    return f"{_lists(planned)} × {prompts} × {_orders(planned)} · {window_text(planned)} · {chains}"
+    return f"{_asked(planned)} × {_orders(planned)} · {window_text(planned)} · {chains}"
+
+
+def _asked(planned: Mapping[str, Any]) -> str:
+    asked = [TITLES.get(condition, condition) for condition in planned["conditions"]]
+    return f"{_lists(planned)} × {count(len(asked), 'prompt')} ({', '.join(asked)})"
 
 
 def _lists(planned: Mapping[str, Any]) -> str:

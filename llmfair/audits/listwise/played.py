@@ -6,7 +6,7 @@ weights answers at once, its noise fresh in every question or an item's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -32,10 +32,11 @@ HEADLINE = parse_measure("PreferenceOdds")
 
 @dataclass
 class Answering:
-    """Answers a program by weights, and keeps what it compared; equal weights stay as they were shown."""
+    """Answers a program by weights; equal ones stay as they were shown. `keeps`: also what it compared."""
 
     question: Question
     weigh: Weigh
+    keeps: bool = True
     compared: list[Compared] = field(default_factory=list)
     scored: dict[str, float] = field(default_factory=dict)
     round: int = 0
@@ -66,15 +67,19 @@ class Answering:
 
     def _ordered(self, shown: Sequence[Document]) -> Sequence[Document]:
         weights = self.weigh([int(document.doc_id) for document in shown], False)
-        best_first = sorted(range(len(shown)), key=lambda place: -weights[place])
         best = self.question.best(len(shown))
-        if best is not None:
-            named = best_first[:best]
-            best_first = named + [place for place in range(len(shown)) if place not in named]
-        order = [shown[place] for place in best_first]
-        ids = [document.doc_id for document in order]
-        shown_ids = [document.doc_id for document in shown]
-        self.compared.append(Compared(self.round, shown_ids, ids[:best], () if best is None else ids[best:]))
+        if len(shown) == 2:
+            order = [*shown] if weights[0] >= weights[1] else [shown[1], shown[0]]
+        else:
+            best_first = sorted(range(len(shown)), key=lambda place: -weights[place])
+            if best is not None:
+                named = best_first[:best]
+                best_first = named + [place for place in range(len(shown)) if place not in named]
+            order = [shown[place] for place in best_first]
+        if self.keeps:
+            ids = [document.doc_id for document in order]
+            seen = [document.doc_id for document in shown]
+            self.compared.append(Compared(self.round, seen, ids[:best], () if best is None else ids[best:]))
         return order
 
 
@@ -83,10 +88,12 @@ def _documents(n: int) -> tuple[Document, ...]:
     return tuple(Document(str(number), "") for number in range(n))
 
 
-def play(strategy: Strategy, order: Sequence[int], weigh: Weigh) -> tuple[list[int], Answering]:
+def play(
+    strategy: Strategy, order: Sequence[int], weigh: Weigh, keeps: bool = True
+) -> tuple[list[int], Answering]:
     """The ranking that a program makes of items in this initial order, and what it compared on the way."""
     documents = _documents(len(order))
-    answering = Answering(strategy.question, weigh)
+    answering = Answering(strategy.question, weigh, keeps)
     candidates = Candidates(Query("", ""), tuple(documents[item] for item in order), {})
     steps = strategy.steps(candidates, answering)
     try:
@@ -101,7 +108,7 @@ def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8
     """The final lists of a noiseless ranker that puts low tastes first; `tastes` by rank, shape (draws, n)."""
     ranked = np.empty_like(tastes)
     for row, one in enumerate(tastes):
-        final, _ = play(strategy, range(len(one)), _by((-one).tolist()))
+        final, _ = play(strategy, range(len(one)), _by((-one).tolist()), keeps=False)
         ranked[row] = one[final]
     return ranked
 
@@ -134,20 +141,23 @@ class PlayedAudits:
         return odds_of(self.items, self._encounters(weights, rng))
 
     def _encounters(self, weights: Floats, rng: np.random.Generator) -> list[Encounter]:
-        noise, found = self.noise, list[Encounter]()
+        noise, found, n = self.noise, list[Encounter](), self.items.n
         drawn = rng.logistic if self.spoken else rng.gumbel
-        always, alone_always = rng.gumbel(size=self.items.n), drawn(size=self.items.n)
+        fixed, always, alone_always = (one.tolist() for one in (weights, rng.gumbel(size=n), drawn(size=n)))
+        fresh, fresh_alone, chance = (_stream(one) for one in (rng.gumbel, drawn, rng.random))
 
         def weigh(items: Sequence[int], alone: bool) -> Sequence[float]:
-            n, places = len(items), np.array(items)
             if alone:
-                alike = rng.random(n) < noise.alike
-                scores = weights[places] + np.where(alike, alone_always[places], drawn(size=n))
-                scored: list[float] = (1.0 * (scores > 0) if self.spoken else scores).tolist()
-                return scored
-            own = always[places] if noise.alike and rng.random() < noise.alike else rng.gumbel(size=n)
-            slots = noise.slots / 2 * np.linspace(1, -1, n) if noise.slots and n > 1 else 0.0
-            weighed: list[float] = (weights[places] + own + slots).tolist()
+                scores = [
+                    fixed[item] + (alone_always[item] if next(chance) < noise.alike else next(fresh_alone))
+                    for item in items
+                ]
+                return [float(score > 0) for score in scores] if self.spoken else scores
+            alike = bool(noise.alike) and next(chance) < noise.alike
+            weighed = [fixed[item] + (always[item] if alike else next(fresh)) for item in items]
+            if noise.slots and len(items) > 1:
+                step = noise.slots / (len(items) - 1)
+                weighed = [weight + noise.slots / 2 - step * slot for slot, weight in enumerate(weighed)]
             return weighed
 
         for _ in range(self.orders):
@@ -155,6 +165,12 @@ class PlayedAudits:
             for _ in range(self.repeats):
                 found += play(self.strategy, order, weigh)[1].encounters
         return found
+
+
+def _stream(draw: Callable[..., Floats]) -> Iterator[float]:
+    """Numbers one by one, drawn many at a time."""
+    while True:
+        yield from draw(size=512).tolist()
 
 
 def odds_of(items: Items, encounters: Sequence[Encounter]) -> Value:

@@ -19,9 +19,9 @@ from llmfair.stats.injected import Kinds, kind_exposures, rank_injected
 from llmfair.stats.reach import Rank, attainable_precision, attainable_ratio, by_windows
 
 REACH_DRAWS = 3000
-PLAYED_CALLS, FEWEST_DRAWS = 150_000, 30
-"""Of programs whose questions hang on the answers so many questions are answered in all, from so many initial orders at
-least: the more questions, the less is left to the order."""
+PLAYED_CALLS, FEWEST_DRAWS, MOST_DRAWS = 60_000, 30, 1000
+"""Where a program is played so many questions are answered in all, from so many initial orders at least and at most:
+the more questions, the less is left to the order."""
 INDIFFERENT_DRAWS = 100
 Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
@@ -68,7 +68,7 @@ def _how(design: ListwiseDesign) -> tuple[Plans | Strategy, int, int]:
             assert isinstance(design.ranker, ListwiseRanker)
             strategy = design.ranker.strategy
             asked = max(strategy.plan(size).calls for size in sizes)
-            return strategy, 1, min(REACH_DRAWS, max(FEWEST_DRAWS, PLAYED_CALLS // max(1, asked)))
+            return strategy, 1, min(MOST_DRAWS, max(FEWEST_DRAWS, PLAYED_CALLS // max(1, asked)))
         plans.append((n, tuple(windows)))
     return tuple(plans), design.passes, REACH_DRAWS
 

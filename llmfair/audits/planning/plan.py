@@ -16,8 +16,22 @@ from llmfair.audits.runs.seen import seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.settings import AuditSettings, PlanningSettings
 
+SUMMED = (
+    "calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call", "seconds", "cost", "answered",
+)  # fmt: skip
+"""What several runs take together."""
+
 
 def plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
+    """An audit before it runs; of settings that name several runs the first, with what all take, and each beside it."""
+    plans = [_plan(kind, one) for one in settings.each()]
+    if len(plans) == 1:
+        return plans[0]
+    known = [name for name in SUMMED if all(one.get(name) is not None for one in plans)]
+    return {**plans[0], **{name: sum(one[name] for one in plans) for name in known}, **kind.beside(plans)}
+
+
+def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     """Calls, about how many tokens and the shortest possible time of an audit of all models that the settings name.
 
     With settings of a plan (`Kind.plan_settings`) also its cost, and what it can find. Calls are exact for a model
