@@ -14,6 +14,7 @@ from llmfair.asking.limits import Limits
 from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
+from llmfair.backends.scored import SCORES, is_scorer
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.rankers.base import Ranker, RankerOptions
@@ -58,6 +59,11 @@ class Subject:
         """Whether it is a ranker that asks no model, such as `bm25` or `monot5:CHECKPOINT`."""
         prefix = self.spec.partition(":")[0]
         return not registry.has("backend", prefix) and registry.has("ranker", prefix)
+
+    @property
+    def scores_lists(self) -> bool:
+        """Whether what answers for it scores whole lists, and answers no questions."""
+        return is_scorer(self.spec) if self.given is None else SCORES in self.given.capabilities
 
     def backend(self, settings: AuditSettings) -> Backend:
         """What answers its chats. Raises UsageError for an unknown model, and one that cannot do what is asked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from llmfair import registry
 from llmfair.errors import UsageError
@@ -14,7 +14,7 @@ from llmfair.records import Completion, Finish, Request, Scores
 
 F = TypeVar("F")
 
-SCORES = "scores"
+SCORES: Final = "scores"
 """The capability of a backend that scores lists, and the strategy that asks it."""
 FORMS = "return a score for each document, the documents themselves best first, or rows of index and score"
 _SCORERS: set[Any] = set()

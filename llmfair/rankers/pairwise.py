@@ -11,16 +11,28 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from llmfair.prompts import Prompt
-from llmfair.rankers.answers import UnparseableAnswer
-from llmfair.rankers.choices import LABELS, Choice, Form, read_choice, read_margin
+from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
+from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
 from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Side
+from llmfair.rankers.scores import SCORED
+from llmfair.records import Chat, Completion, Document, Expects, Labels, Permutation, Probe, Scores, Side
 from llmfair.steps import Steps
 from llmfair.verdicts import PairAnswer, PairStratum, PairVerdict
 
 AnswerKind = Literal["text", "margin"]
-_EXPECTS: dict[Form, Expects] = {"order": Permutation(2), "letter": Labels(LABELS["letter"])}
+PairForm = Literal[Form, "scores"]
+"""How the answer names the better item; `scores`: of a ranker that scores lists, which is given both."""
+_EXPECTS: dict[PairForm, Expects] = {
+    "order": Permutation(2), "letter": Labels(LABELS["letter"]), "scores": Scores(2),
+}  # fmt: skip
+_PROBLEMS: dict[AnswerClass, Problem] = {
+    AnswerClass.OUT_OF_RANGE: Problem.OUT_OF_RANGE,
+    AnswerClass.DUPLICATE: Problem.DUPLICATE,
+    AnswerClass.EMPTY: Problem.EMPTY,
+    AnswerClass.TRUNCATED: Problem.TRUNCATED,
+    AnswerClass.REFUSED: Problem.REFUSED,
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class PairwiseRanker:
     """
 
     prompt: Prompt
-    form: Form = "order"
+    form: PairForm = "order"
     answers: AnswerKind = "text"
     on_bad_answer: str = "repair"
     input: Input = "title"
@@ -61,7 +73,7 @@ class PairwiseRanker:
         """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
         chats = self.chats(probe)
         completions = yield chats
-        choices = [self._read(completion) for completion in completions]
+        choices = [read_answer(completion, self.form, self.answers) for completion in completions]
         first_retry = RETRY_DRAWS * (probe.draw + 1)
         for draw in range(first_retry, first_retry + retries_of(self.on_bad_answer)):
             bad = [place for place, choice in enumerate(choices) if choice.unparseable]
@@ -69,7 +81,7 @@ class PairwiseRanker:
                 break
             completions = yield [replace(chats[place], draw=draw) for place in bad]
             for place, completion in zip(bad, completions, strict=True):
-                choices[place] = self._read(completion)
+                choices[place] = read_answer(completion, self.form, self.answers)
         if self.on_bad_answer == "fail":
             _refuse_unparseable(probe, choices)
         return _verdict(probe, chats, choices)
@@ -91,10 +103,18 @@ class PairwiseRanker:
         }
         return Chat(self.prompt.render(values, self.form), _EXPECTS[self.form], probe.draw, about)
 
-    def _read(self, completion: Completion) -> Choice:
-        if self.answers == "margin":
-            return read_margin(completion, LABELS[self.form])
-        return read_choice(completion, self.form)
+
+def read_answer(completion: Completion, form: PairForm, answers: AnswerKind) -> Choice:
+    """Which item an answer ranks first, by its text, its margin, or its scores: equal ones are a tie."""
+    if form == "scores":
+        reading = SCORED.read(completion, 2, "strict")
+        if reading.answer_class is not AnswerClass.OK or reading.scores is None:
+            return Choice(None, _PROBLEMS.get(reading.answer_class, Problem.NO_ORDER))
+        first, second = (score for score in reading.scores if score is not None)
+        return Choice(None, Problem.TIE) if first == second else Choice(int(second > first))
+    if answers == "margin":
+        return read_margin(completion, LABELS[form])
+    return read_choice(completion, form)
 
 
 def _verdict(probe: Probe, chats: Sequence[Chat], choices: Sequence[Choice]) -> PairVerdict:

@@ -40,6 +40,9 @@ class Scored(Question):
         return read_scores(completion.text, n)
 
 
+SCORED = Scored()
+
+
 def read_scores(text: str, n: int) -> Reading:
     """What pairs of a place and a score say of n documents: of two scores the first counts, null is none.
 
@@ -71,7 +74,7 @@ def read_scores(text: str, n: int) -> Reading:
 class Whole(pointwise.Pointwise):
     """By falling score, as pointwise, of scores that one question asks for. It may depend on the order shown."""
 
-    question: Question = Scored()
+    question: Question = SCORED
     orderless: bool = False
 
     def plan(self, n: int) -> Plan:

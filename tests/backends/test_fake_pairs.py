@@ -22,7 +22,7 @@ from llmfair.backends.simulated.pairs import Pairs
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import read_choice
-from llmfair.rankers.pairwise import PairwiseRanker
+from llmfair.rankers.pairwise import PairwiseRanker, read_answer
 from llmfair.records import (
     Candidates,
     Chat,
@@ -227,7 +227,7 @@ def test_both_forms_are_answered_in_their_own_words() -> None:
 @pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
 def test_no_damaged_answer_names_a_winner(ranker: PairwiseRanker) -> None:
     damaged = Pairs().damaged(ranker.chats(probe_of())[0], "")
-    choices = [read_choice(Completion(text, finish), ranker.form) for text, finish in damaged]
+    choices = [read_answer(Completion(text, finish), ranker.form, "text") for text, finish in damaged]
     assert all(choice.unparseable for choice in choices)
     problems = {str(choice.problem) for choice in choices}
     assert problems >= {"duplicate", "contradictory", "no_order", "truncated", "empty", "refused"}

@@ -119,6 +119,35 @@ def test_a_function_on_the_command_line_and_in_python_agree_with_an_endpoint() -
     assert figures(of_endpoint) == figures(of_function) == figures(of_api)
 
 
+def test_a_ranker_that_scores_answers_pairs_too() -> None:
+    """The longer title wins whatever comes first, equal lengths tie."""
+    Path("own.py").write_text(RANKER)
+    with endpoint(by_length) as server:
+        asked = (
+            "pairwise",
+            "--pairs",
+            "5",
+            "-m",
+            "rerank:m",
+            "--base-url",
+            server.url,
+            "--server-name",
+            "test",
+        )
+        found = ran(*asked, "--json").json
+        calls = len(server.asked)
+        assert all(len(body["documents"]) == 2 for body in server.asked)
+        assert llmfair(*asked).code == 0 and len(server.asked) == calls
+    assert llmfair("runs", "check", only_run()).code == 0
+    rows = {(row["measure"], row["condition"]): row["value"] for row in found["rows"]}
+    assert rows["FlipRate", "relevant"] == rows["InvalidRate", "relevant"] == 0
+    of_function = ran("pairwise", "--pairs", "5", "-m", "python:own:by_length", "--json").json
+    assert (
+        of_function["rows"]
+        and {(r["measure"], r["condition"]): r["value"] for r in of_function["rows"]} == rows
+    )
+
+
 def test_what_cannot_be_asked_is_said_before_anything() -> None:
     Path("own.py").write_text(RANKER)
     refusal(llmfair("listwise", "-m", "rerank:m"), "--base-url")

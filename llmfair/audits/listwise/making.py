@@ -20,7 +20,7 @@ from llmfair.audits.listwise.plan import plan_of, tokens_of
 from llmfair.audits.listwise.reach import known_reach
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.subject import Subject, backend_args
-from llmfair.backends.scored import SCORES, is_scorer
+from llmfair.backends.scored import SCORES
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
@@ -163,8 +163,7 @@ def _scored(settings: ListwiseSettings, subject: Subject) -> ListwiseSettings:
 
     Such a ranker takes no instruction, so that only who wants it puts the words of sensitive prompts into queries.
     """
-    given = subject.given is not None and SCORES in subject.given.capabilities
-    if not given and not is_scorer(subject.spec):
+    if not subject.scores_lists:
         return settings
     if settings.design == "partition":
         raise UsageError(f"{subject.spec} scores whole lists.", "leave --design partition out")

@@ -160,11 +160,9 @@ class Pairwise(Kind):
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal import completion_of
         from llmfair.rankers.answers import AnswerClass
-        from llmfair.rankers.choices import LABELS, read_choice, read_margin
+        from llmfair.rankers.pairwise import read_answer
 
-        completion, form = completion_of(row), settings["form"]
-        margins = settings["answers"] == "margin"
-        choice = read_margin(completion, LABELS[form]) if margins else read_choice(completion, form)
+        choice = read_answer(completion_of(row), settings["form"], settings["answers"])
         return str(choice.problem or AnswerClass.OK)
 
     def what_was_shown(self, about: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ stratum when its verdict is settled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from llmfair.audits.design import NOBODY, Outcome
@@ -19,7 +19,9 @@ from llmfair.audits.pairwise.outcome import outcome_of
 from llmfair.audits.pairwise.plan import findable_of, plan_of, tokens_of
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.subject import Subject
+from llmfair.backends.scored import SCORES
 from llmfair.datasets.base import Dataset
+from llmfair.errors import UsageError
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.probes import PairProbes, pairwise_probes
@@ -63,7 +65,9 @@ class PairwiseAudit(PairwiseDesign):
 def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> PairwiseAudit:
     """Loads what the settings name and fixes the pairs that are asked. Raises UsageError."""
     dataset, attribute = load_lists(settings)
-    settings, prompt = with_prompt(settings, dataset, PairwiseAudit.task)
+    settings = _scored(settings, subject)
+    task = PairwiseAudit.task + (f"-{SCORES}" if settings.form == SCORES else "")
+    settings, prompt = with_prompt(settings, dataset, task)
     queries = selected_queries(dataset, settings)
     strata = settings.strata()
     gates = read_gates(settings.require, strata, JudgedPairs)
@@ -94,6 +98,16 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         queries=tuple(queries),
         pairs={stratum: _pairs(dataset, attribute, queries, stratum, settings, ranker) for stratum in strata},
     )
+
+
+def _scored(settings: PairwiseSettings, subject: Subject) -> PairwiseSettings:
+    """With the one form in which a backend can be asked that scores lists, and answers no questions."""
+    if not subject.scores_lists:
+        return settings
+    if settings.answers == "margin" or settings.constrain:
+        flag = "--constrain" if settings.constrain else "--answers margin"
+        raise UsageError(f"{subject.spec} scores lists, and cannot do {flag}.", "leave it out")
+    return replace(settings, form=SCORES)
 
 
 def concluded_of(weights: str) -> str:

@@ -15,7 +15,7 @@ from llmfair.audits.pairwise.design import PairwiseDesign
 from llmfair.audits.pairwise.settings import PlanPairwiseSettings
 from llmfair.errors import UsageError
 from llmfair.probes import PairProbes, by_grade, pair_pools
-from llmfair.rankers.choices import Form
+from llmfair.rankers.pairwise import PairForm
 from llmfair.records import Probe, Query
 from llmfair.results import Count, Share, plain
 from llmfair.stats.power import (
@@ -34,7 +34,7 @@ UNKNOWN = (
     "reason", "error", "power", "pairs_needed", "queries_needed", "smallest", "all_pairs", "smallest_with_all",
 )  # fmt: skip
 """What a plan cannot tell of pairs of which nothing is known."""
-ANSWERS: Mapping[Form, str] = {"order": "[1] > [2]", "letter": "A"}
+ANSWERS: Mapping[PairForm, str] = {"order": "[1] > [2]", "letter": "A", "scores": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class PairwiseFacts(DesignFacts):
     """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled."""
 
     pairs: Count | None = after("conditions")
-    form: Literal["order", "letter"] = after("pairs")
+    form: Literal["order", "letter", "scores"] = after("pairs")
     answers: Literal["text", "margin"] = after("form")
     constrained: bool = after("answers")
     noise_share: Share = after("constrained")

@@ -28,8 +28,10 @@ from llmfair.verdicts import PairStratum
 class PairwiseSettings(PromptSettings, AuditSettings):
     """The pairwise audit: one protected and one unprotected item of a query, asked in both orders."""
 
-    form: Literal["order", "letter"] = setting(
-        "order", "What is answered: the two numbers in order, or a letter.", "Prompt"
+    form: Literal["order", "letter", "scores"] = setting(
+        "order",
+        "What is answered: the two numbers in order, or a letter (scores: by rankers that score lists).",
+        "Prompt",
     )
     answers: Literal["text", "margin"] = setting(
         "text",
@@ -135,6 +137,8 @@ class PairwiseSettings(PromptSettings, AuditSettings):
 
     def needs(self) -> Iterator[tuple[str, str]]:
         yield from super().needs()
+        if self.form == "scores":
+            yield "scores", "--form scores"
         if self.margins:
             yield "margins", "--answers margin"
             if self.form == "order":
