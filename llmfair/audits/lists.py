@@ -101,11 +101,16 @@ def training_lists(
 ) -> list[Candidates]:
     """The lists with judgements that a ranker can learn from: all of the data's own, whatever queries are asked.
 
-    Of data without lists they are what BM25 finds first for each topic, unjudged documents too. `query_text`: whether
-    topics ask their keywords, where they have any, or their title. Raises UsageError where nothing can be searched.
+    Of data without lists, or with lists of some queries only, they are what BM25 finds first for each topic, unjudged
+    documents too. `query_text`: whether topics ask their keywords, where they have any, or their title. Raises
+    UsageError where nothing can be searched.
     """
     source: Any = dataset.source if isinstance(dataset, Collection) else dataset
-    if getattr(source, "has_lists", True):
+    try:
+        listed = getattr(source, "has_lists", True)
+    except UsageError:  # a mixture, which can be searched all the same
+        listed = False
+    if listed:
         lists = (source.candidates(query) for query in source.queries)
         return [replace(one, query=searched(one.query, query_text)) for one in lists]
     found = Collection(source)

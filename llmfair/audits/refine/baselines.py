@@ -41,10 +41,10 @@ class Baseline:
     _turn: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def steps(self, found: Candidates) -> Steps[Candidates]:
-        """Orders what the original query finds, best first; one query at a time, since it may hold a model."""
+        """Orders what the original query finds, if anything, best first; one query at a time: it may hold a model."""
         yield from ()
         with self._turn:
-            return self.ranker.ordered(found)[0]
+            return self.ranker.ordered(found)[0] if found.documents else found
 
 
 def named_specs(given: Sequence[str], reserved: Sequence[str]) -> dict[str, str]:

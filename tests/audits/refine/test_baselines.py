@@ -237,6 +237,16 @@ def test_what_cannot_be_a_baseline_is_refused() -> None:
     refuses("no condition 'mmr'", *QUICK, "--require", "AWRF@20:mmr>=0.9")
 
 
+def test_lists_of_some_topics_only_do_not_keep_rankers_from_learning() -> None:
+    """A judgement of 0 would give a topic a list of its own; a collection is searched all the same."""
+    topics = {"reef": "reef", "she": "she reef", "he": "he reef"}
+    qrels = "reef 0 f0 1\nreef 0 m0 0\nshe 0 f1 1\nhe 0 m1 1\n"
+    collection("mine", topics, **{"qrels.txt": qrels})
+    ran("-d", "mine", "--objective", "KL@4", "--baseline", "deltr=deltr:steps=50", "-o", "run")
+    done_well("rerank", "run/rankings/bm25.run", "--with", "deltr:steps=50", "-d", "mine", "-o", "new.run")
+    assert Path("new.run").read_bytes() == Path("run/rankings/deltr.run").read_bytes()
+
+
 def test_what_a_ranker_says_of_its_orders_is_told() -> None:
     collection("mine", {"reef": "reef", "she": "she reef"}, **{"qrels.txt": "reef 0 f0 1\nshe 0 f1 1\n"})
     found = ran("-d", "mine", "--objective", "KL@4", "--baseline", "fair-star:p=0.9", "-o", "run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -11,8 +12,11 @@ from typing import Any, cast
 import pytest
 
 from llmfair.audits.refine.concluding import SYMBOLS
+from llmfair.rankers.dlf_like import DlfLike
 from llmfair.rankers.encoders import ARGUMENTS
+from llmfair.records import Candidates
 from tests import models
+from tests.audits.refine.test_refine import collection
 from tests.cli.command import ran
 from tests.models import one_thread as one_thread
 
@@ -62,6 +66,38 @@ def test_a_baseline_learns_of_the_target_from_other_topics_and_has_the_papers_si
     }.items() <= SYMBOLS.items()
     shown = ran("runs", "show", encoded / "run", "-v").out
     assert "measured against, dlf-like those of training topics, which other methods are not" in shown
+
+
+def test_queries_that_find_nothing_are_ordered_by_nobody() -> None:
+    models.encoder(Path("dense"))
+    topics = {"reef": "reef", "she": "she reef", "nothing": "zebra", "signs": "?!", "unjudged": "reef"}
+    collection("mine", topics)
+    named = [word for name, spec in ENCODED.items() for word in ("--baseline", f"{name}={spec}")]
+    ran("refine", "-q", "--no-report", "-d", "mine", "--objective", "KL@4", *named, "-o", "run")
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["status"] == "complete" and results["chains"]["dlf-like"] == {"asked": 4, "ranked": 4}
+    assert results["left_out"] == {"no_target": ["unjudged"], "no_result": ["nothing", "signs"]}
+
+
+def test_no_query_is_ordered_by_a_model_that_saw_it(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(encoded)
+    seen: dict[int, set[str]] = {}
+    ordered: list[str] = []
+    made, scored = DlfLike.__init__, DlfLike.__call__
+
+    def learning(model: DlfLike, lists: Sequence[Candidates], *more: Any, **others: Any) -> None:
+        seen[id(model)] = {one.query.query_id for one in lists}
+        made(model, lists, *more, **others)
+
+    def scoring(model: DlfLike, candidates: Candidates) -> list[float]:
+        assert candidates.query.query_id not in seen[id(model)]
+        ordered.append(candidates.query.query_id)
+        return scored(model, candidates)
+
+    monkeypatch.setattr(DlfLike, "__init__", learning)
+    monkeypatch.setattr(DlfLike, "__call__", scoring)
+    ran("refine", "-q", "--no-report", "--baseline", ENCODED["dlf-like"], "-o", "spied")
+    assert len(ordered) == len({*ordered}) == 12 and {*map(len, seen.values())} == {9, 10}
 
 
 def test_one_text_at_a_time_orders_as_batches_do(encoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
