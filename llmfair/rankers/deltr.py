@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
+from llmfair.metrics.base import Free
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.crossfit import CrossFitted
+from llmfair.rankers.encoders import named_encoder
 from llmfair.rankers.features import Features
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
 from llmfair.records import Candidates
@@ -35,22 +37,29 @@ START = 0.01
 """Weights start uniformly between 0 and this."""
 
 
+NONE = "none"
 DECLARED: Declared = {
     "gamma": number(500, 0, 1e9),
     "gradient": get_args(Gradient),
     "standardize": get_args(Standardize),
     "steps": whole(3000, 1_000_000),
     "rate": number(0.001, 0, 1),
+    "encoder": Free(NONE, str, "none, sbert, or a checkpoint of sentence-transformers"),
 }
 
 
 @register("ranker", "deltr")
 def deltr(options: RankerOptions) -> CrossFitted:
-    """DELTR, cross-fitted on the judged lists. Raises UsageError without two groups or without judgements."""
+    """DELTR, cross-fitted on the judged lists.
+
+    Raises UsageError without two groups or without judgements, and what `named_encoder` raises.
+    """
     parameters = read_parameters("deltr", options.checkpoint, DECLARED)
     if options.attribute is None:
         raise UsageError("deltr compares two groups, and here is no attribute that tells them.", "-m bm25")
-    features = Features(options.documents, options.attribute, options.cache / "indexes")
+    named = parameters.pop("encoder")
+    encoder = None if named == NONE else named_encoder(named, options)
+    features = Features(options.documents, options.attribute, options.cache / "indexes", encoder)
     training = Training(
         **{one.name: parameters[one.name] for one in fields(Training) if one.name in parameters}
     )

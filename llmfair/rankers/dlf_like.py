@@ -22,15 +22,14 @@ from llmfair.metrics.values import Undefined
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.crossfit import CrossFitted
-from llmfair.rankers.encoders import Encoder
+from llmfair.rankers.encoders import SBERT, Vectors, named_encoder
 from llmfair.rankers.parameters import Declared, number, read_parameters, spelled, whole
 from llmfair.rankers.reranking import min_max
-from llmfair.records import Candidates, Document
+from llmfair.records import Candidates
 from llmfair.registry import register
 
 Floats = NDArray[np.float64]
 
-SBERT = "sbert"
 DECLARED: Declared = {
     "alpha": number(0.8, 0, 1),
     "pool": whole(100, 2000),
@@ -53,11 +52,8 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
         raise UsageError(
             "dlf-like aims at shares of groups, and here is no attribute that has any.", "-m bm25"
         )
-    named, options = parameters["encoder"], replace(options, checkpoint="")
-    encoder = (
-        Encoder(SBERT, options) if named == SBERT else Encoder("dense", replace(options, checkpoint=named))
-    )
-    first_stage, vectors = bm25(options), Vectors(encoder)
+    encoder = named_encoder(parameters["encoder"], options)
+    first_stage, vectors = bm25(replace(options, checkpoint="")), Vectors(encoder)
 
     def fit(lists: Sequence[Candidates]) -> DlfLike:
         return DlfLike(
@@ -74,22 +70,6 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
     ranker = CrossFitted(name, fit, options.lists(), pool=parameters["pool"])
     ranker.target_known = "training topics"
     return ranker
-
-
-class Vectors:
-    """Vectors of documents, each encoded once, and how like the query each is: (candidates, places + 1)."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, NDArray[np.float32]] = {}
-
-    def __call__(self, candidates: Candidates) -> Floats:
-        new = [one for one in candidates.documents if one.doc_id not in self._known]
-        found = self._encoder.vectors("document", map(_said, new)) if new else ()
-        self._known |= {one.doc_id: vector for one, vector in zip(new, found, strict=True)}
-        (query,) = _unit(self._encoder.vectors("query", [candidates.query.text]))
-        vectors = _unit(np.array([self._known[doc_id] for doc_id in candidates.doc_ids]))
-        return np.column_stack([vectors, vectors @ query])
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +167,4 @@ class DlfLike:
 def _smooth(shares: Floats) -> Floats:
     """Shares of a distribution, (groups,), none of them 0."""
     found: Floats = (shares + EPS) / (1 + shares.size * EPS)
-    return found
-
-
-def _said(document: Document) -> str:
-    return f"{document.title} {document.text}"
-
-
-def _unit(vectors: NDArray[np.float32]) -> Floats:
-    """Vectors of length 1, zeros as they are; shape (n, places)."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    found: Floats = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
     return found

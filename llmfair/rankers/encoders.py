@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -54,6 +54,9 @@ KINDS: Mapping[str, _Kind] = {
 }
 
 
+SBERT = "sbert"
+
+
 @register("ranker", "dense")
 def dense(options: RankerOptions) -> Encoder:
     """Any dense encoder. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
@@ -82,6 +85,12 @@ def sbert(options: RankerOptions) -> Encoder:
 def splade(options: RankerOptions) -> Encoder:
     """SPLADE. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
     return Encoder("splade", options)
+
+
+def named_encoder(name: str, options: RankerOptions) -> Encoder:
+    """What a parameter names: `sbert`, or a checkpoint. Raises MissingExtra, UsageError, and BackendError for none."""
+    kind, checkpoint = (SBERT, "") if name == SBERT else ("dense", name)
+    return Encoder(kind, replace(options, checkpoint=checkpoint))
 
 
 class Encoder(ScoringRanker):
@@ -191,3 +200,27 @@ class Encoder(ScoringRanker):
         """What the tokenizer can encode, and reads as nothing but text."""
         encodable = text.strip().encode("utf-8", "replace").decode("utf-8")
         return without_control_tokens(encodable, tuple(self._model.tokenizer.all_special_tokens))
+
+
+class Vectors:
+    """Vectors of documents, each encoded once, and how like the query each is: (candidates, places + 1)."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
+        new = [one for one in candidates.documents if one.doc_id not in self._known]
+        texts = [f"{one.title} {one.text}" for one in new]
+        found = self._encoder.vectors("document", texts) if new else ()
+        self._known |= {one.doc_id: vector for one, vector in zip(new, found, strict=True)}
+        (query,) = unit(self._encoder.vectors("query", [candidates.query.text]))
+        vectors = unit(np.array([self._known[doc_id] for doc_id in candidates.doc_ids]))
+        return np.column_stack([vectors, vectors @ query])
+
+
+def unit(vectors: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Vectors of length 1, zeros as they are; shape (n, places)."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    found: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
+    return found

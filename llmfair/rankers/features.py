@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.jsonbytes import encode
+from llmfair.rankers.encoders import Encoder, Vectors
 from llmfair.records import NUMBERS, Attribute, Candidates, Document, Side
 from llmfair.retrieval.bm25 import Bm25Index
 
-PARTS = ("title", "text")
+PARTS, COSINE = ("title", "text"), "cosine(query, title and text)"
 CALLED: Mapping[str, tuple[str, Callable[[float], float]]] = dict(
     zip(
         NUMBERS,
@@ -27,21 +28,35 @@ CALLED: Mapping[str, tuple[str, Callable[[float], float]]] = dict(
 
 class Features:
     """Whether a document is of the protected group (1 or 0), BM25 of the query with its title and with its text,
-    ln(1 + words of both), and what the metadata of documents say of their quality, sitelinks and page views.
+    ln(1 + words of both), what the metadata of documents say of their quality, sitelinks and page views, and with an
+    encoder the cosine of the query and title with text.
 
     What no document has is left out: `names` are those of the columns, `missing` of the others. Where only some have a
     number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`.
     """
 
-    def __init__(self, documents: Sequence[Document], attribute: Attribute, folder: Path) -> None:
-        self._attribute = attribute
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        attribute: Attribute,
+        folder: Path,
+        encoder: Encoder | None = None,
+    ) -> None:
+        self._attribute, self._encoder = attribute, encoder
+        self._vectors = None if encoder is None else Vectors(encoder)
         self._indexes = {
             part: Bm25Index(folder, [Document(one.doc_id, getattr(one, part), "") for one in documents])
             for part in PARTS
             if any(getattr(document, part).strip() for document in documents)
         }
         self._numbers = dict(_numbers(documents))
-        self.names = ("protected", *map(_bm25, self._indexes), "ln length", *self._numbers)
+        self.names = (
+            "protected",
+            *map(_bm25, self._indexes),
+            "ln length",
+            *self._numbers,
+            *[COSINE] * (encoder is not None),
+        )
         self.missing = (
             *(_bm25(part) for part in PARTS if part not in self._indexes),
             *(name for name, _ in CALLED.values() if name not in self._numbers),
@@ -52,7 +67,11 @@ class Features:
         """The columns in words, with the indexes and numbers that they are read from."""
         found = (f"{_bm25(part)} {index.identity}" for part, index in self._indexes.items())
         numbers = (f", {name} {number.sha256[:12]}" for name, number in self._numbers.items())
-        return f"{self._attribute.name} protected, {', '.join(found)}, ln length{''.join(numbers)}"
+        return f"{self._attribute.name} protected, {', '.join(found)}, ln length{''.join(numbers)}{self._encoded}"
+
+    @property
+    def _encoded(self) -> str:
+        return "" if self._encoder is None else f", {COSINE} {self._encoder.identity}"
 
     def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
         """A row for each candidate, in their order: (candidates, columns). Raises UsageError (`Bm25Index`)."""
@@ -63,6 +82,7 @@ class Features:
             *([found[doc_id] for doc_id in candidates.doc_ids] for found in scores),
             [np.log1p(len(f"{document.title} {document.text}".split())) for document in documents],
             *([number.of(document) for document in documents] for number in self._numbers.values()),
+            *([] if self._vectors is None else [self._vectors(candidates)[:, -1]]),
         ]
         return np.array(columns, dtype=float).T
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from llmfair.metrics.base import Free
 from llmfair.rankers.base import RankerOptions
-from llmfair.rankers.encoders import KINDS, Encoder
+from llmfair.rankers.encoders import KINDS, Encoder, unit
 from llmfair.rankers.parameters import Declared
 from llmfair.rankers.reranking import TRADE, Floats, Reranker, first_best, min_max
 from llmfair.records import Candidates
@@ -44,8 +44,8 @@ def mmr_of_vectors(
 
     The most relevant document is first whatever λ is: at λ = 0 the formula alone would not say which.
     """
-    towards = _unit(np.atleast_2d(np.asarray(query, dtype=float)))[0]
-    vectors = _unit(np.asarray(documents, dtype=float).reshape(-1, towards.size))
+    towards = unit(np.atleast_2d(np.asarray(query, dtype=float)))[0]
+    vectors = unit(np.asarray(documents, dtype=float).reshape(-1, towards.size))
     relevance = vectors @ towards
     first = int(np.argmax(relevance)) if relevance.size else None
     return _chosen(relevance, vectors @ vectors.T, trade, k, first)
@@ -65,16 +65,9 @@ def _chosen(
     return found
 
 
-def _unit(vectors: Floats) -> Floats:
-    """Vectors of length 1, zeros as they are; shape (n, d)."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return units
-
-
 def cosines(vectors: ArrayLike) -> Floats:
     """Of vectors with each other; shapes (n, d) to (n, n)."""
-    units = _unit(np.asarray(vectors, dtype=float))
+    units = unit(np.asarray(vectors, dtype=float))
     found: Floats = units @ units.T
     return found
 

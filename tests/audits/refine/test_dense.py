@@ -32,6 +32,7 @@ ENCODED = {
     "sbert": "dense:dense",
     "dlf-like": "dlf-like:encoder=dense,epochs=5",
     "mmr": "mmr:similarity=dense:dense",
+    "deltr": "deltr:steps=50,encoder=dense",
 }
 
 
