@@ -22,6 +22,7 @@ class Invocation:
 
     command: Sequence[str]
     started: str
+    ended: str | None = None
     calls: int | None = None
     cost: float | None = None
 
@@ -71,6 +72,8 @@ class Manifest(RunSettings):
     models_reported: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     cost: float | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
     server: str = ""
     label: str = ""
     unused: Sequence[str] = ()

@@ -192,8 +192,8 @@ class Kind(ABC):
     """Commands over several of its audits: `llmfair study NAME`."""
 
     def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
-        """The first settings in which runs of one model differ, in short."""
-        return [f"{name} {settings[name]}" for name in differ][:2]
+        """The first settings in which runs of one model differ, in short; those that it has."""
+        return [f"{name} {settings[name]}" for name in differ if name in settings][:2]
 
     @property
     def titles(self) -> Mapping[str, str]:

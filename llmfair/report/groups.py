@@ -103,7 +103,8 @@ def _rows_of(kind: SideBySide, audits: Sequence[AuditedRun]) -> dict[str, dict[s
         results = audited.results
         alike = [settings[one.folder] for one in audits if one.results.named_model == results.named_model]
         own = settings[audited.folder]
-        differ = [key for key in own if any(other.get(key) != own[key] for other in alike)]
+        keys = dict.fromkeys(key for other in (own, *alike) for key in other)
+        differ = [key for key in keys if any(other.get(key) != own.get(key) for other in alike)]
         labelled = {one.results.named_model for one in audits if one.results.short_name == results.short_name}
         called = results.short_name if len(labelled) == 1 else results.named_model
         name = " ".join([called, *kind.told_apart(own, differ)])

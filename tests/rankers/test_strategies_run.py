@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 import llmfair as api
-from llmfair import registry
 from tests.cli.command import kept, llmfair, ran, refuses
 
 MODEL = ("-m", "fake:biased,listwise=-0.7,malformed=0.02")
 SMALL = ("-n", "6", "--conditions", "neutral", "--no-repeat", "--orders", "2")
-NAMES = [name for name in registry.names("strategy") if name != "toy"]
+NAMES = ("windows", "pointwise", "pairwise-sort", "setwise", "first", "tournament")
 
 
 @pytest.mark.whole
@@ -85,3 +84,32 @@ def test_answers_are_read_as_asked() -> None:
         row = json.loads(Path(read, "journal.jsonl").read_text().splitlines()[1])
         assert bool(row.get("logprobs")) == (read == "margin")
     refuses("reads no log-probabilities", "listwise", "--answers", "margin", "-n", "1")
+
+
+@pytest.mark.whole
+def test_a_report_has_all_strategies_in_one_table() -> None:
+    strategies = [word for name in NAMES for word in ("--strategy", name)]
+    ran(
+        "listwise",
+        "-m",
+        "fake:biased,listwise=-0.7,malformed=0",
+        "-n",
+        "6",
+        "--conditions",
+        "neutral",
+        *strategies,
+    )
+    runs = sorted(str(path) for path in Path("runs").iterdir())
+    assert len(runs) == len(NAMES)
+    (table,) = [
+        part
+        for part in ran("report", *runs, "--format", "md").out.split("\n\n")
+        if part.startswith("| model | nDCG@20")
+    ]
+    assert table.splitlines()[0] == (
+        "| model | nDCG@20 [95 %] | preference odds [95 %] | verdict | calls | tokens | seconds |"
+    )
+    rows = table.splitlines()[2:]
+    assert len(rows) == len(NAMES) and all("[0." in row for row in rows)
+    assert any(row.startswith("| fake:biased,listwise=-0.7,malformed=0 setwise:c=4,k=20 |") for row in rows)
+    assert any(row.startswith("| fake:biased,listwise=-0.7,malformed=0 windows |") for row in rows)

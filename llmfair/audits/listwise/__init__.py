@@ -174,6 +174,11 @@ class Listwise(Kind):
         yield from group_plots(group, declared, number)
         yield from super().group_plots(group, declared, number)
 
+    def group_tables(self, group: Group) -> Iterator[Table]:
+        from llmfair.audits.listwise.group import group_tables
+
+        return group_tables(group)
+
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal import completion_of
         from llmfair.rankers.answers import read
@@ -217,9 +222,9 @@ class Listwise(Kind):
     def told_apart(self, settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
         """A strategy as it is spelled, else windows as `20/10x3`; then others by name."""
         windows = ("window", "step", "passes")
-        if "strategy" in differ:  # its prompt and what is read of answers go with it
-            return [str(settings["strategy"])]
         told = ["{window}/{step}x{passes}".format_map(settings)] if {*windows} & {*differ} else []
+        if "strategy" in differ:  # its prompt and what is read of answers go with it
+            return [str(settings.get("strategy", "windows")), *told]
         return told + super().told_apart(settings, [name for name in differ if name not in windows])
 
     def scored_notes(self, rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
