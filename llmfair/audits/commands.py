@@ -27,7 +27,8 @@ TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
 SHARED_WITH_TRAINING = (
     "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
-    "input", "words", "grades", "prompt", "system", "backend_arg", "template_arg",
+    "columns", "attributes", "groups", "run", "input", "words", "grades", "prompt", "system",
+    "backend_arg", "template_arg",
 )  # fmt: skip
 """Settings that an audit shares with the training of an adapter, so that both are of one thing."""
 WAYS: Mapping[str, Mapping[str, Any]] = {

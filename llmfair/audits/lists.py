@@ -53,7 +53,11 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
 def given_of(settings: ListSettings) -> Given:
     """What settings say of the data beside their name."""
     return Given(
-        allow_missing=settings.allow_missing, columns=settings.columns, attributes=settings.attributes
+        allow_missing=settings.allow_missing,
+        columns=settings.columns,
+        attributes=settings.attributes,
+        groups=settings.groups,
+        run=settings.run,
     )
 
 

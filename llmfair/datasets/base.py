@@ -141,19 +141,28 @@ def load_dataset(name: str, given: Given | None = None) -> Any:
     from llmfair.datasets.rows import form_of
 
     given = given or Given()
+    collection = name.startswith("irds:")
+    table = name.startswith("hf:") or (form_of(Path(name)) is not None and Path(name).is_file())
+    for flag, value, fits, of in (
+        ("columns", given.columns, table, "tables"),
+        ("attributes", given.attributes, table or collection, "tables and collections"),
+        ("groups", given.groups, collection, "collections of ir_datasets"),
+        ("run", given.run, collection, "collections of ir_datasets"),
+    ):
+        if value and not fits:
+            raise UsageError(f"--{flag} is said of {of}, and {name} is none.", "leave it out")
+    if collection:
+        from llmfair.datasets.irds import IrCollection
+
+        return IrCollection(name, given, cache_folder() / "indexes")
     if name.startswith("hf:"):
         from llmfair.datasets.hub import hub_table
 
         return hub_table(name, given)
-    if form_of(Path(name)) is not None and Path(name).is_file():
+    if table:
         from llmfair.datasets.tables import table_of
 
         return table_of(Path(name), given)
-    if given.columns or given.attributes:
-        raise UsageError(
-            f"--{'columns' if given.columns else 'attributes'} is said of tables, and {name} is none.",
-            "a folder has its attributes.toml",
-        )
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():

@@ -20,12 +20,15 @@ LISTS_HINT = (
 class Given:
     """What is said of data beside their name: columns of a table by ours, and a file that declares attributes.
 
-    `allow_missing` drops judgements of documents that a folder lacks.
+    `groups` and `run` are files of the groups and lists of a collection that has none; `allow_missing` drops judgements
+    of documents that a folder lacks.
     """
 
     allow_missing: bool = False
     columns: str | None = None
     attributes: str | None = None
+    groups: str | None = None
+    run: str | None = None
 
 
 class OwnData(ABC):

@@ -10,7 +10,6 @@ from llmfair.settings.asking import MOST_REPEATS, Asking
 from llmfair.settings.audit import STOPPING_AT_ONCE, AuditSettings, check_stopping
 from llmfair.settings.base import (
     CommandSettings,
-    ListSettings,
     MeasureSettings,
     PromptSettings,
     at_least,
@@ -20,6 +19,7 @@ from llmfair.settings.base import (
     setting,
 )
 from llmfair.settings.designs import CalibrationSettings, PlanningSettings, StudySettings, injected_of
+from llmfair.settings.lists import ListSettings
 from llmfair.settings.mitigate import MitigateSettings
 from llmfair.settings.score import RERANK_FORMS, SCORE_FORMS, JudgedSettings, RerankSettings, ScoreSettings
 from llmfair.settings.tuning import FinetuneSettings

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
-from llmfair.settings.base import ListSettings, MeasureSettings, Settings, at_least, setting
+from llmfair.settings.base import MeasureSettings, Settings, at_least, setting
+from llmfair.settings.lists import ListSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import ListSettings, PromptSettings, at_least, setting
+from llmfair.settings.base import PromptSettings, at_least, setting
+from llmfair.settings.lists import ListSettings
 
 ORDERS = 2
 """Prompts of a pair: every pair is always asked in both orders."""

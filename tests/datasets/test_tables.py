@@ -7,6 +7,7 @@ import gzip
 import importlib.util
 import json
 import random
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -122,6 +123,7 @@ FORMS: Mapping[str, Callable[[Rows], Any]] = {
     "parquet with lists": lambda rows: parquet(Path("frame.parquet"), lists_of_groups(rows)),
     "pandas": lambda rows: __import__("pandas").DataFrame(rows),
     "hf": lambda rows: hub(rows),
+    "irds": lambda rows: collection(rows),
 }  # fmt: skip
 
 
@@ -135,13 +137,48 @@ def hub(rows: Rows) -> str:
     return "hf:org/frame:test"
 
 
+def collection(rows: Rows) -> dict[str, Any]:
+    """As ir_datasets has one, with groups and lists in files."""
+    of = folder(Path("files"), rows)
+    documents = {
+        row["doc_id"]: document(**{key: row[key] for key in ("doc_id", "title", "text")}) for row in rows
+    }
+    found = SimpleNamespace(
+        queries_iter=lambda: [question(query_id, text) for query_id, text in {row["query_id"]: row["query"] for row in rows}.items()],
+        qrels_iter=lambda: [SimpleNamespace(**row) for row in rows if row["relevance"] is not None],
+        docs_store=lambda: SimpleNamespace(get_many=lambda ids: {one: documents[one] for one in ids if one in documents}),
+        docs_iter=lambda: iter(documents.values()),
+        docs_count=lambda: len(documents),
+    )  # fmt: skip
+    sys.modules["ir_datasets"].load = {"frame": found}.__getitem__  # type: ignore[attr-defined]
+    run = Path("lists.json")  # scores falling in the order of rows
+    run.write_text(
+        json.dumps(
+            {
+                q: {r["doc_id"]: -i for i, r in enumerate(rows) if r["query_id"] == q}
+                for q in {r["query_id"] for r in rows}
+            }
+        )
+    )
+    return {"dataset": "irds:frame", "groups": of / "groups.tsv", "run": run}
+
+
+def document(**fields: str) -> Any:
+    return SimpleNamespace(**fields, default_text=lambda: f"{fields['title']} {fields['text']}")
+
+
+def question(query_id: str, text: str) -> Any:
+    return SimpleNamespace(query_id=query_id, text=text, default_text=lambda: text)
+
+
 def audited(data: Any, **settings: Any) -> dict[str, bytes]:
     """Every file of a run but what says when it was made."""
+    given = data if isinstance(data, dict) else {"dataset": data}
     api.audit_listwise(
-        data, output="run", window=4, step=2, passes=1, orders=1, permutations=99, report=False, **settings
+        **given, output="run", window=4, step=2, passes=1, orders=1, permutations=99, report=False, **settings
     )
     return {
-        str(path): path.read_bytes().replace(b"hf:org/frame:test", b"frame")
+        str(path): path.read_bytes().replace(b"hf:org/frame:test", b"frame").replace(b"irds:frame", b"frame")
         for path in Path("run").rglob("*")
         if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", ".lock", ".seal")
     }  # fmt: skip
@@ -149,8 +186,8 @@ def audited(data: Any, **settings: Any) -> dict[str, bytes]:
 
 @pytest.fixture
 def expected(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.delitem(sys.modules, "datasets", raising=False)
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace())
     found = audited(folder(Path("frame"), rows_of()))
     for made in ("run", "frame"):
         shutil.rmtree(made)
@@ -331,3 +368,62 @@ def test_a_hundred_malformed_files_are_one_sentence_each(form: str) -> None:
             refused += 1
             assert found.err.startswith("Error: ") and f"bad.{form}" in found.err.splitlines()[0], found.err
     assert refused > 60
+
+
+# docs/own-data.md
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/own-data.md").read_text("utf-8")
+SECTION = PAGE.partition("## A table is a dataset")[2].partition("\n## ")[0]
+EXAMPLE, LINES, PYTHON = (
+    re.findall(rf"^```{kind}\n(.*?)^```", SECTION, re.DOTALL | re.MULTILINE)[0] for kind in ("csv", "bash", "python")
+)  # fmt: skip
+NEEDED = {"mine.parquet": "pyarrow", "hf:": "datasets"}
+
+
+@pytest.fixture
+def example() -> Rows:
+    """The page's table in every form, by the names that its commands give them."""
+    Path("mine.csv").write_text(EXAMPLE)
+    rows = [*csv.DictReader(EXAMPLE.splitlines())]
+    separated(Path("mine.tsv"), rows, "\t", rows[0])
+    json_lines(Path("mine.jsonl"), rows)
+    renamed = {"doc_id": "id", "gender": "sex"}
+    separated(Path("other.csv"), rows, names=[renamed.get(name, name) for name in rows[0]])
+    Path("folder").mkdir()
+    Path("folder/mine.csv").write_text(EXAMPLE)
+    write(Path("groups.tsv"), dict.fromkeys(f"{row['doc_id']}\tgender\t{row['gender']}" for row in rows))
+    write(Path("my.run"), (f"{row['query_id']} Q0 {row['doc_id']} {n} {-n} x" for n, row in enumerate(rows)))
+    return rows
+
+
+@pytest.mark.parametrize("line", LINES.splitlines())
+def test_the_commands_of_the_page_run(line: str, example: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    for word, package in NEEDED.items():
+        if word in line:
+            pytest.importorskip(package)
+    if "mine.parquet" in line:
+        parquet(Path("mine.parquet"), [dict(row) for row in example])
+    if "irds:" in line:
+        import ir_datasets
+
+        documents = {row["doc_id"]: row["title"] for row in example}
+        queries = {row["query_id"]: row["query"] for row in example}
+        write(Path("docs.tsv"), map("\t".join, documents.items()))
+        write(Path("queries.tsv"), map("\t".join, queries.items()))
+        write(
+            Path("qrels.txt"), (f"{row['query_id']} 0 {row['doc_id']} {row['relevance']}" for row in example)
+        )
+        made = ir_datasets.create_dataset(
+            docs_tsv="docs.tsv", queries_tsv="queries.tsv", qrels_trec="qrels.txt"
+        )
+        monkeypatch.setattr(ir_datasets, "load", {"vaswani": made}.__getitem__)
+    flags = ("-m", "fake:biased,malformed=0", "--orders", "1", "--no-report", "--json", "-o", "run")
+    found = ran(*line.split()[1:], *flags).json
+    rows = {(one["measure"], one["condition"]): one["value"] for one in found["rows"]}
+    assert found["attribute"] == "gender" and len(rows) > 10
+
+
+def test_the_python_of_the_page_runs(example: Rows, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pandas")
+    exec(compile(PYTHON, "own-data.md", "exec"), {})
+    assert "Listwise · frame · gender" in capsys.readouterr().out

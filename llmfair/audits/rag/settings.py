@@ -135,6 +135,7 @@ class RagSettings(PromptSettings, AuditSettings):
     def idle(cls) -> frozenset[str]:
         groups = {"attribute", "mixed", "band"}
         drawn = {"candidates", "buckets", "relevant", "min_relevant", "allow_missing"}
+        drawn |= {"columns", "attributes", "groups", "run"}
         return super().idle() | groups | drawn | {"ci", "input", "words", "constrain"}
 
     @property

@@ -1,0 +1,137 @@
+"""Collections of ir_datasets, `irds:beir/scifact/test`: groups from a file, lists from a run or from BM25."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.own import Content, Given, OwnData
+from llmfair.datasets.runs import HINT as RUN_HINT
+from llmfair.datasets.runs import read_any_run
+from llmfair.errors import UsageError, line_of
+from llmfair.records import Attribute, Document, Query
+from llmfair.retrieval.bm25 import Bm25Index
+from llmfair.trec import UNKNOWN, Problems, read_groups
+
+PREFIX = "irds:"
+POOL = 100
+"""Documents that BM25 finds for a list."""
+MOST_INDEXED = 1_000_000
+"""Documents of a collection that is indexed whole, which takes so many texts in memory."""
+HINT = "llmfair listwise -d irds:beir/scifact/test --groups groups.tsv --run bm25.run"
+
+
+class IrCollection(OwnData):
+    """A collection by its name with the prefix; `indexes` is where those of BM25 are kept.
+
+    Raises UsageError without a file of groups.
+    """
+
+    def __init__(self, name: str, given: Given, indexes: Path) -> None:
+        if not given.groups:
+            raise UsageError(
+                f"{name} says nothing of groups.", "--groups FILE: doc_id<TAB>attribute<TAB>group"
+            )
+        self.name = self.where = name
+        self.given, self.indexes = given, indexes
+
+    def read(self) -> Content:
+        given, content, problems = self.given, Content(), Problems()
+        known = read_attributes(Path(given.attributes) if given.attributes else shipped_attributes())
+        groups = _groups(Path(str(given.groups)), known, problems)
+        problems.raise_any("lines of doc_id, attribute, group, separated by tabs")
+        try:
+            found = self._collection()
+            topics = [Query(one.query_id, _text(one)) for one in found.queries_iter()]
+            for one in found.qrels_iter():
+                content.qrels.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
+            content.queries = {query.query_id: query for query in topics}
+            lists = self._lists(found, topics)
+            wanted = {doc_id for listed in lists.values() for doc_id in listed}
+            judged = {doc_id for query_id in lists for doc_id in content.qrels.get(query_id, {})}
+            documents = _documents(found.docs_store().get_many([*wanted, *judged]).values(), groups)
+            content.documents = {one.doc_id: one for one in documents}
+        except UsageError:
+            raise
+        except Exception as error:  # of a download, or of what the collection lacks
+            raise UsageError(f"{self.name}: {line_of(error)}", HINT) from None
+        if gone := sorted(wanted - content.documents.keys()):
+            raise UsageError(f"{given.run}: document '{gone[0]}' is not in {self.name}.", RUN_HINT)
+        content.qrels = {
+            query_id: {doc_id: grade for doc_id, grade in of.items() if doc_id in content.documents}
+            for query_id, of in content.qrels.items()
+            if query_id in lists
+        }
+        for query_id in content.queries:
+            listed = lists.get(query_id, ())
+            if len(listed) > 1:
+                content.lists[query_id] = [*listed]
+            else:
+                content.left_out[query_id] = f"query '{query_id}' has {len(listed)} candidate(s)"
+        if not content.lists:
+            raise UsageError(f"{self.name}: no query has two candidates or more.", HINT)
+        used = {name for of in groups.values() for name in of}
+        content.attributes = [attribute for name, attribute in known.items() if name in used]
+        return content
+
+    def _collection(self) -> Any:
+        import ir_datasets
+
+        try:
+            return ir_datasets.load(self.name.removeprefix(PREFIX))
+        except KeyError:
+            raise UsageError(
+                f"ir_datasets has no '{self.name.removeprefix(PREFIX)}'.",
+                "https://ir-datasets.com lists them",
+            ) from None
+
+    def _lists(self, found: Any, topics: Iterable[Query]) -> Mapping[str, Sequence[str]]:
+        """The documents of every query, best first."""
+        if self.given.run:
+            problems, path = Problems(), Path(self.given.run)
+            rankings = read_any_run(path, problems).rankings
+            problems.raise_any(RUN_HINT)
+            lists = {
+                query.query_id: rankings[query.query_id].doc_ids
+                for query in topics
+                if query.query_id in rankings
+            }
+            if not lists:
+                raise UsageError(f"{path} ranks none of the queries of {self.name}.", RUN_HINT)
+            return lists
+        count = found.docs_count() or found.docs_store().count()
+        if count > MOST_INDEXED:
+            raise UsageError(
+                f"{self.name} has {count:,} documents, which are not indexed here.",
+                "--run FILE: the lists, from the search engine that has them",
+            )
+        index = Bm25Index(self.indexes, _documents(found.docs_iter(), {}))
+        return {query.query_id: [hit.doc_id for hit in index.search(query.text, POOL)] for query in topics}
+
+
+def _groups(
+    path: Path, known: Mapping[str, Attribute], problems: Problems
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Groups by document and attribute."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for _, doc_id, attribute, group in read_groups(path, problems, known, "a file for --attributes"):
+        of = found.setdefault(doc_id, {})
+        if group != UNKNOWN and group not in of.get(attribute, ()):
+            of[attribute] = (*of.get(attribute, ()), group)
+    return found
+
+
+def _documents(
+    found: Iterable[Any], groups: Mapping[str, Mapping[str, tuple[str, ...]]]
+) -> Iterator[Document]:
+    for one in found:
+        title = str(getattr(one, "title", "") or "").strip()
+        text = str(one.text) if title and hasattr(one, "text") else _text(one)
+        yield Document(one.doc_id, title or text, text, groups.get(one.doc_id, {}))
+
+
+def _text(one: Any) -> str:
+    """What a query or document says."""
+    return str(one.default_text()).strip()
