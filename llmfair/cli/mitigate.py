@@ -64,6 +64,7 @@ def mitigate(
 
 def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
     """Shows each remedy while it is asked."""
+    from llmfair.report.tables import count, on_disk
 
     def watch_of(remedy: str) -> Watch:
         @contextmanager
@@ -72,6 +73,8 @@ def _watching(seen: dict[str, Any]) -> Callable[[str], Watch]:
             terminal.output.begun.append(folder)
             seen.update(remedy=remedy, folder=folder)
             progress.tell = lambda text: terminal.say(terminal.visible(text))
+            if calls:
+                terminal.say(f"{remedy}: {count(calls, 'call')}{on_disk(planned)}")
             with terminal.bar(f"Asking, {remedy}", calls, progress, limit) if calls else nullcontext():
                 yield
 

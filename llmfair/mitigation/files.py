@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from llmfair.results import plain
 from llmfair.rundir import COLUMNS, RunDir, csv_text, tidy
 from llmfair.trec import run_lines, write_whole
 
+TASK = "mitigate"
 UNSAFE = re.compile(r"[^A-Za-z0-9.=,_-]+")
 
 
@@ -46,9 +48,8 @@ def write(
     try:
         (folder / "rankings").mkdir(parents=True, exist_ok=True)
         RunDir(folder).drop_report()
-        for old in (folder / "rankings").glob("*.run"):
-            if f"rankings/{old.name}" not in texts:
-                old.unlink()
+        for name in _earlier(folder) - texts.keys():
+            (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             write_whole(folder / name, [text])
         for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
@@ -57,3 +58,14 @@ def write(
         write_whole(folder / "results.json", [json_text(plain(results))])
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}.", "choose another --output") from None
+
+
+def _earlier(folder: Path) -> set[str]:
+    """The rankings that an earlier command left, as its results name them: nobody else's file is touched."""
+    path = folder / "results.json"
+    try:
+        found = json.loads(path.read_bytes())
+        named = {name for one in found["remedies"] for name in one["rankings"] if found["task"] == TASK}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return {name for name in named if Path(name).parent == Path("rankings")}

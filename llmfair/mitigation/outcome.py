@@ -48,6 +48,12 @@ class Tried:
     remarks: Sequence[str] = ()
     error: LlmfairError | None = None
 
+    @property
+    def title(self) -> str:
+        """Its name in words, with the parameters given."""
+        _, _, parameters = self.spec.partition(":")
+        return f"{self.remedy.title} ({parameters})" if parameters else self.remedy.title
+
 
 def said(error: LlmfairError) -> ErrorSaid:
     return {"class": type(error).__name__, "message": error.message, "hint": error.hint}
@@ -115,7 +121,7 @@ def _row(
     inference: Inference,
 ) -> RemedyRow:
     row = RemedyRow(
-        name=stem(one.spec), remedy=one.spec, title=one.remedy.title, does=one.remedy.does,
+        name=stem(one.spec), remedy=one.spec, title=one.title, does=one.remedy.does,
         available=one.found is not None, error=None if one.error is None else said(one.error),
         run=None if one.run is None else str(one.run),
     )  # fmt: skip

@@ -62,7 +62,7 @@ def _line(one: RemedyRow) -> tuple[str, ...]:
     changes = {measure: change_text(one.changes[measure]) for measure in (ODDS, UTILITY) if one.changes}
     odds, utility = (changes.get(measure, "") for measure in (ODDS, UTILITY))
     return (
-        one.title if ":" not in one.remedy else f"{one.title} ({one.remedy.partition(':')[2]})",
+        one.title,
         short(one.figures[ODDS]),
         odds if one.figures[ODDS].value is not None else "",
         short(one.figures[ANSWERS], interval=False),
@@ -76,14 +76,19 @@ def _line(one: RemedyRow) -> tuple[str, ...]:
     )
 
 
-UNSAID = {"answers_untouched": "as unmitigated", "other_lists": "other lists", "single_order": "one order"}
+UNSAID = {
+    "not_measured": "",
+    "answers_untouched": "as unmitigated",
+    "other_lists": "other lists",
+    "single_order": "one order",
+}
 """Reasons so short that a cell has room for them; the notes and the report say more."""
 
 
 def short(figure: Figure, digits: int = 2, interval: bool = True) -> str:
     """A figure of a narrow cell."""
     if figure.value is None:
-        return UNSAID.get(figure.reason or "") or cell(figure)
+        return UNSAID[reason] if (reason := figure.reason or "") in UNSAID else cell(figure)
     text = f"{figure.value:.{digits}f}"
     if not interval or figure.low is None or figure.high is None:
         return text

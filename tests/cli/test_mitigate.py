@@ -89,6 +89,22 @@ def test_rankings_are_trec_runs_that_score_reads(run: Path) -> None:
     assert [path.name for path in (folder / "rankings").iterdir()] == ["consensus.run"]
 
 
+def test_files_that_it_did_not_write_stay(run: Path) -> None:
+    theirs = Path("out") / "rankings" / "mine.run"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("q Q0 d 1 1 t\n")
+    for remedy in ("offset", "consensus"):
+        ran("mitigate", run, "--remedy", remedy, "--no-report", "-o", "out")
+    assert sorted(path.name for path in theirs.parent.iterdir()) == ["consensus.run", "mine.run"]
+
+
+def test_one_remedy_with_two_parameters_is_two(run: Path) -> None:
+    both = ("--remedy", "fair-star:p=0.3", "--remedy", "fair-star:p=0.6,k=40")
+    found = ran("mitigate", run, *both, "--report")
+    assert "FA*IR (p=0.3)" in found.out and "FA*IR (p=0.6,k=40)" in found.out
+    assert [*remedies(run / "mitigation")] == ["none", *both[1::2]]
+
+
 def test_fair_star_is_what_rerank_makes_of_the_run(run: Path) -> None:
     spec = "fair-star:p=0.6,k=40"
     ran("mitigate", run, "--no-report", "--remedy", spec)

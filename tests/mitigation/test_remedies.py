@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from llmfair.registry import _found, register
 from llmfair.trec import Problems, read_run
 from tests import models
 from tests.cli.command import llmfair as command
-from tests.cli.command import ran
+from tests.cli.command import process, ran
 from tests.folders import balanced, write_folder
-from tests.servers import Server, rank
+from tests.servers import Reply, Server, rank
 
 
 @pytest.fixture
@@ -84,6 +86,43 @@ def test_a_server_that_went_away_ends_with_its_error_and_the_rest_is_written(tmp
     document = json.loads((Path("run") / "mitigation" / "results.json").read_text())
     assert document["status"] == "incomplete"
     assert [one["available"] for one in document["remedies"]] == [True, True, False]
+
+
+@pytest.mark.whole
+def test_a_killed_command_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
+    def slowly(body: dict[str, Any], attempt: int) -> Reply:
+        return replace(rank(body, attempt), delay=0.05)
+
+    prices = ("--price-in", "1000", "--price-out", "1000")
+    with Server(slowly) as server:
+        asked = (*server.flags, "--conditions", "neutral", "--no-repeat", "-n", "6", "--orders", "2")
+        ran("listwise", "-q", "--no-report", *asked, "--passes", "1", "-o", "runs/base")
+        before = len(server.requests)
+        words = ("mitigate", "runs/base", "--remedy", "fair-prompt", "--no-report", "-j", "2", *prices)
+        running = process(*words)
+        while len(server.requests) < before + 6:
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.kill()
+        running.communicate()
+        time.sleep(0.3)  # what was in flight is answered
+        met, kept = len(server.requests) - before, answers()
+        assert 0 < kept < 36
+        found = ran(*words, "--json").json
+        # 6 queries × 3 windows × 2 orders, beside what was under way when it was killed
+        assert len(server.requests) - before <= 36 + met - kept
+        total = len(server.requests)
+        assert ran(*words, "--json").json["remedies"][1]["figures"] == found["remedies"][1]["figures"]
+        assert len(server.requests) == total
+    (one,) = found["remedies"][1:]
+    assert one["calls"] == 36 and one["cost"] > 0 and found["status"] == "complete"
+    assert "cost" in ran("mitigate", "runs/base", "--remedy", "fair-prompt", "--no-report").out
+
+
+def answers() -> int:
+    """Those of the run beside `base`, as far as they are on disk."""
+    journals = [path for path in Path("runs").glob("*/journal.jsonl") if path.parent.name != "base"]
+    return sum('"key"' in line for path in journals for line in path.read_text().splitlines())
 
 
 @pytest.mark.whole

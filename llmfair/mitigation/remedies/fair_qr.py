@@ -28,8 +28,7 @@ class FairQr(Asking):
         settings = kind.settings.make(
             dataset=of.dataset,
             attribute=of.attribute,
-            limit=of.limit,
-            queries=of.queries,
+            queries=",".join(run.orders),
             allow_missing=of.allow_missing,
             model=(spec,),
             **{name: getattr(of, name) for name in ("base_url", "server_name", "system", "extra")},
