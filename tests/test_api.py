@@ -147,7 +147,7 @@ def test_an_audit_in_a_running_loop_gives_the_rows_of_the_command(capfd: pytest.
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")
     shown = asked.out.strip().removesuffix("by-command").rstrip()
-    assert str(result) == shown.replace("show by-command", "show by-call")
+    assert str(result) == shown.replace(" by-command", " by-call")
 
 
 def test_folder_and_resumption_are_those_of_the_command() -> None:

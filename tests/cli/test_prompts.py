@@ -114,10 +114,13 @@ def test_prompts_are_listed_by_what_prompt_takes() -> None:
     assert {listed.pop(name) for name in of_strategies} <= {None}
     assert listed == {
         "listwise": "wikiproject",
+        "listwise-fair": None,
         "listwise-general": "general",
+        "listwise-general-fair": None,
         "neural": None,
         "pairwise": "wikiproject",
         "pairwise-general": "general",
+        "pairwise-scores": None,
         "refine": None,
     }
     refuses("'general' is a prompt of several tasks", "prompts", "show", "general")
