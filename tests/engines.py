@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,15 +46,24 @@ needs_vllm = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 @contextmanager
 def served(base: Path, adapters: Mapping[str, Path], log: Path) -> Iterator[str]:
-    """vLLM's own server on loopback, its model named `base`; yields the base URL."""
-    port = free_port()
-    command = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base),
-        "--served-model-name", "base", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
-        "--enforce-eager", "--block-size", "32", "--kv-cache-memory-bytes", str(CACHE_BYTES),
-        "--no-enable-chunked-prefill", "--hf-overrides", '{"head_dtype": "float32"}',
+    """vLLM's own server on loopback of a model that answers, named `base`; yields the base URL."""
+    flags = [
+        "--block-size", "32", "--no-enable-chunked-prefill", "--hf-overrides", '{"head_dtype": "float32"}',
         "--structured-outputs-config", '{"backend": "guidance"}', "--enable-lora", "--max-lora-rank", "8",
         "--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items()),
+    ]  # fmt: skip
+    with serving(base, flags, log) as url:
+        yield url
+
+
+@contextmanager
+def serving(model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
+    """The same of any model."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
+        "--served-model-name", "base", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
+        "--enforce-eager", "--kv-cache-memory-bytes", str(CACHE_BYTES), *flags,
     ]  # fmt: skip
     environment = {**os.environ, **ENVIRONMENT, "VLLM_NO_USAGE_STATS": "1"}
     with log.open("wb") as file:
