@@ -70,7 +70,11 @@ ORDER = Order()
 
 @dataclass(frozen=True)
 class Choice(Question):
-    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says."""
+    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says.
+
+    Where an answer begins otherwise than with a label, as in `Passage B`, labels hold little of the first token's
+    probability, and the text decides if it can be read.
+    """
 
     prompt: str
     margins: ClassVar[Margins] = "welcome"
@@ -85,9 +89,14 @@ class Choice(Question):
         return 1
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        if completion.logprobs and completion.finish in ANSWERED:
-            order = by_margin(completion.logprobs, letters(n))
-            return first_of(order[0], n) if order else Reading(AnswerClass.NO_IDS)
+        labels, logprobs = letters(n), completion.logprobs or {}
+        order = by_margin(logprobs, labels) if completion.finish in ANSWERED else []
+        if order and sum(math.exp(logprobs[labels[place]]) for place in order) >= MOSTLY:
+            return first_of(order[0], n)
+        said = self._said(completion, n)
+        return first_of(order[0], n) if order and said.permutation is None else said
+
+    def _said(self, completion: Completion, n: int) -> Reading:
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])
         said = read_text(completion.text, "letter", letters(n))
@@ -96,6 +105,7 @@ class Choice(Question):
         return first_of(said.item, n)
 
 
+MOSTLY = 0.5
 ANSWERED = (Finish.STOP, Finish.LENGTH)
 """How answers end whose first token has margins."""
 _CLASSES: Mapping[Problem | None, AnswerClass] = {

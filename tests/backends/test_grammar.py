@@ -21,3 +21,12 @@ def test_every_item_once() -> None:
 def test_windows_that_no_grammar_holds(n: int) -> None:
     with pytest.raises(UsageError, match="2 to 64 items"):
         permutation_grammar(n)
+
+
+def test_the_best_few_and_no_others() -> None:
+    assert permutation_grammar(3, 2).splitlines()[2] == (
+        'rest::_ : "" %if bit_count_eq([0:3], 2)'
+        ' | " > [1]" rest::set_bit(0) %if and(bit_clear(0), bit_count_lt([0:3], 2))'
+        ' | " > [2]" rest::set_bit(1) %if and(bit_clear(1), bit_count_lt([0:3], 2))'
+        ' | " > [3]" rest::set_bit(2) %if and(bit_clear(2), bit_count_lt([0:3], 2))'
+    )

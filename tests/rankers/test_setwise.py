@@ -66,12 +66,15 @@ def test_a_model_that_always_says_a_takes_the_heap_as_it_stands() -> None:
         (Completion("Passage C", Finish.STOP), 2),
         (Completion("**passage b.**", Finish.STOP), 1),
         (Completion("A", Finish.STOP, logprobs={"A": -2.0, "C": -0.3}), 2),
-        (Completion("A", Finish.LENGTH, logprobs={"B": -2.0}), 1),
+        (Completion("A", Finish.LENGTH, logprobs={"B": -0.2}), 1),
+        (Completion("Passage C", Finish.STOP, logprobs={"A": -9.0}), 2),
+        (Completion("The", Finish.LENGTH, logprobs={"A": -9.0, "B": -5.0}), 1),
         (Completion("D", Finish.STOP), AnswerClass.OUT_OF_RANGE),
         (Completion("A and B are", Finish.STOP), AnswerClass.NO_IDS),
         (Completion("", Finish.EMPTY), AnswerClass.EMPTY),
         (Completion("B", Finish.LENGTH), AnswerClass.TRUNCATED),
         (Completion("Hm", Finish.STOP, logprobs={"Z": -0.1}), AnswerClass.NO_IDS),
+        (Completion("Passage", Finish.LENGTH, logprobs={}), AnswerClass.TRUNCATED),
     ],
 )
 def test_what_is_chosen(completion: Completion, chosen: int | AnswerClass) -> None:

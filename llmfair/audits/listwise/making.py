@@ -203,7 +203,7 @@ def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) 
     if answers == "auto" and margins != "none":
         able = margins == "needed" or (subject.spec and _has_margins(subject, settings))
         read = "margin" if able else "text"
-    if read == "margin" and settings.max_tokens is None:
+    if margins == "needed" and settings.max_tokens is None:
         once["max_tokens"] = 1  # all that is read is where the answer begins
     return replace(settings, **unused | once, answers="auto" if margins == "none" else read)
 
