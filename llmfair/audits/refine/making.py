@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from llmfair import registry
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import given_of, selected_queries
+from llmfair.audits.lists import given_of, selected_queries, training_lists
 from llmfair.audits.refine.baselines import made_baselines, named_specs, with_target
 from llmfair.audits.refine.design import TARGET_KNOWN, Ended, RefineDesign
 from llmfair.audits.refine.outcome import outcome_of
@@ -78,7 +79,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     asked_for = measures_of(
         ",".join((usual, *map(str, shown), *(gate.measure for gate in gates))), settings.target
     )
-    reranker = reranker_of(settings.rerank, dataset, attribute)
+    reranker = reranker_of(settings, dataset, attribute)
     warnings += [f"--rerank {settings.rerank}: {said}" for said in (reranker.warnings if reranker else ())]
     design = RefineAudit(
         settings=settings,
@@ -109,8 +110,9 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     return design
 
 
-def reranker_of(spec: str, dataset: Collection, attribute: Attribute) -> ScoringRanker | None:
+def reranker_of(settings: RefineSettings, dataset: Collection, attribute: Attribute) -> ScoringRanker | None:
     """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
+    spec = settings.rerank
     if spec in ("bm25", "none"):
         return None
     known = registry.names("ranker")
@@ -119,7 +121,8 @@ def reranker_of(spec: str, dataset: Collection, attribute: Attribute) -> Scoring
             f"--rerank {spec} is unknown.{did_you_mean(spec, ['none', *known])}",
             f"known: none, {', '.join(known)}",
         )
-    ranker = Subject(spec).ranker(dataset, attribute)
+    lists = partial(training_lists, dataset, settings.query_text)
+    ranker = Subject(spec).ranker(dataset, attribute, lists=lists)
     if not isinstance(ranker, ScoringRanker):
         raise UsageError(
             f"--rerank {spec}: {spec} gives an order and no scores, by which the last page is ordered.",

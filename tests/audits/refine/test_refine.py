@@ -362,6 +362,8 @@ def test_another_ranker_orders_the_last_page() -> None:
     assert refined == final
     assert "bm25-okapi k1=1.5" in json.loads(Path("run/manifest.json").read_text())["settings"]["reranker"]
     refuses("--rerank bm52 is unknown", *QUICK, "--rerank", "bm52")
+    warned = ran("--rerank", "deltr:steps=5", "-o", "learnt").err
+    assert "--rerank deltr:steps=5: deltr learns without predicted quality" in warned
 
 
 def test_words_of_the_latest_round_alone() -> None:
