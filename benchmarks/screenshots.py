@@ -46,6 +46,8 @@ def pages(folder: Path) -> dict[str, Path]:
         llmfair(folder, "report", *runs, "-o", f"{name}.html")
         made[name] = folder / f"{name}.html"
     llmfair(folder, "score", "listwise", "-o", "score")
+    llmfair(folder, "mitigate", "listwise", "-o", "mitigation")
+    made["mitigation"] = folder / "mitigation" / "report.html"
     return made | {"score": folder / "score" / "report.html"}
 
 

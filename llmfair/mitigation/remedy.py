@@ -27,6 +27,8 @@ from llmfair.records import Ranking
 from llmfair.settings import AuditSettings
 
 Merger = Callable[[Sequence[Ranking]], Ranking]
+OTHERS = "use remedies that order its rankings anew"
+"""The way out where there is no model to ask otherwise."""
 MOST_HALVES = 10
 """So many ways to deal orders into two halves are looked at."""
 

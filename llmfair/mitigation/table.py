@@ -141,7 +141,7 @@ def plan_table(planned: MitigationPlan) -> Table:
         error = one["error"]
         why = "" if error is None else f"not here: {error['message']}"
         calls, answered = (f"{one[key]:,}" if one[key] is not None else "" for key in ("calls", "answered"))
-        rows.append((one["remedy"], one["title"], calls, answered, one["folder"] or why))
+        rows.append((one["remedy"], one["title"], calls, answered, why or one["folder"] or ""))
     header = ("remedy", "", "calls", "answered already", "run folder")
     title = f"Mitigation of {planned['run']} · {count(planned['calls'], 'call')}"
     return Table(title, header, tuple(tuple(row) for row in rows), ("Nothing was asked.",))

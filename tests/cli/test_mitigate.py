@@ -249,3 +249,20 @@ def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
     refuses("half is incomplete.", "mitigate", "half")
     refuses("is the folder of another run.", "mitigate", run, "-o", "pairs", code=1)
     refuses("no run 'nothing'", "mitigate", "nothing")
+
+
+def test_a_key_that_is_not_set_is_named_before_and_after(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest |= {"model": "openai:gpt-4o-mini", "simulated": False}
+    manifest["flags"]["model"] = ["openai:gpt-4o-mini"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    dry = ran("mitigate", run, "--dry-run")
+    assert dry.out.count("OPENAI_API_KEY") + dry.out.count("needs a key") >= 2
+    found = ran("mitigate", run, "--no-report")
+    assert "fair instruction is not here: api.openai.com needs a key: set OPENAI_API_KEY" in found.out
+    by_name = remedies(run / "mitigation")
+    assert {name for name, one in by_name.items() if not one["available"]} == {
+        "fair-prompt",
+        "fair-qr",
+        "lora",
+    }

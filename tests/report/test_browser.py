@@ -108,7 +108,7 @@ BROKEN = r"""(() => {
   }
   return broken })()"""
 """Words broken that a column of 120 px would hold."""
-PAGES = ["listwise", "pairwise", "adapter", "several", "hostile"]
+PAGES = ["listwise", "pairwise", "adapter", "several", "hostile", "mitigation"]
 SCRIPTS = (OPEN, OVERFLOW, SMALLEST, CUT, COLLIDING, OVERPRINTING, BROKEN, GEOMETRY)
 
 
@@ -116,6 +116,9 @@ def page(folder: Path, name: str) -> Path:
     """A run's report, or that of several runs."""
     if name in AUDITS:
         return run(folder, name) / "report.html"
+    if name == "mitigation":
+        ran("mitigate", run(folder, "listwise"), "-q", "-o", folder / name)
+        return folder / name / "report.html"
     if name == "hostile":
         flags = ("--retriever", "bm25", "--retriever", "bm25-okapi", "-q", "--no-cache", "--no-report")
         ran("rag", "-d", hostile(folder / "hostile.jsonl"), "-o", folder / name, *flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmfair.errors import UsageError
-from llmfair.mitigation.remedy import Merger, Merging
+from llmfair.mitigation.remedy import OTHERS, Merger, Merging
 from llmfair.mitigation.unmitigated import Unmitigated
 from llmfair.rankers.consensus import consensus
 from llmfair.registry import register
@@ -21,6 +21,10 @@ class Consensus(Merging):
     )
 
     def merger(self, run: Unmitigated) -> tuple[Merger, Sequence[str]]:
+        if not run.prompted:
+            raise UsageError(
+                f"{run.model} ranks a list alike in whatever order it comes: nothing is to be merged.", OTHERS
+            )
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
                 "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from llmfair.audits.kind import kind_of
 from llmfair.errors import UsageError
-from llmfair.mitigation.remedy import Asking, Audit
+from llmfair.mitigation.remedy import OTHERS, Asking, Audit
 from llmfair.mitigation.unmitigated import TASK, Unmitigated
 from llmfair.prompts import wordings
 from llmfair.registry import register
@@ -33,7 +33,7 @@ class FairPrompt(Asking):
 
     def audit(self, run: Unmitigated) -> Audit:
         if not run.prompted:
-            raise UsageError(f"{run.model} reads no prompt.", "remedies that ask no model")
+            raise UsageError(f"{run.model} reads no prompt.", OTHERS)
         if not self.prompt and run.wording is None:
             raise UsageError(
                 "the run's prompt is a file of your own, to which llmfair has no fair twin.",

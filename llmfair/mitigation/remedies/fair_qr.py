@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
+from llmfair.errors import UsageError
 from llmfair.mitigation.remedy import Asking, Audit
 from llmfair.mitigation.unmitigated import Unmitigated
 from llmfair.registry import register
@@ -23,6 +26,10 @@ class FairQr(Asking):
 
     def audit(self, run: Unmitigated) -> Audit:
         kind, of = kind_of(TASK), run.settings
+        if not run.prompted:
+            raise UsageError(
+                f"{run.model} writes no keywords.", f"llmfair refine -d {quote(of.dataset)} -m MODEL"
+            )
         # a simulated model of lists writes no keywords
         spec = SIMULATED if run.simulated else run.model
         settings = kind.settings.make(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmfair.errors import UsageError
-from llmfair.mitigation.remedy import Remedied, Reordering
+from llmfair.mitigation.remedy import OTHERS, Remedied, Reordering
 from llmfair.mitigation.unmitigated import Unmitigated
 from llmfair.records import Side
 from llmfair.registry import register
@@ -27,7 +27,7 @@ class NamedPrompt(Reordering):
             why = "has no words that name a group" if run.prompted else "reads no prompt"
             raise UsageError(
                 f"{run.attribute.name if run.prompted else run.model} {why}.",
-                "`words` in attributes.toml give it some" if run.prompted else "remedies that ask no model",
+                "`words` in attributes.toml give it some" if run.prompted else OTHERS,
             )
         if named == run.condition:
             raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
