@@ -20,6 +20,8 @@ from llmfair.audits.scoring.run_files import check_queries, judged_by, own_score
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.judgements import Judgements
 from llmfair.datasets.keywords import searched
+from llmfair.datasets.own import Given
+from llmfair.datasets.runs import scores_form
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
@@ -174,7 +176,7 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             attribute,
             parameters,
             groups=Groups(attribute.name, attributes, judgements.documents),
-            lists=partial(_training, settings.dataset, settings.query_text),
+            lists=partial(_training, settings.dataset, settings.query_text, settings.columns),
         )
     )
     if ranker.reads_texts and settings.dataset is None:
@@ -185,16 +187,23 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
     return Reranking(spec, ranker, judgements, attribute, settings.query_text)
 
 
-def _training(dataset: str | None, query_text: str) -> list[Candidates]:
+def _training(dataset: str | None, query_text: str, columns: str | None) -> list[Candidates]:
     """The lists that a ranker may learn from: a dataset's."""
-    return [] if dataset is None else training_lists(load_dataset(dataset), query_text)
+    return (
+        [] if dataset is None else training_lists(load_dataset(dataset, Given(columns=columns)), query_text)
+    )
 
 
 def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:
     """The file of each new run: OUT itself of one, else of the same name in the folder OUT. Raises UsageError."""
     assert settings.output is not None
     into_folder = len(runs) > 1 or settings.output.is_dir()
-    outputs = [settings.output / run.name for run in runs] if into_folder else [settings.output]
+    names = [f"{run.name.partition('.')[0]}.run" if scores_form(run) else run.name for run in runs]
+    outputs = [settings.output / name for name in names] if into_folder else [settings.output]
+    if not into_folder and scores_form(settings.output):
+        raise UsageError(
+            f"--output {settings.output}: what is written are TREC's six columns.", "name it new.run"
+        )
     for run in runs:
         if run.is_dir():
             raise UsageError(f"{run} is a folder.", f"its runs: llmfair rerank {run}/rankings/*.run …")
@@ -223,9 +232,14 @@ def _write(texts: Mapping[Path, str]) -> None:
 def _next(runs: Sequence[Path], outputs: Sequence[Path], settings: RerankSettings) -> str:
     """The command that measures what the new order changed."""
     dataset, qrels, groups = settings.dataset, settings.qrels, settings.groups
-    if dataset is not None and not hasattr(load_dataset(dataset), "qrels"):
+    if dataset is not None and not hasattr(load_dataset(dataset, Given(columns=settings.columns)), "qrels"):
         dataset, qrels, groups = None, Path("FILE"), Path("FILE")  # `score` reads no source either
-    data = {"-d": dataset, "--qrels": qrels or (Path("FILE") if groups else None), "--groups": groups}
+    data: dict[str, Any] = {
+        "-d": dataset,
+        "--columns": settings.columns,
+        "--qrels": qrels or (Path("FILE") if groups else None),
+        "--groups": groups,
+    }
     data |= {"--attributes": settings.attributes, "-a": settings.attribute}
     words: list[Any] = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
     return " ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)])

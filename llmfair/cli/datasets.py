@@ -212,18 +212,28 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="Dataset id, folder or .jsonl file.", autocompletion=complete.datasets
+            metavar="ID", help="Dataset id, folder, table or .jsonl file.", autocompletion=complete.datasets
         ),
     ],
+    columns: Annotated[
+        str | None, flag("Of a table, what its columns are called: doc_id=id,gender=sex.", "--columns")
+    ] = None,
+    attributes: Annotated[
+        str | None, flag("Of a table or irds:NAME, a file that declares its attributes.", "--attributes")
+    ] = None,
+    groups: Annotated[str | None, flag("Of irds:NAME, the groups of its documents.", "--groups")] = None,
+    run: Annotated[str | None, flag("Of irds:NAME, a run whose rankings are the lists.", "--run")] = None,
     as_json: Json = False,
 ) -> None:
     """Queries, candidates per cell, and documents of neither group."""
     from llmfair.audits.lists import load_lists
     from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset
+    from llmfair.datasets.own import Given
     from llmfair.settings import ListSettings
 
-    source: Any = load_answers(name) if has_answers(Path(name)) else load_dataset(name)
+    given = Given(columns=columns, attributes=attributes, groups=groups, run=run)
+    source: Any = load_answers(name) if has_answers(Path(name)) else load_dataset(name, given)
     if source.has_lists:
         found = facts(source)
     elif source.describe().get("titles") == "missing":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmfair.datasets.base import DocumentSource, load_dataset
+from llmfair.datasets.own import Given
 from llmfair.errors import UsageError
 from llmfair.records import Attribute, Document, Qrels, Query, Side
 from llmfair.trec import UNKNOWN, Problems, read_groups, read_qrels
@@ -42,12 +43,17 @@ class Judgements:
         return found
 
 
-def of_dataset(name: str, ranked: Collection[str] = ()) -> Judgements:
-    """The judgements of a dataset, by id or folder. Raises UsageError.
+def of_dataset(name: str, ranked: Collection[str] = (), given: Given | None = None) -> Judgements:
+    """The judgements of a dataset, by id, folder or table. Raises UsageError.
 
     Of a source whose documents are loaded by id they are those that are `ranked`, and all relevant ones.
     """
-    dataset = load_dataset(name)
+    if name.startswith("irds:"):
+        qrels = f"ir_datasets export {name.partition(':')[2]} qrels > qrels.txt"
+        raise UsageError(
+            f"runs are not measured by {name} itself.", f"{qrels}, then --qrels qrels.txt --groups FILE"
+        )
+    dataset = load_dataset(name, given)
     if ranked and not hasattr(dataset, "qrels"):
         return _of_source(dataset, ranked)
     if not hasattr(dataset, "qrels"):

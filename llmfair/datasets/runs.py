@@ -22,8 +22,7 @@ Scored = tuple[int, str, str, str, Any]
 
 def read_any_run(path: Path, problems: Problems, scores_kept: bool = False) -> RunFile:
     """A run in the order that trec_eval gives its scores; see `read_run`."""
-    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    rows = {".json": _of_json, ".csv": _of_csv}.get(ending)
+    rows = {".json": _of_json, ".csv": _of_csv}.get(scores_form(path))
     if rows is None:
         return read_run(path, problems, scores_kept)
     scored: dict[str, dict[str, float]] = {}
@@ -39,6 +38,12 @@ def read_any_run(path: Path, problems: Problems, scores_kept: bool = False) -> R
         else:
             scored[query_id][doc_id] = score
     return run_of(path, scored, path.name.partition(".")[0], problems, scores_kept)
+
+
+def scores_form(path: Path) -> str:
+    """The ending of a file that has scores as ranx keeps them; "" of any other."""
+    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    return ending if ending in (".json", ".csv") else ""
 
 
 def _of_json(path: Path, problems: Problems) -> Iterator[Scored]:

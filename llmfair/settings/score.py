@@ -19,6 +19,12 @@ RERANK_FORMS = (
 class JudgedSettings(CommandSettings):
     """Rankings that exist: where their judgements and groups are."""
 
+    columns: str | None = setting(
+        None,
+        "Of a table as dataset, what its columns are called: doc_id=id,gender=sex.",
+        "Data",
+        advanced=True,
+    )
     qrels: Path | None = setting(None, "TREC qrels, instead of a dataset.", "Data")
     groups: Path | None = setting(
         None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels.", "Data"

@@ -87,3 +87,21 @@ def test_a_hundred_malformed_runs_are_one_sentence_each(form: str) -> None:
             found = llmfair("score", f"bad.{form}", "-d", "data")
             assert found.code in (0, 2) and "Traceback" not in found.err
     assert refused > 60
+
+
+def test_what_rerank_writes_is_called_a_run(data: Path) -> None:
+    written("my.json"), written("other.csv.gz")
+    refuses(
+        "what is written are TREC's six columns",
+        "rerank",
+        "my.json",
+        "--with",
+        "fair-star",
+        "-d",
+        "data",
+        "-o",
+        "new.json",
+    )
+    ran("rerank", "my.json", "other.csv.gz", "--with", "fair-star", "-d", "data", "-o", "new")
+    assert sorted(path.name for path in Path("new").iterdir()) == ["my.run", "other.run"]
+    ran("score", "new/my.run", "new/other.run", "-d", "data")

@@ -370,6 +370,32 @@ def test_a_hundred_malformed_files_are_one_sentence_each(form: str) -> None:
     assert refused > 60
 
 
+def test_runs_are_scored_and_reranked_against_a_table() -> None:
+    rows = rows_of()
+    separated(Path("mine.csv"), rows)
+    write(Path("my.run"), (f"{row['query_id']} Q0 {row['doc_id']} {n} {-n} x" for n, row in enumerate(rows)))
+    folder(Path("mine"), rows)
+    plain = ran("score", "my.run", "-d", "mine", "--json").out
+    assert ran("score", "my.run", "-d", "mine.csv", "--json").out.replace("mine.csv", "mine") == plain
+    names = ("query_id", "query", "id", *COLUMNS[3:])
+    separated(Path("other.csv"), rows, names=names)
+    ran("score", "my.run", "-d", "other.csv", "--columns", "doc_id=id")
+    done = ran(
+        "rerank", "my.run", "--with", "bm25", "-d", "other.csv", "--columns", "doc_id=id", "-o", "new.run"
+    ).out
+    assert "-d other.csv --columns doc_id=id" in done
+    refuses("runs are not measured by irds:x/test itself", "score", "my.run", "-d", "irds:x/test")
+
+
+def test_a_table_is_shown_with_what_is_said_of_it() -> None:
+    rows = rows_of()
+    separated(Path("other.csv"), rows, names=("query_id", "query", "id", *COLUMNS[3:]))
+    json_lines(Path("mine.jsonl"), rows)
+    shown = ran("datasets", "show", "other.csv", "--columns", "doc_id=id").out
+    assert shown.splitlines()[0] == "other · 48 documents · 6 queries"
+    assert ran("datasets", "show", "mine.jsonl").out.splitlines()[0] == "mine · 48 documents · 6 queries"
+
+
 # docs/own-data.md
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/own-data.md").read_text("utf-8")

@@ -10,6 +10,7 @@ from llmfair.audits.scoring.remeasured import Announce
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_dataset, of_files
+from llmfair.datasets.own import Given
 from llmfair.datasets.runs import HINT, read_any_run
 from llmfair.errors import UsageError
 from llmfair.records import Attribute
@@ -27,7 +28,7 @@ def judged_by(settings: JudgedSettings, ranked: Collection[str] = ()) -> tuple[J
     `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
     """
     if settings.dataset is not None:
-        judgements = of_dataset(settings.dataset, ranked)
+        judgements = of_dataset(settings.dataset, ranked, Given(columns=settings.columns))
     else:
         assert settings.groups is not None
         judgements = of_files(settings.qrels, settings.groups, declared(settings))
