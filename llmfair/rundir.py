@@ -7,7 +7,6 @@ interrupted and an undisturbed run leave equal bytes.
 from __future__ import annotations
 
 import csv
-import fcntl
 import hashlib
 import io
 import json
@@ -22,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmfair import former
+from llmfair import former, locks
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest, read_named
@@ -219,25 +218,20 @@ class RunDir:
         except OSError:
             return False
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
+            return not locks.lock(lock, self.path, shared=True)
         finally:
             os.close(lock)
-        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder against a second process; the kernel lets go of it when this one dies."""
         lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not locks.lock(lock, self.path):
                 holder = os.pread(lock, 200, 0).decode("utf-8", "replace").strip() or "another process"
                 raise RunConflict(
                     f"{self.path} is in use by {holder}.", "wait for it, or choose another --output folder"
-                ) from None
+                )
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}, since {now()}\n".encode(), 0)
             yield

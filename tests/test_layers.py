@@ -22,6 +22,7 @@ BASICS = {
     "registry",
     "jsonbytes",
     "jsonfiles",
+    "locks",
     "manifest",
     "former",
 }
@@ -37,6 +38,7 @@ API_MAY = {
 MAY_IMPORT: dict[str, set[str]] = {
     "jsonbytes": set(),
     "jsonfiles": {"errors"},
+    "locks": {"errors"},
     "manifest": {"errors", "jsonfiles", "former"},
     "former": set(),
     "records": {"jsonbytes"},

@@ -7,7 +7,6 @@ the corpus). Addresses, sizes and checksums are those of ir_datasets.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import llmfair
+from llmfair import locks
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
@@ -297,13 +297,11 @@ def alone_in(folder: Path) -> Iterator[None]:
         ) from None
     lock = os.open(folder.parent / ".fetch.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not locks.lock(lock, folder.parent):
             raise LlmfairError(
                 f"another process is fetching into {folder.parent}.",
                 "wait for it; the same command then continues",
-            ) from None
+            )
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

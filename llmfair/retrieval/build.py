@@ -7,7 +7,6 @@ an index is never read.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmfair import locks
 from llmfair.errors import RunConflict, UsageError
 from llmfair.records import Document
 from llmfair.retrieval.analysis import Analyzer
@@ -175,7 +175,7 @@ def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        locks.lock(lock, path.parent, wait=True)
         yield
     finally:
         os.close(lock)
