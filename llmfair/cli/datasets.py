@@ -233,7 +233,7 @@ def show(
     from llmfair.settings import ListSettings
 
     given = Given(columns=columns, attributes=attributes, groups=groups, run=run)
-    source: Any = load_answers(name) if has_answers(Path(name)) else load_dataset(name, given)
+    source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, given)
     if source.has_lists:
         found = facts(source)
     elif source.describe().get("titles") == "missing":

@@ -394,6 +394,9 @@ def test_a_table_is_shown_with_what_is_said_of_it() -> None:
     shown = ran("datasets", "show", "other.csv", "--columns", "doc_id=id").out
     assert shown.splitlines()[0] == "other · 48 documents · 6 queries"
     assert ran("datasets", "show", "mine.jsonl").out.splitlines()[0] == "mine · 48 documents · 6 queries"
+    json_lines(Path("mine.jsonl"), [{"id": row.pop("doc_id"), **row} for row in rows])
+    shown = ran("datasets", "show", "mine.jsonl", "--columns", "doc_id=id").out
+    assert shown.splitlines()[0] == "mine · 48 documents · 6 queries"
 
 
 # docs/own-data.md
