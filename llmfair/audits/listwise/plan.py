@@ -17,7 +17,7 @@ from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.probes import listwise_probes
 from llmfair.rankers.base import Ranked, Ranker, strategy_of
-from llmfair.records import Chat, Completion, Finish, Labels, Permutation
+from llmfair.records import Chat, Completion, Finish, Labels, Permutation, Scores
 from llmfair.steps import Steps, Unanswered, drive
 
 FURTHER = 1.01
@@ -155,6 +155,8 @@ def answer_in_shown_order(chat: Chat) -> Completion:
     """The answer of a model that changes nothing, for counting and showing what would be asked."""
     if isinstance(chat.expects, Labels):
         return Completion(chat.expects.labels[0], Finish.STOP)
+    if isinstance(chat.expects, Scores):
+        return Completion(str([[place, -place] for place in range(chat.expects.n)]), Finish.STOP)
     expects = chat.expects if isinstance(chat.expects, Permutation) else Permutation(0)
     places = range(1, (expects.best or expects.n) + 1)
     return Completion(" > ".join(f"[{place}]" for place in places), Finish.STOP)
