@@ -7,6 +7,7 @@ here, and a cache that cannot be used is said once and left alone.
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import sqlite3
 import threading
@@ -18,7 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from llmfair.asking.journal import completion_of
+from msgspec import convert
+
 from llmfair.errors import LlmfairError
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Finish
@@ -43,12 +45,14 @@ class Cache:
 
     Reading happens where it is called and takes microseconds; writing happens in a thread, gathered over half a
     second, so that nobody waits for the disk. On the first failure (locked, full, damaged, no write-ahead log)
-    `warn` gets one sentence, and from then on the cache knows and keeps nothing.
+    `warn` gets one sentence, and from then on the cache knows and keeps nothing. `dropped` counts the answers found
+    damaged or changed.
     """
 
     def __init__(self, path: Path, model: str, warn: Callable[[str], None]) -> None:
         self.path, self._warn = path, warn
         self.model = model.encode("utf-8", "backslashreplace").decode()  # SQLite refuses lone surrogates
+        self.dropped = 0
         self._usable, self._failed, self._guard = True, False, threading.Lock()
         self._offered: queue.SimpleQueue[tuple[str, Completion] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -68,7 +72,10 @@ class Cache:
         except sqlite3.Error as error:
             self._fail(error)
             return None
-        return _completion(row[0]) if row else None
+        found = _completion(key, row[0]) if row else None
+        if row and found is None:
+            self._drop()
+        return found
 
     def put(self, key: str, completion: Completion) -> None:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
@@ -98,7 +105,7 @@ class Cache:
                     database.execute("BEGIN IMMEDIATE")
                     database.executemany(
                         "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)",
-                        [(key, self.model, _stamp(), _value(completion)) for key, completion in answers],
+                        [(key, self.model, _stamp(), _value(key, completion)) for key, completion in answers],
                     )
                     database.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
@@ -111,6 +118,14 @@ class Cache:
         while not self._offered.empty():
             offered.append(self._offered.get())
         return [answer for answer in offered if answer is not None], None not in offered
+
+    def _drop(self) -> None:
+        """Counts an answer that is not what was filed: it is asked again, and filed anew."""
+        self.dropped += 1
+        if self.dropped == 1:
+            self._warn(
+                f"the answer cache {self.path} holds answers that are damaged or changed: they are asked again"
+            )
 
     def _fail(self, error: Exception) -> None:
         with self._guard:  # reader and writer may fail at once
@@ -219,17 +234,38 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _value(completion: Completion) -> str:
-    return encode({item.name: getattr(completion, item.name) for item in fields(completion)}).decode()
+def _value(key: str, completion: Completion) -> str:
+    answer = encode({item.name: getattr(completion, item.name) for item in fields(completion)}).decode()
+    return f"{_digest(key, answer)} {answer}"
 
 
-def _completion(value: Any) -> Completion | None:
-    """The answer a row holds; None for a row that was damaged, so that it is asked again."""
+def _digest(key: str, answer: str) -> str:
+    """16 hex of SHA-256: an answer is filed under its own key and as it was given."""
+    return hashlib.sha256(f"{key} {answer}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _completion(key: str, value: Any) -> Completion | None:
+    """The answer a row holds; None for one that was damaged or changed, so that it is asked again.
+
+    Rows of earlier versions have no digest: what they hold is of the right types, and is believed.
+    """
     try:
-        found = completion_of(decode(value))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        digest, _, answer = value.partition(" ") if not value.startswith("{") else ("", "", value)
+        if digest and digest != _digest(key, answer):
+            return None
+        row = decode(answer)
+        if row.get("logprobs"):  # −∞ is null in JSON, and no more than a label that is absent
+            row["logprobs"] = {label: value for label, value in row["logprobs"].items() if value is not None}
+        found = convert(row, Completion)
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ):  # a ValidationError is a ValueError
         return None
-    return found if found.finish is Finish.STOP and isinstance(found.text, str) else None
+    return found if found.finish is Finish.STOP else None
 
 
 def _stamp(at: datetime | None = None) -> str:

@@ -259,17 +259,36 @@ def test_a_file_system_without_write_ahead_log(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     "value",
     ["", "{", "[]", "null", "3", b"\xff", '{"text": null, "finish": "stop"}', '{"text": "a", "finish": "length"}',
-     '{"text": "a", "finish": "never heard of"}', '{"finish": "stop"}'],
+     '{"text": "a", "finish": "never heard of"}', '{"finish": "stop"}', '{"text": 7, "finish": "stop"}',
+     '{"text": "a", "finish": "stop", "prompt_tokens": "3"}', '{"text": "a", "finish": "stop", "logprobs": [1]}',
+     '0123456789abcdef {"text": "a", "finish": "stop"}'],
 )  # fmt: skip
 def test_a_row_that_somebody_damaged_is_asked_again(tmp_path: Path, value: object) -> None:
     path = filled(tmp_path / FILE, "damaged", "sound")
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE answers SET value = ? WHERE key = 'damaged'", (value,))
     with opened(path) as (cache, warnings):
-        assert cache.get("damaged") is None and cache.get("sound") is not None and not warnings
+        assert cache.get("damaged") is None and cache.get("sound") is not None
+        assert cache.dropped == len(warnings) == 1 and "are asked again" in warnings[0]
         cache.put("damaged", ANSWER)
     with opened(path) as (cache, _):
         assert cache.get("damaged") == ANSWER
+
+
+def test_a_changed_text_is_not_believed_and_an_answer_is_that_to_its_own_question(tmp_path: Path) -> None:
+    path = filled(tmp_path / FILE, "one", "other", "old")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "UPDATE answers SET value = replace(value, 'text\":\"', 'text\":\"not ') WHERE key = 'one'"
+        )
+        database.execute(
+            "UPDATE answers SET value = (SELECT value FROM answers WHERE key = 'old') WHERE key = 'other'"
+        )
+        # as versions without digests wrote it
+        database.execute("UPDATE answers SET value = substr(value, 18) WHERE key = 'old'")
+    with opened(path) as (cache, warnings):
+        assert cache.get("one") is None and cache.get("other") is None and cache.get("old") is not None
+        assert cache.dropped == 2 and len(warnings) == 1
 
 
 # What is in it, and removing some of it
