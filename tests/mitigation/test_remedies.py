@@ -144,3 +144,13 @@ def test_an_adapter_is_asked_the_same_lists(tmp_path: Path) -> None:
     # an adapter that stands beside the run is found by itself, once it says that it is of this model
     shutil.copytree(fair, "runs/fair")
     assert "none stands beside the run" in ran("mitigate", "runs/base", "--remedy", "lora", "--no-report").out
+
+
+def test_halves_of_two_orders_are_the_orders(tmp_path: Path) -> None:
+    flags = ("-n", "6", "--orders", "2", "--passes", "1", "--conditions", "neutral", "--no-repeat")
+    ran("listwise", "-q", "--no-report", *flags, "-o", "run")
+    found = ran("mitigate", "run", "--remedy", "consensus", "--no-report", "--json").json
+    alike = [one["figures"]["Consistency"]["value"] for one in found["remedies"]]
+    assert alike[0] == pytest.approx(alike[1])
+    change = found["remedies"][1]["changes"]["Consistency"]
+    assert change["change"] == pytest.approx(0) and change["n"] == 6
