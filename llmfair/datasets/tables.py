@@ -101,6 +101,10 @@ class _Reading:
         """One row, or what is wrong with it."""
         self.seen |= dict.fromkeys(row)
         before = self.problems.count
+        for name in COLUMNS:
+            if isinstance(value := row.get(self.columns[name]), dict | list | tuple | bytes):
+                self._wrong(number, name, f"is no text or number but {type(value).__name__}")
+                return
         query, document = self._query(number, row), self._document(number, row)
         relevance = self._relevance(number, row)
         if query is None or document is None or self.problems.count > before:
@@ -176,7 +180,7 @@ class _Reading:
             self.used.add(name)
             value = row[column]
             several = (
-                [str(one) for one in value]
+                [_text(one) for one in value]
                 if isinstance(value, list | tuple)
                 else _text(value).split(SEVERAL)
             )

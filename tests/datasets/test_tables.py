@@ -122,6 +122,8 @@ FORMS: Mapping[str, Callable[[Rows], Any]] = {
     "parquet": lambda rows: parquet(Path("frame.parquet"), rows),
     "parquet with lists": lambda rows: parquet(Path("frame.parquet"), lists_of_groups(rows)),
     "pandas": lambda rows: __import__("pandas").DataFrame(rows),
+    "pandas, of its own types": lambda rows: __import__("pandas").DataFrame(rows).convert_dtypes().astype({"gender": "category"}),
+    "polars": lambda rows: pytest.importorskip("polars").DataFrame(rows),
     "hf": lambda rows: hub(rows),
     "irds": lambda rows: collection(rows),
 }  # fmt: skip
@@ -315,6 +317,8 @@ def test_more_slips_show_five_and_how_many_more() -> None:
         ("mine.csv.gz", gzip.compress(b"query_id,doc_id,title\nq,d,t\n", mtime=0)[:-9], "the gzip file is damaged or cut off"),
         ("mine.jsonl", b'{"query_id": "q", "doc_id": "d"\n', "mine.jsonl:1: not a JSON object: Expecting ',' delimiter at column"),
         ("mine.jsonl", b'[1]\n', "mine.jsonl:1: not a JSON object but list"),
+        ("mine.jsonl", b'{"query_id": "q", "doc_id": "d", "title": ["a"]}\n', "mine.jsonl:1: title: is no text or number but list"),
+        ("mine.jsonl", b'{"query_id": "q", "doc_id": {"a": 1}, "title": "a"}\n', "mine.jsonl:1: doc_id: is no text or number but dict"),
         ("mine.jsonl", b'{"query_id": "q", "doc_id": "d"}\n', "mine.jsonl:1: title: there is no such column"),
         pytest.param("mine.parquet", b"PAR1 no", "mine.parquet: not a Parquet file", marks=without_pyarrow),
     ],
