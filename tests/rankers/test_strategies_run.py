@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import llmfair as api
+from llmfair.audits.listwise.settings import ListwiseSettings
 from tests.cli.command import kept, llmfair, ran, refuses
 
 MODEL = ("-m", "fake:biased,listwise=-0.7,malformed=0.02")
@@ -113,3 +114,10 @@ def test_a_report_has_all_strategies_in_one_table() -> None:
     assert len(rows) == len(NAMES) and all("[0." in row for row in rows)
     assert any(row.startswith("| fake:biased,listwise=-0.7,malformed=0 setwise:c=4,k=20 |") for row in rows)
     assert any(row.startswith("| fake:biased,listwise=-0.7,malformed=0 windows |") for row in rows)
+
+
+def test_no_next_step_asks_for_what_is_refused() -> None:
+    """Partitions are windows: a run of another strategy is not told to ask the same by a partition."""
+    assert "slots" in ListwiseSettings.make().ways()
+    assert "slots" not in ListwiseSettings.make(strategy="setwise").ways()
+    refuses("has no --strategy setwise", "listwise", "--design", "partition", "--strategy", "setwise")

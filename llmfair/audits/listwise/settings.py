@@ -186,17 +186,13 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         return super().make(preset, **given)
 
     def ways(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"order_not_random": {"initial": "random"}, "slots": {"design": "partition"}}
+        partition = {"slots": {"design": "partition"}} if self.strategy == ("windows",) else {}
+        return {"order_not_random": {"initial": "random"}, **partition}
 
     def check(self) -> None:
         super().check()
         if self.design == "partition":
             self._check_partition()
-        elif self.batch and self.strategy == ("windows",):
-            raise UsageError(
-                "--batch cannot ask windows: each needs the answer of the one before.",
-                "leave it out, or add --design partition, whose windows need no other's answer",
-            )
         if self.sequential:
             self._check_sequential()
         if not self.strategy:
@@ -205,8 +201,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
             raise UsageError("--strategy names one twice.", "each once, with other parameters")
         from llmfair.rankers.base import strategy_of
 
-        for spec in self.strategy:
-            strategy_of(spec, vars(self))
+        strategies = {spec: strategy_of(spec, vars(self)) for spec in self.strategy}
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
         if self.repeats > MOST_REPEATS:
             raise UsageError(
@@ -218,6 +213,13 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                 f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
                 "choose a step of at most the window",
             )
+        for spec, strategy in strategies.items() if self.batch and self.design == "ranking" else ():
+            if strategy.plan(self.window + 1).rounds > 1:
+                raise UsageError(
+                    f"--batch cannot ask {spec}: each needs the answer of the one before.",
+                    "leave it out, or add --design partition, whose windows need no other's answer; pointwise asks all "
+                    "at once, too",
+                )
         if self.initial in ONE_ORDER and self.orders != 1:
             raise UsageError(
                 f"--initial {self.initial} is one order, but --orders is {self.orders}.", "add --orders 1"
