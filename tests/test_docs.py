@@ -139,6 +139,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+PIPELINE = """
+class Reranker:
+    def transform(self, frame):
+        return frame.assign(score=frame["text"].str.len())
+
+reranker = Reranker()
+"""
 LONG = ("--figures", "llmfair study windows")
 """What takes seconds, and has tests of its own in tests/cli."""
 
@@ -168,6 +175,11 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
             copytree(request.getfixturevalue("runs") / name, name)
     if "adapters/fair" in line:  # as training leaves it
         models.adapter(Path("ORG/NAME").resolve(), Path("adapters/fair"))
+    if "my_ranker" in line:  # as the page shows it
+        (shown,) = (block for _, block in blocks("python") if block.startswith("def overlap("))
+        Path("my_ranker.py").write_text(shown)
+    if "my_pipeline" in line:
+        Path("my_pipeline.py").write_text(PIPELINE)
     if "--prompt my.toml" in line:  # as the line before leaves it
         Path("my.toml").write_text(load_prompt("listwise-general").text)
     _, name, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
