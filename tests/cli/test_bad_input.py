@@ -84,7 +84,7 @@ LINES: list[tuple[str, str]] = [
     (f"{SMALL_LINE} --queries phisics", "Did you mean 'physics'?"),
     (f"{SMALL_LINE} --on-bad-answer retrie", "--on-bad-answer 'retrie'"),
     (f"{SMALL_LINE} --read loose", "'loose' is not one of"),
-    (f"{SMALL_LINE} -m fake:oracle -m fake:random -o x", "several models"),
+    (f"{SMALL_LINE} -m fake:oracle -m fake:random -o x", "several runs"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=b", "not JSON"),
     (f"{SMALL_LINE} {NOWHERE} --extra a=1e999", "not JSON"),
     (f"{SMALL_LINE} {NOWHERE} --extra foo", "--extra foo is not k=v."),

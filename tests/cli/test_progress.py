@@ -32,7 +32,7 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
         "200/1,000  3 unparseable  90 from the journal  10 cached  31/32 in flight  10.0/s  7 tried again  "
         "cost 0.0123  1:20 left"
     )
-    progress.waiting_until = clock.now + 12
+    progress.waiting_until, progress.waiting_for = clock.now + 12, "rate limited"
     assert state.line().endswith("rate limited, waiting 12 s")
 
 
@@ -51,7 +51,9 @@ def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
         answered=18_204, unparseable=62, replayed=90, cached=10, in_flight=31, limit=32, retries=7
     )
     states = [terminal.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
-    states.append(terminal.Bar(model, 30_096, Progress(waiting_until=time.time() + 100), 64))
+    states.append(
+        terminal.Bar(model, 30_096, Progress(waiting_until=time.time() + 100, waiting_for="rate limited"), 64)
+    )
     for state in states:
         (line,) = drawn(state, width).splitlines()
         assert len(line) <= width
