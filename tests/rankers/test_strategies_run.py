@@ -121,3 +121,24 @@ def test_no_next_step_asks_for_what_is_refused() -> None:
     assert "slots" in ListwiseSettings.make().ways()
     assert "slots" not in ListwiseSettings.make(strategy="setwise").ways()
     refuses("has no --strategy setwise", "listwise", "--design", "partition", "--strategy", "setwise")
+
+
+@pytest.mark.parametrize("name", ["setwise", "pointwise", "first"])
+def test_evidence_reads_answers_as_the_strategy_does(name: str) -> None:
+    asked = (
+        "-m",
+        "fake:biased,malformed=0.1",
+        "-n",
+        "5",
+        "--conditions",
+        "neutral",
+        "--no-repeat",
+        "--orders",
+        "1",
+    )
+    results = llmfair(
+        "listwise", *asked, "--strategy", name, "--max-invalid", "1", "-o", "run", "--json"
+    ).json
+    bad = sum(n for kind, n in results["answers"]["neutral"]["classes"].items() if kind != "ok")
+    shown = ran("runs", "show", "run", "--runs-dir", ".", "--invalid", "--json").json
+    assert 0 < len(shown["rows"]) == bad

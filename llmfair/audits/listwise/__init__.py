@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -181,9 +182,11 @@ class Listwise(Kind):
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal import completion_of
-        from llmfair.rankers.answers import read
+        from llmfair.rankers.base import strategy_of
 
-        return str(read(completion_of(row), len(row["about"]["doc_ids"])).answer_class)
+        usual = {item.name: getattr(ListwiseSettings(), item.name) for item in fields(ListwiseSettings)}
+        question = strategy_of(settings.get("strategy", "windows"), {**usual, **settings}).question
+        return str(question.read(completion_of(row), len(row["about"]["doc_ids"]), "strict").answer_class)
 
     def what_was_shown(self, about: Mapping[str, Any]) -> str:
         """A window's ranks."""
