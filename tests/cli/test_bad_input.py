@@ -111,7 +111,7 @@ LINES: list[tuple[str, str]] = [
     ("pairwise -n 1 -m fake:biased -m bm25", "bm25 ranks lists; it answers no questions"),
     ("pairwise --answers margin --constrain", "not those of --constrain"),
     ("pairwise --answers margin --form order -m openai:x", "cannot do --answers margin with --form order.\n  a server shows the first token only: add --form letter"),
-    ("pairwise --answers margin -m fake:oracle", "fake:oracle cannot do --answers margin"),
+    ("pairwise --answers margin -m fake:refiner", "fake:refiner cannot do --answers margin"),
     ("pairwise --constrain -m openai:gpt-4o-mini", "--constrain"),
     ("pairwise --conditions relevance", "--conditions relevance is no relevance stratum"),
     ("pairwise --sequential --repeats 2", "--repeats does nothing with --sequential"),
