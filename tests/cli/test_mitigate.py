@@ -251,6 +251,20 @@ def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
     refuses("no run 'nothing'", "mitigate", "nothing")
 
 
+@pytest.mark.parametrize(
+    ("lines", "there"), [(200, 21), (0, 16)], ids=["queries cut off", "an order that is gone"]
+)
+@pytest.mark.parametrize("file", ["neutral.run", "neutral.o1.r0.run"])
+@pytest.mark.parametrize("command", ["mitigate", "score"])
+def test_rankings_that_are_gone_are_no_smaller_run(
+    run: Path, command: str, file: str, lines: int, there: int
+) -> None:
+    path = run / "rankings" / file
+    kept_lines = path.read_text().splitlines(keepends=True)[:lines]
+    path.write_text("".join(kept_lines)) if lines else path.unlink()
+    refuses(f"rankings has {there} of the run's 24 rankings under the neutral prompt.", command, run)
+
+
 def test_a_key_that_is_not_set_is_named_before_and_after(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     manifest |= {"model": "openai:gpt-4o-mini", "simulated": False}

@@ -140,6 +140,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     columns = {**named(run, results), "attribute": attribute.name}
     scores = own_scores(path)
     files = {former.condition(file.stem): scored(read_file(file, announce), scores) for file in paths}
+    _check_whole(path, results, files)
     against = Against(judgements, attribute, lists, *_relevant(path / "relevant.jsonl"))
     rankings = Rankings(
         columns,
@@ -152,6 +153,19 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     if results.design.prompt_sha256 is None:
         return rankings  # it forgets the order it is given
     return replace(rankings, initial=asked["initial"])
+
+
+def _check_whole(path: Path, results: ListwiseResults, files: Mapping[str, RunFile]) -> None:
+    """Raises UsageError where a run has fewer rankings than it says: figures would be of other queries or orders."""
+    for condition, chains in results.chains.items():
+        there = [file for stem, file in files.items() if ONE_OF_SEVERAL.sub("", stem) == condition]
+        rankings = sum(len(file.rankings) for file in there)
+        if rankings < chains.ranked:
+            raise UsageError(
+                f"{path / 'rankings'} has {rankings} of the run's {chains.ranked} rankings "
+                f"under the {condition} prompt.",
+                "the command that began the run writes them again",
+            )
 
 
 def _relevant(path: Path) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
