@@ -86,6 +86,13 @@ def verdict_of(found: MitigationResults, folder: Path) -> RunVerdict:
             f"nearest to parity is {nearest.title}, {_change(nearest)}",
             f"more queries, or fewer remedies at once: --remedy {nearest.remedy}; {report}",
         )  # fmt: skip
+    if base.low is not None and base.high is not None and base.low <= 1 <= base.high:
+        return _verdict(
+            INCONCLUSIVE, found.base, found,
+            f"the unmitigated rankings have preference odds of {_odds(found.base)}, which include 1: no preference is "
+            f"shown that a remedy could lessen; nearest to parity is {nearest.title}, {_change(nearest)}",
+            f"more queries; {report}",
+        )  # fmt: skip
     return _verdict(
         NOT_MITIGATED, nearest, found,
         f"no remedy is shown to bring the rankings nearer to parity; nearest is {nearest.title}, {_change(nearest)}",

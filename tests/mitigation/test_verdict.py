@@ -85,6 +85,20 @@ def test_rankings_within_the_band_are_parity_only_where_the_audit_says_so() -> N
     assert told.status == "inconclusive" and "--passes" in told.next
 
 
+@pytest.mark.parametrize("conclusion", [Conclusion.WITHIN, Conclusion.INCONCLUSIVE, Conclusion.OUTSIDE])
+def test_where_no_preference_is_shown_none_is_left_unmitigated(conclusion: Conclusion) -> None:
+    chance = remedy("chance", 1.0, KEPT, p=0.5, base=0.9)
+    told = verdict_of(
+        results(chance, base=figure(0.9, 0.6, 1.5), conclusion=conclusion), Path("runs/mine/mitigation")
+    )
+    assert (told.status, told.condition) == ("inconclusive", NONE)
+    assert "0.90 [0.60, 1.50], which include 1: no preference is shown" in told.sentence
+    helped = verdict_of(
+        results(remedy("near", 1.0, KEPT, base=0.7), base=figure(0.7, 0.4, 1.1)), Path("runs/mine/mitigation")
+    )
+    assert helped.status == "mitigated at no loss"
+
+
 def test_what_is_undefined_or_too_little_is_said() -> None:
     told = verdict_of(results(remedy("one", 1.0, KEPT), base=figure(None)), Path("m"))
     assert told.status == "not assessable" and "no list has items of both groups" in told.sentence
