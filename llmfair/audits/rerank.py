@@ -85,6 +85,11 @@ class Reranking:
         warnings = [*self.ranker.warnings, *self._unknown(path, lists)]
         if file.upside_down:
             warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
+        if self.ranker.weighs_scores and _ranks_alone(file):
+            warnings.append(
+                f"{path}: its scores only count the ranks, and {self.spec} weighs scores (a copy of a "
+                "run folder's run leaves its own behind, in scores.tsv)"
+            )
         ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
         warnings += [f"{path}: {said}" for said in remarks(self.ranker, ordered)]
         return [Ranking(one.query.query_id, one.doc_ids) for one in ordered], warnings
@@ -155,6 +160,12 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         "runs": found,
         "next": _next(runs, outputs, settings),
     }
+
+
+def _ranks_alone(file: RunFile) -> bool:
+    """Whether scores say no more than the order: from n down to 1 in every query that has two documents or more."""
+    scores = [one.scores for one in file.rankings.values() if one.scores and len(one.doc_ids) > 1]
+    return bool(scores) and all(of == tuple(map(float, range(len(of), 0, -1))) for of in scores)
 
 
 def _read(path: Path) -> RunFile:

@@ -283,7 +283,8 @@ class Ranker(ABC):
     `target_known`: whose shares of groups to aim at it is told: nobody's, those of the topics that it learns from, or
     those of the very queries that it orders.
     `reads_texts`: it has to know what query and documents say, even where they come with scores; `reads_groups`: who
-    is in which group. `warnings`: what readers of its orders have to know.
+    is in which group; `weighs_scores`: how far apart the scores are that candidates come with, and not their order
+    alone. `warnings`: what readers of its orders have to know.
     """
 
     passes: ClassVar[int] = 1
@@ -294,6 +295,7 @@ class Ranker(ABC):
     warnings: tuple[str, ...] = ()
     reads_texts: ClassVar[bool] = True
     reads_groups: ClassVar[bool] = False
+    weighs_scores: bool = False
 
     @abstractmethod
     def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:

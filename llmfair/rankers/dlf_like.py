@@ -69,6 +69,7 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
     name = f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}"
     ranker = CrossFitted(name, fit, options.lists(), pool=parameters["pool"])
     ranker.target_known = "training topics"
+    ranker.weighs_scores = True
     return ranker
 
 

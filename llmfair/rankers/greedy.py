@@ -56,6 +56,7 @@ class Greedy(Reranker):
     """The best of the first stage, in the order that keeps every page near the target."""
 
     name = "greedy"
+    weighs_scores = True
     declared: ClassVar[Declared] = {**TRADE, "target": SPREAD_TO_TARGET["target"]}
     reads_texts, reads_groups = False, True
     target_known = "yes"

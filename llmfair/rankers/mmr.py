@@ -96,6 +96,7 @@ class Mmr(Reranker):
     """The best of the first stage, each unlike those before it."""
 
     name = "mmr"
+    weighs_scores = True
     declared: ClassVar[Declared] = {
         **TRADE,
         "similarity": Free(TF_IDF, _measure, f"{TF_IDF}, or an encoder: sbert, dense:NAME", (TF_IDF, *KINDS)),
