@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from llmfair.errors import UsageError
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
-from llmfair.rankers.base import StrategyOptions
 from llmfair.rankers.questions import ANSWERED, MOST_LABELS, Margins, Question, by_margin, letters
+from llmfair.rankers.strategy import StrategyOptions
 from llmfair.rankers.windows import Windows
 from llmfair.records import Completion, Labels
 from llmfair.registry import register

@@ -19,9 +19,9 @@ from llmfair.rankers.answers import (
     Reading,
     UnparseableAnswer,
 )
-from llmfair.rankers.base import Place, Plan, Ranked, Strategy, Window, WindowAnswer
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import Question
+from llmfair.rankers.strategy import Place, Plan, Ranked, Strategy, Window, WindowAnswer
 from llmfair.records import (
     Attribute,
     Chat,

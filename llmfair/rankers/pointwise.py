@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
-from llmfair.rankers.base import Ask, Plan, Strategy, StrategyOptions
 from llmfair.rankers.questions import ANSWERED, Margins, Question
+from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
 from llmfair.rankers.support import read_support
 from llmfair.records import Candidates, Completion, Finish, Labels, Ranking
 from llmfair.registry import register

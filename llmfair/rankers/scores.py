@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from llmfair import jsonbytes
 from llmfair.rankers import pointwise
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading
-from llmfair.rankers.base import Plan, StrategyOptions
 from llmfair.rankers.questions import Question
+from llmfair.rankers.strategy import Plan, StrategyOptions
 from llmfair.records import Completion, Finish, Scores
 from llmfair.registry import register
 

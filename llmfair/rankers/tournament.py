@@ -17,9 +17,9 @@ import numpy as np
 
 from llmfair.errors import UsageError
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read_strict
-from llmfair.rankers.base import Ask, Plan, Strategy, StrategyOptions
 from llmfair.rankers.parameters import whole
 from llmfair.rankers.questions import Question
+from llmfair.rankers.strategy import Ask, Plan, Strategy, StrategyOptions
 from llmfair.records import Candidates, Completion, Document, Finish, Permutation, Ranking
 from llmfair.registry import register
 from llmfair.steps import Steps

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmfair.errors import UsageError
-from llmfair.rankers.base import WINDOW_FACTS, Ask, Strategy, StrategyOptions, Window
+from llmfair.rankers.strategy import WINDOW_FACTS, Ask, Strategy, StrategyOptions, Window
 from llmfair.records import Candidates, Ranking
 from llmfair.registry import register
 from llmfair.steps import Steps

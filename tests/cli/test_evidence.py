@@ -14,7 +14,7 @@ import pytest
 from llmfair.audits.listwise.answers import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.base import Ranked, WindowAnswer
+from llmfair.rankers.strategy import Ranked, WindowAnswer
 from llmfair.records import Ranking, Side
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses
 from tests.folders import balanced, write, write_folder

@@ -11,8 +11,8 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import read_strict
-from llmfair.rankers.base import strategy_of
 from llmfair.rankers.choices import read_text
+from llmfair.rankers.strategy import strategy_of
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 

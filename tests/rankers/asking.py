@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.prompts import load_prompt
-from llmfair.rankers.base import Ranked, Strategy, strategy_of
 from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
 from llmfair.records import (
     Candidates,
     Chat,

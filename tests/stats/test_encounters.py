@@ -12,7 +12,7 @@ import pytest
 from llmfair.audits.aggregates.preference import preference
 from llmfair.audits.listwise.encounters import Items, Noise, simulate_encounters
 from llmfair.metrics.values import QueryComparisons
-from llmfair.rankers.base import first_encounters
+from llmfair.rankers.strategy import first_encounters
 from llmfair.rankers.windows import covering
 from llmfair.stats.encounters import Meeting, Windows, first_shown, query_sd
 

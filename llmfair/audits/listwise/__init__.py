@@ -182,7 +182,7 @@ class Listwise(Kind):
 
     def how_ended(self, row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
         from llmfair.asking.journal import completion_of
-        from llmfair.rankers.base import strategy_of
+        from llmfair.rankers.strategy import strategy_of
 
         usual = {item.name: getattr(ListwiseSettings(), item.name) for item in fields(ListwiseSettings)}
         question = strategy_of(settings.get("strategy", "windows"), {**usual, **settings}).question

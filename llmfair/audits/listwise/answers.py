@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from llmfair.audits.listwise.results import FirstPass, OmittedItems, WindowAnswers
-from llmfair.rankers.base import Ranked, WindowAnswer
+from llmfair.rankers.strategy import Ranked, WindowAnswer
 from llmfair.records import Side
 
 FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9

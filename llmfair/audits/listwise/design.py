@@ -25,10 +25,11 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
 from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
 from llmfair.prompts import Prompt
-from llmfair.rankers.base import WINDOW_FACTS, Plan, Ranked, Ranker, Window, spelled_strategy
+from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
 from llmfair.rankers.passages import clean, passage
+from llmfair.rankers.strategy import WINDOW_FACTS, Plan, Ranked, Window, spelled_strategy
 from llmfair.rankers.windows import never_ranked
 from llmfair.records import Candidates, Encounter, Probe, Query, Ranking, Side
 from llmfair.settings import band_of

@@ -17,8 +17,9 @@ from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import kinds_of, simulate
 from llmfair.probes import REPEAT
-from llmfair.rankers.base import Ranker, Strategy, strategy_of
+from llmfair.rankers.base import Ranker
 from llmfair.rankers.partition import Partition
+from llmfair.rankers.strategy import Strategy, strategy_of
 from llmfair.results import Count, Share
 from llmfair.stats.encounters import Meeting, first_shown, query_sd
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed, smallest_ratio

@@ -26,10 +26,11 @@ from llmfair.metrics.base import CONTROLLED, Judged
 from llmfair.metrics.columns import measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.probes import conditions_of, initial_orders
-from llmfair.rankers.base import Ranked, Ranker, Strategy, remarks, strategy_of
+from llmfair.rankers.base import Ranker, remarks
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.partition import Partition
+from llmfair.rankers.strategy import Ranked, Strategy, strategy_of
 from llmfair.records import Attribute, Candidates, Failure, Ranking
 from llmfair.settings import default_of
 

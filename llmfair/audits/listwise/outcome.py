@@ -29,7 +29,8 @@ from llmfair.metrics.base import Judged
 from llmfair.metrics.columns import Column, limit_notes, measure_all
 from llmfair.metrics.utility import TREC_EVAL
 from llmfair.metrics.values import Quotient, Ratio
-from llmfair.rankers.base import Ranked, Ranker
+from llmfair.rankers.base import Ranker
+from llmfair.rankers.strategy import Ranked
 from llmfair.records import Encounter, Failure, Measurement, Probe, Ranking
 from llmfair.results import Family, ProbeCounts
 from llmfair.stats.intervals import Method

@@ -16,7 +16,8 @@ from llmfair.audits.listwise.design import ListwiseDesign
 from llmfair.audits.listwise.reach import reach_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.probes import listwise_probes
-from llmfair.rankers.base import Ranked, Ranker, strategy_of
+from llmfair.rankers.base import Ranker
+from llmfair.rankers.strategy import Ranked, strategy_of
 from llmfair.records import Chat, Completion, Finish, Labels, Permutation, Scores
 from llmfair.steps import Steps, Unanswered, drive
 

@@ -11,8 +11,8 @@ import numpy as np
 from llmfair.audits.listwise.design import ListwiseDesign, Shape
 from llmfair.audits.listwise.played import play, rank_played
 from llmfair.audits.summary import Inference
-from llmfair.rankers.base import Strategy
 from llmfair.rankers.listwise import ListwiseRanker
+from llmfair.rankers.strategy import Strategy
 from llmfair.records import Side
 from llmfair.results import Reach
 from llmfair.stats.injected import Kinds, kind_exposures, rank_injected

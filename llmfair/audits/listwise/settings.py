@@ -199,7 +199,7 @@ class ListwiseSettings(PromptSettings, AuditSettings):
             raise UsageError("--strategy names none.", "for example --strategy windows")
         if len({*self.strategy}) < len(self.strategy):
             raise UsageError("--strategy names one twice.", "each once, with other parameters")
-        from llmfair.rankers.base import strategy_of
+        from llmfair.rankers.strategy import strategy_of
 
         strategies = {spec: strategy_of(spec, vars(self)) for spec in self.strategy}
         at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})

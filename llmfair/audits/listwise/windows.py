@@ -69,7 +69,7 @@ class WindowsStudy(Study):
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
         """By name: `20/10x3` is window 20, step 10, 3 passes. Raises UsageError where nothing has windows."""
-        from llmfair.rankers.base import strategy_of
+        from llmfair.rankers.strategy import strategy_of
 
         if subject.ranks:
             raise UsageError(
