@@ -175,6 +175,8 @@ def test_commands(line: str, request: pytest.FixtureRequest) -> None:
             copytree(request.getfixturevalue("runs") / name, name)
     if "adapters/fair" in line:  # as training leaves it
         models.adapter(Path("ORG/NAME").resolve(), Path("adapters/fair"))
+    if "cross-encoder:" in line:
+        pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     if "my_ranker" in line:  # as the page shows it
         (shown,) = (block for _, block in blocks("python") if block.startswith("def overlap("))
         Path("my_ranker.py").write_text(shown)

@@ -11,12 +11,13 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.studies.study import Study
 
 COMMANDS = {
-    "cache", "calibrate", "compare", "datasets", "doctor", "plan", "prompts", "report", "rerank", "runs", "score",
-    "study",
+    "cache", "calibrate", "compare", "datasets", "doctor", "measures", "mitigate", "plan", "prompts", "report",
+    "rerank", "runs", "score", "strategies", "study",
 }  # fmt: skip
 """Commands that are no audits."""
 DOCUMENTS = {
-    "comparison", "failure", "finetune_lora", "finetune_plan", "look", "merge", "several", "study_plan",
+    "comparison", "failure", "finetune_lora", "finetune_plan", "look", "merge", "mitigation", "mitigation_plan",
+    "several", "study_plan",
 }  # fmt: skip
 """What `--json` prints besides, as the schema names it: there a kind has its own name, and these with it behind."""
 PREFIXES = ("plan_", "calibrate_", "study_")

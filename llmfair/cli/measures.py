@@ -46,8 +46,8 @@ def list_all(as_json: Json = False) -> None:
     )
     notes = (
         "--measures NAME, NAME@20, NAME(key=value)@20, comma-separated; the first of several words is the default",
-        "beside these, utility by ir_measures' names (P@20, nDCG@20, AP, RR); definitions: docs/statistics.md",
-        "one of your own is one file: docs/extending.md",
+        "beside these, utility by ir_measures' names (P@20, nDCG@20, AP, RR)",
+        "one of your own is one file, joined by the entry point llmfair.measures",
     )
     terminal.print_table(Table("", header, rows, notes))
 

@@ -49,7 +49,7 @@ def list_all(as_json: Json = False) -> None:
         "--strategy NAME:key=value,… in llmfair listwise, repeatable: one run each; llmfair plan listwise prices them "
         "side by side on your lists",
         "≤: at most, since what is asked hangs on the answers; windows by --window, --step and --passes",
-        "one of your own is one file: docs/extending.md",
+        "one of your own is one file, joined by the entry point llmfair.strategies",
     )
     terminal.print_table(Table("", header, rows, notes))
 

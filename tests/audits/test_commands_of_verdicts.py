@@ -52,4 +52,4 @@ def test_what_bars_a_conclusion_has_the_command_that_mends_it() -> None:
     assert {"too_few_queries", "order_not_random", "measured"} & ways().keys() == set(), "nothing to change"
     assert not {"chance_answers", "no_better_than_input"} & ways(texts=False).keys()
     assert "slots" not in ways(design="partition")
-    assert ways_of("listwise", ListwiseSettings(), "python:mine", True) == {}, "which no command names"
+    assert ways_of("listwise", ListwiseSettings(), "object:mine", True) == {}, "which no command names"

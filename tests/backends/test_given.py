@@ -35,13 +35,13 @@ def test_an_object_whose_code_was_edited_is_another_model(tmp_path: Path) -> Non
 
     first = llmfair.audit_pairwise(model=written("[1] > [2]"), output="run", **PAIRS)
     assert llmfair.audit_pairwise(model=written("[1] > [2]"), output="run", **PAIRS).rows == first.rows
-    with pytest.raises(llmfair.RunConflict, match=r"belongs to other settings \(identity: 'python shouts "):
+    with pytest.raises(llmfair.RunConflict, match=r"belongs to other settings \(identity: 'object shouts "):
         llmfair.audit_pairwise(model=written("[2] > [1]"), output="run", **PAIRS)
     other = llmfair.audit_pairwise(model=written("[2] > [1]"), **PAIRS)
     assert other.results["findings"]["relevant"]["reason"] == "position_driven"
     unwritten: dict[str, Any] = {}
     exec(WRITTEN.format(answer="[1] > [2]"), unwritten)
-    assert Given(unwritten["Shouts"]()).identity == "python shouts"
+    assert Given(unwritten["Shouts"]()).identity == "object shouts"
 
 
 def test_a_bug_in_an_object_is_told_with_its_kind() -> None:
