@@ -96,7 +96,7 @@ def verdict_of(found: MitigationResults, folder: Path) -> RunVerdict:
     return _verdict(
         NOT_MITIGATED, nearest, found,
         f"no remedy is shown to bring the rankings nearer to parity; nearest is {nearest.title}, {_change(nearest)}",
-        f"more queries; {report}",
+        f"{'more queries' if any(map(_moves, tested)) else 'another remedy: none of these moves any odds'}; {report}",
     )  # fmt: skip
 
 
@@ -158,6 +158,12 @@ def _verdict(
         high=None if figure is None else figure.high,
         n=None if figure is None else figure.n,
     )
+
+
+def _moves(one: RemedyRow) -> bool:
+    """Whether it changes the odds of any query: where it does not, no more queries would show that it does."""
+    change = one.changes[ODDS]
+    return not change.change == change.low == change.high == 1
 
 
 def _odds(one: RemedyRow) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,18 @@ def test_status(status: str, chosen: str, remedies: list[RemedyRow]) -> None:
     assert (found.status, found.condition) == (status, chosen)
     assert status in STATUSES and chosen in found.sentence
     assert found.next and found.group == "female"
+
+
+def test_a_remedy_that_moves_nothing_is_not_told_to_ask_more_queries() -> None:
+    still = remedy("still", 0.5, KEPT, p=1.0)
+    still = replace(
+        still, changes={**still.changes, ODDS: replace(still.changes[ODDS], change=1.0, low=1.0, high=1.0)}
+    )
+    assert verdict_of(results(still), Path("m")).next.startswith(
+        "another remedy: none of these moves any odds"
+    )
+    both = verdict_of(results(still, remedy("chance", 0.6, KEPT, p=0.5)), Path("m"))
+    assert both.next.startswith("more queries")
 
 
 def test_rankings_within_the_band_are_parity_only_where_the_audit_says_so() -> None:
