@@ -73,10 +73,11 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
 def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, str]:
     """The command lines that ask the same with what each reason calls for, where that is another audit of this kind.
 
-    `texts`: whether items have more to show than titles.
+    `texts`: whether items have more to show than titles. None of an object, which no command names, nor of a ranker
+    that reads no settings of asking.
     """
     known, found = {item.name for item in fields(settings)}, dict[str, str]()
-    if label.startswith(f"{GIVEN}:"):
+    if label.startswith(f"{GIVEN}:") or Subject(label).ranks:
         return found
     for reason, changes in {**WAYS, **settings.ways()}.items():
         if not changes.keys() <= known or ("input" in changes and not texts):
