@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise import LISTWISE, findable, plan
 from llmfair.audits.listwise.making import make_design
 from llmfair.audits.listwise.plan import answer_in_shown_order
+from llmfair.audits.listwise.played import PlayedAudits
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
@@ -20,6 +21,7 @@ from llmfair.audits.planning.plan import plan as plan_of
 from llmfair.audits.runs.run import audit
 from llmfair.audits.subject import Subject
 from llmfair.errors import MissingKey
+from llmfair.metrics.values import Value
 from llmfair.records import Chat, Completion
 from llmfair.registry import _found, names
 from llmfair.steps import drive
@@ -166,6 +168,40 @@ def test_more_orders_more_queries_and_less_spread_find_more() -> None:
     # all 20 items are in one window: a model that answers alike says the same of every order
     assert designs[1]["error_alike_thrice"] == pytest.approx(designs[1]["error_alike"])
     assert designs[2]["error_alike"] == pytest.approx(designs[1]["error_alike"])
+
+
+@pytest.mark.parametrize(("strategy", "pairs"), [("pointwise", 18), ("pairwise-sort:method=allpairs", 36)])
+def test_where_order_makes_no_difference_one_is_planned_with(strategy: str, pairs: int) -> None:
+    """Three protected and three others of each grade: 18 pairs alike, in both orders twice as many."""
+    told = found(6, 6, 6, strategy=strategy)
+    assert (told["comparisons"], told["error_alike_thrice"]) == (pairs, None)
+
+
+def test_some_queries_stand_for_very_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 queries whose titles are alike 5 are written out, and 10 played."""
+    settings = PlanSettings.make(dataset=folder_of(30, 6, 6), strategy="pairwise-sort:method=allpairs")
+    whole = plan_of(LISTWISE, settings)
+    asked, shown, one_value = list[Chat](), plan.answer_in_shown_order, PlayedAudits.value
+    played = list[str]()
+
+    def answer(chat: Chat) -> Completion:
+        asked.append(chat)
+        return shown(chat)
+
+    def value(self: PlayedAudits, log_odds: float, audit: int) -> Value:
+        played.append(self.items.query_id)
+        return one_value(self, log_odds, audit)
+
+    monkeypatch.setattr(plan, "answer_in_shown_order", answer)
+    monkeypatch.setattr(plan, "MOST_RENDERED", 30 * 132 // 6)
+    monkeypatch.setattr(findable, "PLAYED_CALLS", 30 * 132 // 8)
+    monkeypatch.setattr(PlayedAudits, "value", value)
+    some = plan_of(LISTWISE, settings)
+    assert (len({chat.about["query_id"] for chat in asked}), len(set(played))) == (5, 10)
+    assert some["prompt_tokens"] == pytest.approx(whole["prompt_tokens"], rel=0.02)
+    assert some["completion_tokens"] == whole["completion_tokens"]
+    assert some["findable"]["comparisons"] == whole["findable"]["comparisons"]
+    assert some["findable"]["error"] == pytest.approx(whole["findable"]["error"], rel=0.5)
 
 
 def test_what_cannot_be_found() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, log, sqrt
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +29,8 @@ RELEVANCE = 2.0
 """The log-weight of each grade of the simulated ranker that orders by relevance."""
 PLAYED_CALLS, FEWEST_AUDITS, MOST_AUDITS = 60_000, 2, 20
 """Questions that are answered in all where a program is simulated, and audits at least and at most."""
+FEWEST_LISTS = 8
+"""Lists at least that stand for all of them, where one audit of all would take more questions."""
 MOST_ITEMS = 1_000_000
 EXPECTED_DRAWS = 1000
 """Lists ranked in all, for each ratio that is expected."""
@@ -69,7 +71,7 @@ class ListwiseFindable:
     `queries` have items to compare, on average `comparisons` first encounters each. `error` is the standard error
     of ln odds, `sd` that of one query, with the intra-item correlation `item_icc`: with fresh noise it is
     `error_fresh`, of a model that answers alike every time `error_alike`, and `error_alike_thrice`
-    from three times the orders.
+    from three times the orders (None of a strategy that asks in one order only).
     `power` is that of finding `odds`, None where no test is made; `queries_needed` find them with power `target`,
     None: never. `smallest`: the least odds below and above 1 that are found so.
     """
@@ -93,18 +95,21 @@ class ListwiseFindable:
     expected: tuple[ExpectedRatio, ...] | None
 
 
+class Precision(NamedTuple):
+    """Expected first encounters a query, and the standard error of ln odds."""
+
+    comparisons: float
+    error: float
+
+
 class Comparable(Protocol):
     """The lists of a design that have something to compare."""
 
     @property
     def queries(self) -> int: ...
 
-    def comparisons(self, orders: int) -> float:
-        """Expected first encounters a query."""
-        ...
-
-    def error(self, orders: int, icc: float) -> float:
-        """The standard error of ln odds."""
+    def precision(self, orders: int, icc: float) -> Precision:
+        """That of so many initial orders, of a model with this intra-item correlation."""
         ...
 
 
@@ -119,11 +124,9 @@ class CountedLists:
     def queries(self) -> int:
         return len(self.meetings)
 
-    def comparisons(self, orders: int) -> float:
-        return sum(one.comparisons(orders) for one in self.meetings) / self.queries
-
-    def error(self, orders: int, icc: float) -> float:
-        return query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries)
+    def precision(self, orders: int, icc: float) -> Precision:
+        comparisons = sum(one.comparisons(orders) for one in self.meetings) / self.queries
+        return Precision(comparisons, query_sd(self.meetings, orders, icc, self.spread) / sqrt(self.queries))
 
 
 @dataclass(frozen=True)
@@ -139,28 +142,23 @@ class PlayedLists:
     def queries(self) -> int:
         return len(self.lists)
 
-    def comparisons(self, orders: int) -> float:
-        return self._simulated(orders, 0.0)[0]
-
-    def error(self, orders: int, icc: float) -> float:
-        return self._simulated(orders, icc)[1]
-
-    def _simulated(self, orders: int, icc: float) -> tuple[float, float]:
-        """Comparisons a query and the standard error, over a few audits; no error where no odds are finite."""
-        calls = orders * sum(self.strategy.plan(one.n).calls for one in self.lists)
+    def precision(self, orders: int, icc: float) -> Precision:
+        """Over a few audits, of lists that stand for all; the error is infinite where no odds are finite."""
+        strategy, noise = self.strategy, Noise(icc)
+        calls = orders * sum(strategy.plan(one.n).calls for one in self.lists)
+        lists = self.lists[:: max(1, min(calls // PLAYED_CALLS, self.queries // FEWEST_LISTS))]
         audits = min(MOST_AUDITS, max(FEWEST_AUDITS, PLAYED_CALLS // max(1, calls)))
-        noise, counts, squares = Noise(icc), list[int](), list[float]()
         played = [
-            PlayedAudits(one, self.strategy, orders, 1, noise, (self.seed, number))
-            for number, one in enumerate(self.lists)
+            PlayedAudits(one, strategy, orders, 1, noise, (self.seed, k)) for k, one in enumerate(lists)
         ]
+        counts, squares = list[int](), list[float]()
         for audit in range(audits):
             found = preference([one.value(0.0, audit) for one in played])
             counts.append(0 if found is None else found.comparisons)
             if found is not None and found.estimate.error:
-                squares.append(found.estimate.error**2)
-        error = sqrt(float(np.mean(squares)) + self.spread**2 / self.queries) if squares else inf
-        return float(np.mean(counts)) / self.queries, error
+                squares.append(found.estimate.error**2 * len(lists))
+        error = sqrt((float(np.mean(squares)) + self.spread**2) / self.queries) if squares else inf
+        return Precision(float(np.mean(counts)) / len(lists), error)
 
 
 def power_of(lists: Comparable, odds: float, error: float) -> float | None:
@@ -170,7 +168,8 @@ def power_of(lists: Comparable, odds: float, error: float) -> float | None:
 
 def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFindable:
     """Power and smallest odds of the test at the 5 % level, from the expected first encounters and --tau."""
-    lists = _lists(design, _strategy(design), settings)
+    strategy = _strategy(design)
+    lists = _lists(design, strategy, settings)
     unknown = ListwiseFindable(
         queries=lists.queries,
         target=settings.power,
@@ -182,19 +181,20 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
     )
     if reason := _unknown(design, lists.queries):
         return replace(unknown, reason=reason)
-    orders, icc = settings.orders, settings.item_icc
-    error = lists.error(orders, icc)
+    orders, icc = design.settings.orders, settings.item_icc
+    found = {one: lists.precision(orders, one) for one in (icc, 0.0, 1.0)}
+    error = found[icc].error
     sd = error * sqrt(lists.queries)
     below = smallest_ratio(sd, lists.queries, settings.power) if lists.queries >= FEWEST_TESTED else None
     smallest = () if below is None else (below, 1 / below)
     return replace(
         unknown,
-        comparisons=lists.comparisons(orders),
+        comparisons=found[icc].comparisons,
         sd=sd,
         error=error,
-        error_fresh=lists.error(orders, 0),
-        error_alike=lists.error(orders, 1),
-        error_alike_thrice=lists.error(3 * orders, 1),
+        error_fresh=found[0.0].error,
+        error_alike=found[1.0].error,
+        error_alike_thrice=None if strategy.orderless else lists.precision(3 * orders, 1).error,
         power=power_of(lists, settings.odds, error),
         queries_needed=queries_needed(settings.odds, sd, settings.power),
         smallest=smallest,
@@ -247,7 +247,7 @@ def _other_design(design: ListwiseDesign, settings: PlanSettings) -> OtherDesign
         name, orders, strategy = "ranking", ListwiseSettings.orders, strategy_of("windows", vars(settings))
         chains = orders * (prompts + ListwiseSettings.repeat)
     lists = _lists(design, strategy, settings)
-    error = lists.error(orders, settings.item_icc)
+    error = lists.precision(orders, settings.item_icc).error
     calls = chains * sum(strategy.plan(shape.n).calls for shape in design.shapes)
     return OtherDesign(name, orders, calls, error, power_of(lists, settings.odds, error))
 

@@ -23,6 +23,8 @@ from llmfair.steps import Steps, Unanswered, drive
 
 FURTHER = 1.01
 """How many times wider a reach must be, on the log scale, to be called further: it is simulated."""
+MOST_RENDERED = 20_000
+"""About how many prompts are written out to tell how long all are."""
 BESIDE = (
     "window", "step", "passes", "calls", "prompt_tokens", "completion_tokens", "cost", "longest_chain", "folder",
 )  # fmt: skip
@@ -85,9 +87,12 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
 
     One chain a query is driven over one pass, each window answered in the order shown, and stands for the
     query's others: these differ in the condition's word, for which the queries take turns, and in the order of items.
+    Of very many questions so do some queries for all.
     """
     prompts = answers = 0
-    for query, condition in zip(design.queries, cycle(design.prompts), strict=False):
+    of_all = sum(design.plan_of(query).calls for query in design.queries)
+    queries = design.queries[:: max(1, of_all // MOST_RENDERED)]
+    for query, condition in zip(queries, cycle(design.prompts), strict=False):
         first_order = design.orders[query.query_id][:1]
         for probe in listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1):
             if chats := _chats(design.ranker.steps(probe), passes=1):
@@ -95,7 +100,9 @@ def _characters(design: ListwiseDesign) -> tuple[int, int]:
                 prompts += characters * design.plan_of(query).calls // len(chats)
                 characters = sum(len(answer_in_shown_order(chat).text) for chat in chats)
                 answers += characters * design.plan_of(query).calls // len(chats)
-    return prompts * design.chains_per_query, answers * design.chains_per_query
+    shown = max(1, sum(design.plan_of(query).calls for query in queries))
+    all_chains = of_all * design.chains_per_query
+    return prompts * all_chains // shown, answers * all_chains // shown
 
 
 def _chats(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:

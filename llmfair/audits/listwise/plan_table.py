@@ -199,11 +199,14 @@ def _findable_lines(planned: Mapping[str, Any]) -> list[str]:
 def _alike(found: Mapping[str, Any]) -> str:
     """How the error hangs on how the model answers, and what more orders are worth."""
     alike, thrice = found["error_alike"], found["error_alike_thrice"]
-    gain = "next to nothing" if thrice > NO_GAIN * alike else "something"
-    return (
+    told = (
         f"{found['error_fresh']:.4f} if the model's noise is fresh every time (--item-icc 0), {alike:.4f} if it "
-        f"answers alike every time (--item-icc 1); then it gains {gain} from three times the orders: {thrice:.4f}"
+        "answers alike every time (--item-icc 1)"
     )
+    if thrice is None:
+        return told
+    gain = "next to nothing" if thrice > NO_GAIN * alike else "something"
+    return f"{told}; then it gains {gain} from three times the orders: {thrice:.4f}"
 
 
 def _other_design(planned: Mapping[str, Any]) -> list[str]:
