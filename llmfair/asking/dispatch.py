@@ -8,6 +8,7 @@ and engines live on the loop that made them and a notebook's own loop is left al
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -105,6 +106,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 _loops: list[asyncio.AbstractEventLoop] = []
 _loop_lock = threading.Lock()
+os.register_at_fork(after_in_child=_loops.clear)  # a child has no thread but the one that forked
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import random
 import threading
 from collections.abc import Iterator
@@ -190,6 +191,16 @@ def test_it_works_inside_a_running_event_loop(journal: Journal) -> None:
         return run([chain("c", 2)], Scripted(), journal)
 
     assert asyncio.run(notebook()) == {"c": "C.."}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # warned of is what is tested
+def test_a_process_forked_after_asking_asks_too(journal: Journal) -> None:
+    run(singles(2), Scripted(), journal)
+    child = multiprocessing.get_context("fork").Process(target=lambda: run(singles(4), Scripted(), journal))
+    child.start()
+    child.join(10)
+    child.kill()
+    assert child.exitcode == 0
 
 
 def test_waits_grow_also_under_a_retry_after_of_nothing(journal: Journal, clock: Clock) -> None:
