@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.errors import BackendError, MissingExtra, UsageError, did_you_mean, line_of
 
 INSTALL = "pip install 'llmfair[local]'"
@@ -116,12 +117,12 @@ def require(*packages: str) -> None:
 def read_config(folder: Path, name: str) -> dict[str, Any]:
     """A model's `config.json`. Raises UsageError."""
     try:
-        found = json.loads((folder / "config.json").read_text("utf-8"))
+        found = json.loads(inputs.text(folder / "config.json"))
     except FileNotFoundError:
         raise UsageError(
             f"{name} holds no model: it has no config.json.", "name a folder that save_pretrained wrote"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{name}/config.json cannot be read: {error}.", "fetch the model again") from None
     if not isinstance(found, dict):
         raise UsageError(f"{name}/config.json is not an object.", "fetch the model again")

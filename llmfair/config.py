@@ -8,13 +8,12 @@ come from the environment only.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from llmfair import former, registry
+from llmfair import former, inputs, registry
 from llmfair.errors import UsageError, did_you_mean
 
 CONFIG_NAME = "llmfair.toml"
@@ -42,10 +41,10 @@ def read_config(path: Path, commands: Mapping[str, Mapping[str, Any]]) -> dict[s
     environment only.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = inputs.toml(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.", "name a file with --config") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(
             f"{path}: not valid TOML: {error}", "mend it, or name another with --config"
         ) from None

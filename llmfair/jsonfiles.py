@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmfair import inputs
 from llmfair.errors import UsageError
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
 def read_json(path: Path, hint: str = AGAIN) -> Any:
     """What a JSON file says. Raises UsageError."""
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(inputs.text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", hint) from None
 
@@ -46,8 +47,8 @@ def read(path: Path, of: type[T], hint: str = AGAIN) -> T:
 def read_lines(path: Path, of: type[T]) -> Iterator[T]:
     """The lines of a file of JSON lines, each as this class. Raises UsageError naming file, line and field."""
     try:
-        for number, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
+        for number, line in enumerate(inputs.text(path).split("\n"), start=1):
             if line:
                 yield typed(json.loads(line), of, f"{path}:{number}")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", AGAIN) from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, cast, get_args
 
+from llmfair import inputs
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.records import Message, Role
 
@@ -180,12 +180,12 @@ def _folder() -> Path:
 def _read(path: Path, shown: str) -> Prompt:
     """Reads and checks one file."""
     try:
-        content = path.read_bytes()
+        content = inputs.content(path, inputs.MOST_BY_HAND)
         text = content.decode("utf-8")
-        table = tomllib.loads(text)
+        table = inputs.toml_of(text)
     except OSError as error:
         raise UsageError(f"prompt {shown} cannot be read: {error.strerror}.", "check the path") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"prompt {shown} is not TOML: {error}.", "see https://toml.io") from None
     _only_known(table, _KEYS, shown, "key")
     placeholders = _texts(table, "placeholders", shown)

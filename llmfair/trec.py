@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from llmfair import inputs
 from llmfair.errors import UsageError
+from llmfair.inputs import LONGEST_LINE
 from llmfair.records import ANY_GROUP, Attribute, Qrels, Ranking
 
 SHOWN_PROBLEMS = 5
-LONGEST_LINE = 16 << 20
 RESERVED_QUERY = "all"
-GZIP = b"\x1f\x8b"
 QRELS = ("query_id", "0", "doc_id", "relevance")
 RUN = ("query_id", "Q0", "doc_id", "rank", "score", "tag")
 GROUPS = ("doc_id", "attribute", "group")
@@ -53,16 +53,11 @@ def _raw_lines(path: Path, problems: Problems) -> Iterator[tuple[int, bytes]]:
     """The numbered lines of a file, unpacked when its content is gzip's; what cannot be read is a problem."""
     number = 0
     try:
-        with path.open("rb") as stored:
-            file = gzip.GzipFile(fileobj=stored) if stored.peek(2)[:2] == GZIP else stored
-            while raw := file.readline(LONGEST_LINE):
-                number += 1
-                if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):
-                    yield number, raw
-                    continue
-                problems.add(path, number, "", f"longer than {LONGEST_LINE >> 20} MB")
-                while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-                    pass
+        for number, raw in enumerate(inputs.lines(path), 1):
+            if len(raw) < LONGEST_LINE or raw.endswith(b"\n"):
+                yield number, raw
+            else:
+                problems.add(path, number, "", f"longer than {LONGEST_LINE >> 20} MB; the rest is not read")
     except (EOFError, zlib.error, gzip.BadGzipFile):
         problems.add(path, number + 1, "", "the gzip file is damaged or cut off here")
     except OSError as error:

@@ -19,6 +19,7 @@ BASICS = {
     "verdicts",
     "steps",
     "errors",
+    "inputs",
     "registry",
     "jsonbytes",
     "jsonfiles",
@@ -37,7 +38,8 @@ API_MAY = {
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "jsonbytes": set(),
-    "jsonfiles": {"errors"},
+    "inputs": set(),
+    "jsonfiles": {"errors", "inputs"},
     "locks": {"errors"},
     "manifest": {"errors", "jsonfiles", "former"},
     "former": set(),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.cli.options import settings_of_commands
 from llmfair.config import find_config, read_config
 from llmfair.errors import UsageError
 from llmfair.settings import seconds
@@ -44,12 +46,32 @@ def test_the_paper_preset_and_a_flag_over_it() -> None:
         ({"initial": "given", "orders": 3}, "--initial given is one order"),
         ({"initial": "mirrored"}, "--initial mirrored pairs the orders"),
         ({"max_calls": 0}, "--max-calls is 0"),
+        ({"orders": 100_000_000}, "--orders is 100000000, but is at most 1000"),
+        ({"permutations": 1_000_000_000}, "--permutations is 1000000000, but is at most 100000"),
+        ({"seed": 2**63}, "--seed is 9223372036854775808, but is at most 9223372036854775807"),
+        ({"rpm": float("nan")}, "--rpm is nan, but is a finite number"),
+        ({"temperature": float("inf")}, "--temperature is inf, but is a finite number"),
+        ({"dataset": "a\0b"}, "--dataset holds a NUL character"),
+        ({"runs_dir": Path("a\0b")}, "--runs-dir holds a NUL character"),
     ],
 )
 def test_values_out_of_range(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         ListwiseSettings.make(**given)
     assert caught.value.hint
+
+
+def test_every_whole_number_has_bounds() -> None:
+    """A new flag says how much of it a machine can hold and a lifetime can take."""
+    unbounded = [
+        f"{command} --{item.name}"
+        for command, classes in settings_of_commands().items()
+        for settings in classes
+        for item in fields(settings)
+        if int in (hint := get_type_hints(settings)[item.name], *get_args(hint))
+        if item.metadata["most"] is None
+    ]
+    assert not unbounded
 
 
 def test_what_names_a_run_and_what_does_not() -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmfair import inputs
 from llmfair.datasets.base import (
     Dataset,
     DocumentSource,
@@ -82,8 +83,8 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
         text = settings.queries
         if text.startswith("@"):
             try:
-                text = Path(text[1:]).read_text("utf-8").replace("\n", ",")
-            except (OSError, UnicodeDecodeError) as error:
+                text = inputs.text(text[1:]).replace("\n", ",")
+            except (OSError, ValueError) as error:
                 raise UsageError(
                     f"--queries {settings.queries}: cannot be read: {error}", "one id a line"
                 ) from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.checkpoints import Checkpoint, files_sha256, folder_fingerprint
 from llmfair.errors import BackendError, UsageError
 from llmfair.records import Labels, Message
@@ -52,11 +53,11 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
     """The adapter of a folder. Raises UsageError for a folder without one, or one of another model."""
     path = folder / "adapter_config.json"
     try:
-        settings = json.loads(path.read_text("utf-8"))
+        settings = json.loads(inputs.text(path))
         base = str(settings["base_model_name_or_path"])
         digest = files_sha256([path, folder / "adapter_model.safetensors"])
         manifest = _checked_manifest(folder, digest)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
             f"{folder} holds no adapter: {error}.", "name a folder with adapter_config.json and its weights"
         ) from None
@@ -80,10 +81,10 @@ def read_manifest(folder: Path) -> Mapping[str, Any] | None:
     """What was written down when an adapter was trained; None for a folder without it. Raises UsageError."""
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(inputs.text(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", "train the adapter again") from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.keys() >= CHECKED:
         raise UsageError(

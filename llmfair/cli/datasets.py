@@ -78,7 +78,14 @@ def fetch(
         bool, flag("Keep the source files afterwards.", "--keep-downloads", panel="Fetching")
     ] = False,
     text_words: Annotated[
-        int, flag("Keep the first N words of each article too.", "--text-words", panel="Fetching")
+        int,
+        flag(
+            "Keep the first N words of each article too.",
+            "--text-words",
+            panel="Fetching",
+            min=0,
+            max=1_000_000,
+        ),
     ] = 0,
     topics: Annotated[str | None, flag(f"Topics with rel_docs: {COPY}.", "--topics", panel="Sources")] = None,
     metadata: Annotated[str | None, flag(f"Metadata: {COPY}.", "--metadata", panel="Sources")] = None,

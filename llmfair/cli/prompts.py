@@ -12,7 +12,7 @@ from llmfair.audits.kind import Kind, kinds
 from llmfair.cli import complete
 from llmfair.cli.options import Json, add_command, flag
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings
+from llmfair.settings import MOST_NUMBERED, AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.records import Chat
@@ -91,7 +91,9 @@ def _of(kind: Kind) -> Callable[..., None]:
     ) -> None:
         _print(list(kind.rendered(settings)), number, f"{kind.question}s", style)
 
-    run.__annotations__["number"] = Annotated[int, flag(kind.numbered, named="number")]
+    run.__annotations__["number"] = Annotated[
+        int, flag(kind.numbered, named="number", min=1, max=MOST_NUMBERED)
+    ]
     return run
 
 

@@ -41,7 +41,7 @@ Figures = Annotated[
 ]
 Evidence = Annotated[
     int,
-    flag("Answers shown with their prompts.", "--evidence", min=0),
+    flag("Answers shown with their prompts.", "--evidence", min=0, max=100_000),
 ]
 Format = Annotated[
     Literal["html", "md", "card"],

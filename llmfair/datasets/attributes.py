@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.errors import UsageError
 from llmfair.records import ANY_GROUP, Attribute, Side
 from llmfair.trec import declared_groups, nearest
@@ -39,10 +39,10 @@ def shipped_backgrounds(name: str) -> tuple[Mapping[str, float], ...]:
 def read_attributes(path: Path) -> dict[str, Attribute]:
     """The attributes an attributes.toml declares, by name. Raises UsageError."""
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = inputs.toml(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{path}: not valid TOML: {error}", HINT) from None
     return {name: _attribute(path, name, row) for name, row in table.items()}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import llmfair
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.trec import GZIP
+from llmfair.inputs import GZIP, opened
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -195,7 +195,7 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     Raises, before it ends, UsageError for a broken gzip file and LlmfairError when the md5 is not the expected one.
     """
     progress.step(f"{origin.name}: read", origin.path.stat().st_size if origin.here else origin.size)
-    with origin.path.open("rb") if origin.here else io.BytesIO() as file:
+    with opened(origin.path) if origin.here else io.BytesIO() as file:
         source = (
             iter(partial(file.read, BLOCK), b"")
             if origin.here

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.errors import UsageError
 from llmfair.records import LEAST_GAIN
 from llmfair.trec import RUN, Problems, columns, finite_number, text_lines
@@ -109,7 +110,7 @@ def _scores_of_run(path: Path, problems: Problems) -> Iterator[tuple[int, str, s
 
 def _scores_of_json(path: Path) -> Iterator[tuple[int, str, str, Any]]:
     try:
-        rankings = json.loads(path.read_text("utf-8-sig"))
+        rankings = json.loads(inputs.content(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{path}: is not JSON: {error}.", 'a file of {"query_id": [["doc_id", score], …]}'

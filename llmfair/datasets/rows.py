@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.errors import MissingExtra
-from llmfair.trec import LONGEST_LINE, Problems, text_lines, whole_lines
+from llmfair.inputs import LONGEST_LINE
+from llmfair.trec import Problems, text_lines, whole_lines
 
 Row = tuple[int, Mapping[str, Any]]
 """The line of a row, or its number where a form has no lines, and its cells by column."""
@@ -84,7 +86,7 @@ def parquet_rows(path: Path, problems: Problems) -> Iterator[Row]:
         raise MissingExtra("pyarrow is not installed.", "pip install 'llmfair[parquet]'") from None
     number = 0
     try:
-        with ParquetFile(path) as file:
+        with inputs.opened(path) as stored, ParquetFile(stored) as file:
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     number += 1

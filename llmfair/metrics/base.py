@@ -22,6 +22,8 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.values import Limit, Value
 from llmfair.records import Attribute, Candidates, Document, Encounter, Ranking, Side
 
+LONGEST_LIST = 1_000_000
+"""The highest rank that a cutoff or a parameter speaks of."""
 CONTROLLED = "(control=order)"
 """The parameter of a headline from random orders; tables leave it out of their headings."""
 POOLED = "(agg=pooled)"
@@ -339,9 +341,10 @@ def unknown_param(name: str, param: str, known: Collection[str]) -> UsageError:
 
 
 def _whole_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+    """Raises ValueError for what is none from 1 to `LONGEST_LIST`."""
+    if not (text.isascii() and text.isdigit() and 1 <= (number := int(text)) <= LONGEST_LIST):
         raise ValueError(text)
-    return int(text)
+    return number
 
 
-WHOLE_NUMBER = Free(None, _whole_number, "a whole number from 1")
+WHOLE_NUMBER = Free(None, _whole_number, f"a whole number from 1 to {LONGEST_LIST}")

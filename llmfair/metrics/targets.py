@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair import inputs
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import Free, Groups, Judged
 from llmfair.metrics.values import Undefined
@@ -236,8 +236,8 @@ SHARES_HINT = 'write { "group": share, … } with shares from 0 that are not all
 def read_shares(path: str) -> Mapping[str, float]:
     """The shares of a file by name, as they stand there. Raises UsageError."""
     try:
-        return _shares_of(path, Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        return _shares_of(path, inputs.text(path, inputs.MOST_BY_HAND))
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"target={path} cannot be read: {error}", SHARES_HINT) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Definition, Judged, Measure, measure, unknown_param
+from llmfair.metrics.base import LONGEST_LIST, Definition, Judged, Measure, measure, unknown_param
 from llmfair.metrics.values import Undefined, Value
 from llmfair.records import Side
 
@@ -65,6 +65,8 @@ def trec_eval_measure(
         value = arguments[param] = _literal(text, declared[param].dtype)
         if not declared[param].validate(value) or (param == "cutoff" and value < 1):
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
+        if isinstance(value, int) and abs(value) > LONGEST_LIST:
+            raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: at most {LONGEST_LIST}")
         if isinstance(value, dict) and not all(_is_gain(gain) for gain in value.values()):
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", "gains are whole numbers from 0")
     if at in declared and declared[at].required and at not in arguments:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from llmfair.settings.asking import MOST_REPEATS, Asking
 from llmfair.settings.audit import STOPPING_AT_ONCE, AuditSettings, check_stopping
 from llmfair.settings.base import (
+    MOST_NUMBERED,
+    MOST_SEED,
     CommandSettings,
     MeasureSettings,
     PromptSettings,
-    at_least,
     band_of,
     default_of,
     seconds,
@@ -25,7 +26,9 @@ from llmfair.settings.score import RERANK_FORMS, SCORE_FORMS, JudgedSettings, Re
 from llmfair.settings.tuning import FinetuneSettings
 
 __all__ = [
+    "MOST_NUMBERED",
     "MOST_REPEATS",
+    "MOST_SEED",
     "RERANK_FORMS",
     "SCORE_FORMS",
     "STOPPING_AT_ONCE",
@@ -43,7 +46,6 @@ __all__ = [
     "RerankSettings",
     "ScoreSettings",
     "StudySettings",
-    "at_least",
     "band_of",
     "check_stopping",
     "default_of",

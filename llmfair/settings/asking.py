@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import Settings, at_least, seconds, setting
+from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, Settings, seconds, setting
 
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
 
@@ -24,7 +24,13 @@ class SpendingSettings(Settings):
     """How fast a model is asked, and for how much."""
 
     workers: int | None = setting(
-        None, "Requests in flight (default: the backend's own).", "Spending", flags=("-j",), result=False
+        None,
+        "Requests in flight (default: the backend's own).",
+        "Spending",
+        flags=("-j",),
+        result=False,
+        least=1,
+        most=1_000,
     )
     adaptive: bool = setting(
         True,
@@ -33,9 +39,16 @@ class SpendingSettings(Settings):
         result=False,
         advanced=True,
     )
-    rpm: float | None = setting(None, "Requests a minute, at most.", "Spending", result=False, advanced=True)
+    rpm: float | None = setting(
+        None, "Requests a minute, at most.", "Spending", result=False, advanced=True, least=1
+    )
     tpm: float | None = setting(
-        None, "Tokens a minute, at most: prompts and answers.", "Spending", result=False, advanced=True
+        None,
+        "Tokens a minute, at most: prompts and answers.",
+        "Spending",
+        result=False,
+        advanced=True,
+        least=1,
     )
     retries: int = setting(
         8,
@@ -43,6 +56,8 @@ class SpendingSettings(Settings):
         "Spending",
         result=False,
         advanced=True,
+        least=0,
+        most=1_000,
     )
     timeout: float = setting(
         120.0, "Seconds until a request counts as lost.", "Spending", result=False, advanced=True
@@ -73,6 +88,8 @@ class SpendingSettings(Settings):
         "Stop cleanly after N calls of this command; repeated, it continues with N more.",
         "Spending",
         result=False,
+        least=1,
+        most=MOST_NUMBERED,
     )
     max_cost: float | None = setting(
         None,
@@ -80,12 +97,13 @@ class SpendingSettings(Settings):
         "Spending",
         result=False,
         advanced=True,
+        least=0,
     )
     price_in: float | None = setting(
-        None, "Price of a million tokens sent.", "Spending", result=False, advanced=True
+        None, "Price of a million tokens sent.", "Spending", result=False, advanced=True, least=0
     )
     price_out: float | None = setting(
-        None, "Price of a million tokens answered.", "Spending", result=False, advanced=True
+        None, "Price of a million tokens answered.", "Spending", result=False, advanced=True, least=0
     )
     no_cache: bool = setting(
         False, "Neither read nor write the answers that runs share.", "Spending", result=False, advanced=True
@@ -94,8 +112,6 @@ class SpendingSettings(Settings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"workers": 1, "max_calls": 1, "retries": 0})
-        at_least(self, {"rpm": 1, "tpm": 1, "max_cost": 0, "price_in": 0, "price_out": 0})
         if (self.price_in is None) != (self.price_out is None):
             raise UsageError("--price-in and --price-out go together.", "each per million tokens")
         if self.max_cost is not None and self.price_in is None:
@@ -177,11 +193,18 @@ class Asking(SpendingSettings):
         (), "k=JSON merged into every request body, such as top_k=5; repeatable.", "Model", advanced=True
     )
 
-    temperature: float = setting(0.0, "Sampling temperature.", "Sampling")
+    temperature: float = setting(0.0, "Sampling temperature.", "Sampling", least=0)
     max_tokens: int | None = setting(
-        None, "Longest answer, in tokens (default: by what is asked).", "Sampling", advanced=True
+        None,
+        "Longest answer, in tokens (default: by what is asked).",
+        "Sampling",
+        advanced=True,
+        least=1,
+        most=10_000_000,
     )
-    model_seed: int = setting(0, "Seed sent to the model.", "Sampling", advanced=True)
+    model_seed: int = setting(
+        0, "Seed sent to the model.", "Sampling", advanced=True, least=-MOST_SEED, most=MOST_SEED
+    )
     constrain: bool = setting(
         False,
         "Let the model emit nothing but well-formed answers: none is unparseable, none a refusal.",
@@ -223,7 +246,6 @@ class Asking(SpendingSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"max_tokens": 1, "temperature": 0})
         if self.max_cost is not None and self.batch:
             raise UsageError(
                 "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"

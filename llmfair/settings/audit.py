@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import Asking
-from llmfair.settings.base import MeasureSettings, Settings, at_least, setting
+from llmfair.settings.base import MeasureSettings, Settings, setting
 from llmfair.settings.lists import ListSettings
 
 
@@ -55,6 +55,8 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
         "Statistics",
         result=False,
         advanced=True,
+        least=0,
+        most=100_000,
     )
     max_invalid: float = setting(
         0.05,
@@ -82,7 +84,6 @@ class AuditSettings(RunFolder, Asking, ListSettings, MeasureSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"permutations": 0})
         if not 0 <= self.max_invalid <= 1:
             raise UsageError(f"--max-invalid is {self.max_invalid}, but is a share of 1.", "for example 0.05")
 

@@ -13,6 +13,10 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonfiles import typed
 
 WIDEST_BAND = (0.01, 100.0)
+MOST_NUMBERED = 1_000_000_000
+"""The most that anything is counted to: more pairs, prompts or calls take no machine and no purse."""
+MOST_SEED = 2**63 - 1
+"""As servers take a seed, in 64 bits with a sign."""
 OTHER_VERSION = "the version of llmfair that made the run reads its manifest"
 
 
@@ -25,15 +29,18 @@ def setting(
     result: bool = True,
     advanced: bool = False,
     before: Any = None,
+    least: float | None = None,
+    most: float | None = None,
 ) -> Any:
     """A field of a settings class.
 
     `result` says that it can change a result: such settings name the run. `advanced`: no flag of a first week, which
     `--help-all` shows and `--help` does not. `before`: its value in runs whose manifest does not know it, where
-    that is not the default.
+    that is not the default. `least` and `most`: the bounds of a number, which every whole number has; beyond them
+    an audit would not fit into a machine or a lifetime, or the number stands for nothing.
     """
     metadata = {"meaning": meaning, "panel": panel, "flags": flags, "result": result, "advanced": advanced}
-    metadata["before"] = before
+    metadata |= {"before": before, "least": least, "most": most}
     if isinstance(default, tuple):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -113,6 +120,8 @@ class Settings:
 
     def check(self) -> None:
         """Raises UsageError for a value out of range."""
+        for item in fields(self):
+            check_value("--" + item.name.replace("_", "-"), getattr(self, item.name), item)
 
     def as_flags(self, names: Iterable[str]) -> str:
         """Those of the named settings that are not at their default, as one would write them as flags."""
@@ -259,12 +268,21 @@ def seconds(text: str) -> float:
         raise UsageError(f"'{text}' is not a time.", "for example 90s, 30m or 1h") from None
 
 
-def at_least(settings: Settings, lowest: Mapping[str, float]) -> None:
-    for name, least in lowest.items():
-        value = getattr(settings, name)
-        if value is not None and not least <= value < math.inf:
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} is {value}, but is at least {least}.", f"--help-all explains {flag}")
+def check_value(flag: str, value: Any, item: Field[Any]) -> None:
+    """Raises UsageError for a number beyond the bounds of its field, and for a text that no file or model can take."""
+    for text in value if isinstance(value, tuple) else (value,):
+        if isinstance(text, str | Path) and "\0" in str(text):
+            raise UsageError(f"{flag} holds a NUL character.", "leave it out")
+    if not isinstance(value, int | float):
+        return
+    least, most = item.metadata["least"], item.metadata["most"]
+    hint = f"--help-all explains {flag}"
+    if not math.isfinite(value):
+        raise UsageError(f"{flag} is {value}, but is a finite number.", hint)
+    if least is not None and value < least:
+        raise UsageError(f"{flag} is {value}, but is at least {least}.", hint)
+    if most is not None and value > most:
+        raise UsageError(f"{flag} is {value}, but is at most {most}.", hint)
 
 
 def default_of(item: Field[Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from llmfair.errors import UsageError
 from llmfair.settings.audit import AuditSettings
-from llmfair.settings.base import at_least, setting
+from llmfair.settings.base import setting
 
 MOST_SPREAD = 3.0
 MOST_INJECTED = 6.0  # e^6 is as good as always
@@ -28,7 +28,14 @@ class CalibrationSettings(AuditSettings):
         "Statistics",
         result=False,
     )
-    runs: int = setting(200, "Simulated audits of each injected preference.", "Statistics", result=False)
+    runs: int = setting(
+        200,
+        "Simulated audits of each injected preference.",
+        "Statistics",
+        result=False,
+        least=2,
+        most=100_000,
+    )
     power: float = setting(
         0.8, "Power with which the smallest effect is to be found.", "Statistics", result=False
     )
@@ -40,8 +47,6 @@ class CalibrationSettings(AuditSettings):
     def check(self) -> None:
         super().check()
         injected_of(self.injected)
-        if self.runs < 2:
-            raise UsageError(f"--runs is {self.runs}, but is at least 2.", "for example --runs 200")
         if not 0.05 < self.power < 1:
             raise UsageError(f"--power is {self.power}, but lies between 0.05 and 1.", "for example 0.8")
         for flag, named in (("--output names a folder", self.output), ("--junit names a file", self.junit)):
@@ -59,7 +64,7 @@ class PlanningSettings(AuditSettings):
     """What plans share, whatever the audit: the power wanted, and how long a call takes."""
 
     power: float = setting(0.8, "Power with which an effect is to be found.", "Statistics", result=False)
-    latency: float = setting(1.0, "Seconds a call takes.", "Spending", result=False)
+    latency: float = setting(1.0, "Seconds a call takes.", "Spending", result=False, least=0)
 
     @classmethod
     def idle(cls) -> frozenset[str]:
@@ -67,7 +72,6 @@ class PlanningSettings(AuditSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"latency": 0})
         if not 0.05 < self.power < 1:
             raise UsageError(
                 f"--power is {self.power}, but lies between 0.05, the chance of a false positive, and 1.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from llmfair.settings.base import CommandSettings, at_least, setting
+from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, CommandSettings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +49,18 @@ class ListSettings(CommandSettings):
         result=False,
         advanced=True,
     )
-    limit: int | None = setting(None, "Only the first N queries.", "Data", flags=("-n",), result=False)
+    limit: int | None = setting(
+        None, "Only the first N queries.", "Data", flags=("-n",), result=False, least=1, most=MOST_NUMBERED
+    )
     queries: str | None = setting(
         None, "Only these query ids, comma-separated, or @FILE.", "Data", result=False, advanced=True
     )
-    seed: int = setting(0, "Seed of orders and draws, derived per query.", "Data", advanced=True)
+    seed: int = setting(
+        0, "Seed of orders and draws, derived per query.", "Data", advanced=True, least=0, most=MOST_SEED
+    )
     # What is ranked shows in the lists, and their fingerprint names the run.
     candidates: int | None = setting(
-        None, "Documents in a drawn list (default: 200).", "Data", result=False, advanced=True
+        None, "Documents in a drawn list (default: 200).", "Data", result=False, advanced=True, most=100_000
     )
     buckets: str | None = setting(
         None,
@@ -67,7 +71,12 @@ class ListSettings(CommandSettings):
         advanced=True,
     )
     relevant: int | None = setting(
-        None, "Relevant documents in a drawn list (default: half).", "Data", result=False, advanced=True
+        None,
+        "Relevant documents in a drawn list (default: half).",
+        "Data",
+        result=False,
+        advanced=True,
+        most=100_000,
     )
     min_relevant: int | None = setting(
         None,
@@ -75,12 +84,14 @@ class ListSettings(CommandSettings):
         "Data",
         result=False,
         advanced=True,
+        least=0,
+        most=100_000,
     )
     allow_missing: bool = setting(
         False, "Drop judgements of documents that docs.jsonl lacks.", "Data", result=False, advanced=True
     )
     input: Literal["title", "text"] = setting("title", "What the model sees of an item.", "Data")
-    words: int = setting(300, "Words kept of a longer item.", "Data", advanced=True)
+    words: int = setting(300, "Words kept of a longer item.", "Data", advanced=True, least=1, most=1_000_000)
 
     @classmethod
     def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -90,4 +101,3 @@ class ListSettings(CommandSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"limit": 1, "words": 1, "min_relevant": 0, "seed": 0})

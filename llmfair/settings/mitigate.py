@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmfair.errors import UsageError
 from llmfair.settings.asking import SpendingSettings
-from llmfair.settings.base import CommandSettings, at_least, setting
+from llmfair.settings.base import CommandSettings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,9 @@ class MitigateSettings(SpendingSettings, CommandSettings):
         "Model",
         result=False,
     )
-    margin: float = setting(0.02, "Loss of nDCG that still counts as none.", "Statistics", result=False)
+    margin: float = setting(
+        0.02, "Loss of nDCG that still counts as none.", "Statistics", result=False, least=0
+    )
     report: bool = setting(True, "Write report.html beside the results.", "Output", result=False)
     open: bool = setting(False, "Open the report in the browser.", "Output", result=False, advanced=True)
     output: Path | None = setting(
@@ -50,6 +52,5 @@ class MitigateSettings(SpendingSettings, CommandSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"margin": 0})
         if self.margin >= 1:
             raise UsageError(f"--margin is {self.margin}, but nDCG lies from 0 to 1.", "for example 0.02")

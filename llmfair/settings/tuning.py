@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.base import PromptSettings, at_least, setting
+from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, PromptSettings, setting
 from llmfair.settings.lists import ListSettings
 
 ORDERS = 2
@@ -20,8 +20,10 @@ class FinetuneSettings(PromptSettings, ListSettings):
     """A LoRA adapter that removes a measured preference, and the measure of what else it changes."""
 
     train_share: float = setting(0.8, "Share of the queries that are trained on; the rest measure.", "Data")
-    split_seed: int = setting(0, "Seed of the split of queries.", "Data", advanced=True)
-    pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data")
+    split_seed: int = setting(
+        0, "Seed of the split of queries.", "Data", advanced=True, least=0, most=MOST_SEED
+    )
+    pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data", least=1, most=MOST_NUMBERED)
     grades: Literal["match", "any"] = setting(
         "match",
         "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
@@ -30,9 +32,16 @@ class FinetuneSettings(PromptSettings, ListSettings):
         advanced=True,
         before="any",
     )
-    pairs_per_query: int = setting(4000, "Most training pairs of a query.", "Data", advanced=True)
+    pairs_per_query: int = setting(
+        4000, "Most training pairs of a query.", "Data", advanced=True, least=1, most=MOST_NUMBERED
+    )
     pairs_per_item: int | None = setting(
-        200, "Most training pairs of a query that an item is in.", "Data", advanced=True
+        200,
+        "Most training pairs of a query that an item is in.",
+        "Data",
+        advanced=True,
+        least=1,
+        most=MOST_NUMBERED,
     )
     strict_items: bool = setting(
         False, "Train on no item that stands in a pair of validation or test.", "Data", advanced=True
@@ -91,25 +100,27 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "What pairs of unequal relevance hold on to: judgements, or the base's answers.",
         "Training",
     )
-    anchor_weight: float = setting(0.5, "Weight of these pairs in the loss.", "Training", advanced=True)
+    anchor_weight: float = setting(
+        0.5, "Weight of these pairs in the loss.", "Training", advanced=True, least=0
+    )
     group_weight: float = setting(
-        0.5, "Weight of the squared mean preference of a group.", "Training", advanced=True
+        0.5, "Weight of the squared mean preference of a group.", "Training", advanced=True, least=0
     )
     group_temperature: float = setting(
         1.0, "Margin that counts as a full preference there.", "Training", advanced=True
     )
-    slot_weight: float = setting(0.0, "Weight of the squared slot bias.", "Training", advanced=True)
+    slot_weight: float = setting(0.0, "Weight of the squared slot bias.", "Training", advanced=True, least=0)
     loss: Literal["choice", "lm"] = setting(
         "choice",
         "Between the two answers, or over all tokens (lm: with --preset paper).",
         "Training",
         advanced=True,
     )
-    rank: int = setting(1, "Rank of the adapter.", "Training")
+    rank: int = setting(1, "Rank of the adapter.", "Training", least=1, most=10_000)
     lora_alpha: float = setting(
         2.0, "Scale of the adapter: what it adds counts lora-alpha / rank times.", "Training"
     )
-    lora_dropout: float = setting(0.0, "Dropout before the adapter.", "Training", advanced=True)
+    lora_dropout: float = setting(0.0, "Dropout before the adapter.", "Training", advanced=True, least=0)
     target_modules: str = setting(
         "q_proj,k_proj,v_proj,o_proj",
         "Modules of the language model that are adapted, comma-separated.",
@@ -120,20 +131,36 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "cosine", "How the learning rate goes on after it rose.", "Training", advanced=True
     )
     warmup: float = setting(
-        0.05, "Share of the steps in which the learning rate rises.", "Training", advanced=True
+        0.05, "Share of the steps in which the learning rate rises.", "Training", advanced=True, least=0
     )
-    prompts_per_step: int = setting(256, "Prompts of a step, of all devices together.", "Training")
-    group_size: int = setting(64, "Prompts of one query that stay together.", "Training", advanced=True)
-    max_prompts: int = setting(40_000, "Prompts trained on in all; two a pair.", "Training")
+    prompts_per_step: int = setting(
+        256, "Prompts of a step, of all devices together.", "Training", least=1, most=1_000_000
+    )
+    group_size: int = setting(
+        64, "Prompts of one query that stay together.", "Training", advanced=True, least=2, most=1_000_000
+    )
+    max_prompts: int = setting(
+        40_000, "Prompts trained on in all; two a pair.", "Training", least=1, most=MOST_NUMBERED
+    )
     layout: Literal["auto", "padded", "shared"] = setting(
         "auto", "Prompts side by side, or their common beginning once.", "Training", advanced=True
     )
     compile: bool = setting(False, "Compile the layers (padded only).", "Training", advanced=True)
     eval_every: int = setting(
-        2_500, "Prompts between validations; 0: at the end only.", "Training", advanced=True
+        2_500,
+        "Prompts between validations; 0: at the end only.",
+        "Training",
+        advanced=True,
+        least=0,
+        most=MOST_NUMBERED,
     )
     patience: int = setting(
-        5, "Validations without progress before training stops.", "Training", advanced=True
+        5,
+        "Validations without progress before training stops.",
+        "Training",
+        advanced=True,
+        least=1,
+        most=MOST_NUMBERED,
     )
     clip: float = setting(1.0, "Largest norm of the gradient.", "Training", advanced=True)
     report_to: Literal["none", "tensorboard", "wandb"] = setting(
@@ -201,10 +228,6 @@ class FinetuneSettings(PromptSettings, ListSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"split_seed": 0, "pairs": 1, "pairs_per_query": 1, "pairs_per_item": 1})
-        at_least(self, {"rank": 1, "max_prompts": 1, "prompts_per_step": 1, "group_size": 2})
-        at_least(self, {"anchor_weight": 0, "group_weight": 0, "slot_weight": 0, "warmup": 0})
-        at_least(self, {"eval_every": 0, "patience": 1, "lora_dropout": 0})
         for name in ("group_temperature", "learning_rate", "lora_alpha", "clip"):
             if not getattr(self, name) > 0:
                 raise UsageError(

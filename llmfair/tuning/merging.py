@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from llmfair import inputs
 from llmfair.audits.subject import backend_args
 from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
@@ -94,7 +95,7 @@ def _test_pairs(folder: Path) -> list[TrainingPair]:
     above = AdapterDir(whole.parent)
     path = above.pairs if above.rejected == whole else AdapterDir(whole).pairs
     try:
-        with path.open(encoding="utf-8") as file:
+        with inputs.opened(path) as file:
             rows = [json.loads(line) for line in file]
         return [
             TrainingPair(

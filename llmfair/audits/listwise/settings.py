@@ -15,7 +15,6 @@ from llmfair.settings import (
     CalibrationSettings,
     PlanningSettings,
     PromptSettings,
-    at_least,
     check_stopping,
     setting,
 )
@@ -64,11 +63,16 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         result=False,
         advanced=True,
     )
-    window: int = setting(20, "Items in one window.", "Prompt")
-    step: int = setting(10, "Positions a window moves towards the head.", "Prompt")
-    passes: int = setting(3, "Passes over the list.", "Prompt")
+    window: int = setting(20, "Items in one window.", "Prompt", least=2, most=10_000)
+    step: int = setting(10, "Positions a window moves towards the head.", "Prompt", least=1, most=10_000)
+    passes: int = setting(3, "Passes over the list.", "Prompt", least=1, most=1_000)
     depth: int | None = setting(
-        None, "Rank only the first N positions (default: all).", "Prompt", advanced=True
+        None,
+        "Rank only the first N positions (default: all).",
+        "Prompt",
+        advanced=True,
+        least=2,
+        most=1_000_000,
     )
     passages: Literal["first", "max"] = setting(
         "first",
@@ -89,8 +93,12 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         "Prompt",
         advanced=True,
     )
-    orders: int = setting(3, "Initial orders per query, shared by all prompts.", "Prompt")
-    repeats: int = setting(1, "Times each order is asked.", "Prompt", advanced=True)
+    orders: int = setting(
+        3, "Initial orders per query, shared by all prompts.", "Prompt", least=1, most=1_000
+    )
+    repeats: int = setting(
+        1, "Times each order is asked.", "Prompt", advanced=True, least=1, most=MOST_REPEATS
+    )
     repeat: bool = setting(
         True, "Repeat the neutral prompt: its test–retest baseline.", "Prompt", advanced=True
     )
@@ -202,12 +210,6 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         from llmfair.rankers.strategy import strategy_of
 
         strategies = {spec: strategy_of(spec, vars(self)) for spec in self.strategy}
-        at_least(self, {"window": 2, "step": 1, "passes": 1, "depth": 2, "orders": 1, "repeats": 1})
-        if self.repeats > MOST_REPEATS:
-            raise UsageError(
-                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.",
-                "ask for more --orders instead",
-            )
         if self.design == "ranking" and self.step > self.window:
             raise UsageError(
                 f"--step {self.step} is larger than --window {self.window}: positions between would be skipped.",
@@ -257,7 +259,11 @@ class PlanSettings(PlanningSettings, ListwiseSettings):
 
     odds: float = setting(0.8, "Preference odds to be found.", "Statistics", result=False)
     tau: float = setting(
-        0.0, "Standard deviation over queries of the true ln preference odds.", "Statistics", result=False
+        0.0,
+        "Standard deviation over queries of the true ln preference odds.",
+        "Statistics",
+        result=False,
+        least=0,
     )
     item_icc: float = setting(
         0.5,
@@ -276,7 +282,6 @@ class PlanSettings(PlanningSettings, ListwiseSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"tau": 0})
         if self.tau > MOST_SPREAD:
             raise UsageError(
                 f"--tau is {self.tau}, but a standard deviation of logarithms is at most {MOST_SPREAD:g} here.",

@@ -40,12 +40,18 @@ class WindowsSettings(StudySettings, ListwiseSettings):
     )
     # Wang et al. 2024, Table 2: the neutral prompt, once, in one pass
     conditions: str | None = setting("neutral", "Prompts, comma-separated.", "Prompt", result=False)
-    passes: int = setting(1, "Passes over the list, as in the paper's Table 2.", "Prompt")
+    passes: int = setting(
+        1, "Passes over the list, as in the paper's Table 2.", "Prompt", least=1, most=1_000
+    )
     repeat: bool = setting(
         False, "Ask the neutral prompt twice: how much the same question differs.", "Prompt", advanced=True
     )
-    window: int = setting(20, "Not here: --settings names windows.", "Prompt", advanced=True)
-    step: int = setting(10, "Not here: --settings names steps.", "Prompt", advanced=True)
+    window: int = setting(
+        20, "Not here: --settings names windows.", "Prompt", advanced=True, least=2, most=10_000
+    )
+    step: int = setting(
+        10, "Not here: --settings names steps.", "Prompt", advanced=True, least=1, most=10_000
+    )
 
 
 class WindowsStudy(Study):

@@ -8,13 +8,13 @@ from typing import Any, Literal, Self, get_args
 
 from llmfair.errors import UsageError
 from llmfair.settings import (
+    MOST_NUMBERED,
     MOST_REPEATS,
     STOPPING_AT_ONCE,
     AuditSettings,
     CalibrationSettings,
     PlanningSettings,
     PromptSettings,
-    at_least,
     check_stopping,
     default_of,
     setting,
@@ -38,7 +38,9 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "Read the text, or the log-probabilities of both labels (needs --form letter on servers).",
         "Prompt",
     )
-    pairs: int = setting(50, "Pairs per query and relevance stratum.", "Data", result=False)
+    pairs: int = setting(
+        50, "Pairs per query and relevance stratum.", "Data", result=False, least=1, most=MOST_NUMBERED
+    )
     conditions: str = setting(
         "relevant,irrelevant",
         "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.",
@@ -59,7 +61,9 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         "Prompt",
         advanced=True,
     )
-    repeats: int = setting(1, "Times each pair is asked.", "Prompt", advanced=True)
+    repeats: int = setting(
+        1, "Times each pair is asked.", "Prompt", advanced=True, least=1, most=MOST_REPEATS
+    )
     on_bad_answer: str = setting(
         "repair",
         "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.",
@@ -72,7 +76,14 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     sequential: bool = setting(
         False, "Stop each stratum as soon as it is settled where its odds lie.", "Statistics"
     )
-    max_pairs: int = setting(1000, "Most pairs of a stratum under --sequential.", "Statistics", advanced=True)
+    max_pairs: int = setting(
+        1000,
+        "Most pairs of a stratum under --sequential.",
+        "Statistics",
+        advanced=True,
+        least=1,
+        most=MOST_NUMBERED,
+    )
 
     @property
     def at_once(self) -> int | None:
@@ -99,11 +110,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "--answers margin reads free answers, not those of --constrain, whose log-probabilities are "
                 "renormalised.",
                 "leave one of them out",
-            )
-        at_least(self, {"pairs": 1, "repeats": 1, "max_pairs": 1})
-        if self.repeats > MOST_REPEATS:
-            raise UsageError(
-                f"--repeats is {self.repeats}, but is at most {MOST_REPEATS}.", "ask for more --pairs instead"
             )
         if not 0 <= self.noise_share <= 1:
             raise UsageError(

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from llmfair import inputs
 from llmfair.asking.one_chat import chat_sampling
 from llmfair.audits.design import NOBODY, Outcome
 from llmfair.audits.gates import read_gates
@@ -161,7 +162,7 @@ def _known(
         query_id: frozenset(doc_id for doc_id, useful in told.get(query_id, {}).items() if useful)
         for query_id in items
     }
-    return {"known": known, "labels": sha256(path.read_bytes()).hexdigest()}
+    return {"known": known, "labels": sha256(inputs.content(path)).hexdigest()}
 
 
 def _named_by(measures: str, by: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llmfair import registry
+from llmfair import inputs, registry
 from llmfair.audits.rag.policies import Floats
 from llmfair.datasets.answers import AnswerDataset, questions_sha256
 from llmfair.datasets.base import cache_folder
@@ -27,7 +27,7 @@ class Retrieved(ScoringRanker):
     """What a retriever found once: a TREC run, or JSON as Fair-RAG released it. Items it did not find come last."""
 
     def __init__(self, path: Path, dataset: AnswerDataset, queries: Sequence[Query]) -> None:
-        self.identity = f"file {sha256(path.read_bytes()).hexdigest()}"
+        self.identity = f"file {sha256(inputs.content(path)).hexdigest()}"
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         needed = [query.query_id for query in queries]
         self._scores = read_retrieval(path, lists, needed, whole=not dataset.shared)

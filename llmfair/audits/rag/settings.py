@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
+from llmfair.settings import AuditSettings, PromptSettings, setting
 
 LARGEST_ALPHA = 1000.0
 CITED = "cited"
@@ -57,14 +57,16 @@ class RagSettings(PromptSettings, AuditSettings):
         "How closely lists follow the scores, comma-separated: 0 is uniform, large ones the one best list.",
         "Data",
     )
-    k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",))
+    k: int = setting(5, "Items that the generator is shown.", "Data", flags=("-k",), least=1, most=1_000)
     pool: int = setting(
         100,
         "Of a corpus that all questions share: items per question, those that the first retriever finds.",
         "Data",
         advanced=True,
+        least=1,
+        most=100_000,
     )
-    samples: int = setting(20, "Lists drawn per query, retriever and alpha.", "Data")
+    samples: int = setting(20, "Lists drawn per query, retriever and alpha.", "Data", least=1, most=10_000)
     useful: str = setting(
         "gain",
         "Which items are useful: those that alone improve the answer (gain), those judged relevant (qrels), or those "
@@ -77,6 +79,8 @@ class RagSettings(PromptSettings, AuditSettings):
         "Tokens that the generator reads: items are cut to fit (default: those of hf: and vllm: models, else 4096).",
         "Prompt",
         advanced=True,
+        least=64,
+        most=10_000_000,
     )
     utility: str | None = setting(
         None,
@@ -112,7 +116,9 @@ class RagSettings(PromptSettings, AuditSettings):
         "Statistics",
         result=False,
     )
-    margin: float = setting(0.02, "Loss of utility that still counts as kept.", "Statistics", result=False)
+    margin: float = setting(
+        0.02, "Loss of utility that still counts as kept.", "Statistics", result=False, least=0
+    )
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -150,7 +156,6 @@ class RagSettings(PromptSettings, AuditSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"k": 1, "pool": 1, "samples": 1, "margin": 0, "context": 64})
         self.alphas()
         for flag, values in (("retriever", self.retriever), ("alpha", tuple(self.alphas()))):
             if twice := next((value for value in values if values.count(value) > 1), None):

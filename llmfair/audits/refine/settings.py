@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings import AuditSettings, PromptSettings, at_least, setting
+from llmfair.settings import AuditSettings, PromptSettings, setting
 
 BASELINE = "bm25"
 """The page of the original query: every run has it."""
@@ -53,6 +53,8 @@ class RefineSettings(PromptSettings, AuditSettings):
         "Data",
         result=False,
         advanced=True,
+        least=1,
+        most=1_000_000,
     )
     query_text: Literal["keywords", "title"] = setting(
         "keywords",
@@ -77,7 +79,7 @@ class RefineSettings(PromptSettings, AuditSettings):
         "file as in ./shares.json; of all measures that name none.",
         "Statistics",
     )
-    max_iterations: int = setting(5, "Rounds of refinement, at most.", "Data")
+    max_iterations: int = setting(5, "Rounds of refinement, at most.", "Data", least=0, most=1_000)
     keep: Literal["added", "last"] = setting(
         "added", "Words accumulate (added), or each round's replace those before (last).", "Data"
     )
@@ -92,6 +94,7 @@ class RefineSettings(PromptSettings, AuditSettings):
         "How far from the best that a page can have the loop is content, in units of the objective.",
         "Statistics",
         advanced=True,
+        least=0,
     )
     floor: bool = setting(
         True,
@@ -131,7 +134,6 @@ class RefineSettings(PromptSettings, AuditSettings):
 
     def check(self) -> None:
         super().check()
-        at_least(self, {"max_iterations": 0, "kl_threshold": 0, "depth": 1})
         if not 1 / HEAVIEST <= self.weight <= HEAVIEST:
             raise UsageError(
                 f"--weight is {self.weight}, but lies between {1 / HEAVIEST:g} and {HEAVIEST}.",

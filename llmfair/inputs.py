@@ -1,0 +1,97 @@
+"""Files that are read: regular ones alone, and no more of them than their kind holds.
+
+A pipe or a device may never end, a short packed file may unpack to any length, and a short text can be nested deeper
+than a parser follows. Each is an error like that of a file that is not there.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MOST_WHOLE = 4 << 30
+"""Bytes of a file that is read as a whole, such as one JSON document."""
+MOST_BY_HAND = 1 << 20
+"""Bytes of a file that people write: settings, prompts, attributes, shares."""
+MOST_PARTS = 64
+"""Parts of a TOML name: a parser takes time that grows with their square."""
+DOTTED = re.compile(
+    rf"""(?:(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}""", re.ASCII
+)
+LONGEST_LINE = 16 << 20
+GZIP = b"\x1f\x8b"
+FREELY, TIMES = 16 << 20, 100
+"""A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
+
+
+def opened(path: Path | str) -> BinaryIO:
+    """A regular file, to be read. Raises OSError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
+    except ValueError as error:  # a NUL character, half of a surrogate pair
+        raise OSError(errno.EINVAL, f"no name of a file: {error}", str(path)) from None
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "no regular file, but a pipe or a device", str(path))
+
+
+def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
+    """All of a file. Raises OSError, of one with more than `most` bytes too."""
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size <= most and len(found := file.read(most + 1)) <= most:
+            return found
+    shown = f"{most >> 20:,} MB" if most < 1 << 30 else f"{most >> 30:,} GB"
+    raise OSError(errno.EFBIG, f"larger than {shown}", str(path))
+
+
+def text(path: Path | str, most: int = MOST_WHOLE) -> str:
+    """All of a file in UTF-8, whatever ends its lines. Raises OSError, and ValueError for what is no UTF-8."""
+    return content(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def toml(path: Path | str) -> dict[str, Any]:
+    """What a TOML file says. Raises OSError, and ValueError for what is no TOML."""
+    return toml_of(text(path, MOST_BY_HAND))
+
+
+def toml_of(written: str) -> dict[str, Any]:
+    """What a TOML text says. Raises ValueError."""
+    if found := DOTTED.search(written):
+        line = written.count("\n", 0, found.start()) + 1
+        raise ValueError(f"a name of more than {MOST_PARTS} parts (at line {line})")
+    try:
+        return tomllib.loads(written)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def lines(path: Path | str) -> Iterator[bytes]:
+    """The lines of a file with their ends, unpacked where its content is gzip's.
+
+    One that is longer than `LONGEST_LINE` is the last, and cut there. Raises OSError, of a file that unpacks to far
+    more than texts do too, and what gzip raises for a damaged one (EOFError, zlib.error, gzip.BadGzipFile).
+    """
+    with opened(path) as stored:
+        packed = stored.peek(2)[:2] == GZIP  # type: ignore[attr-defined]
+        file = gzip.GzipFile(fileobj=stored) if packed else stored
+        unpacked, checked = 0, FREELY
+        while line := file.readline(LONGEST_LINE):
+            unpacked += len(line)
+            if packed and unpacked > checked:
+                checked = FREELY + TIMES * stored.tell()
+                if unpacked > checked:
+                    raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", str(path))
+            yield line
+            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                return

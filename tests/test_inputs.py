@@ -1,0 +1,85 @@
+"""What is read: regular files alone, and no more of them than their kind holds; refused before it is waited for."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from llmfair import inputs
+from llmfair.trec import Problems, text_lines
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def problems_of(path: Path) -> str:
+    problems = Problems()
+    assert not [*text_lines(path, problems)]
+    return problems.first[0]
+
+
+def test_a_pipe_and_a_device_are_no_files(pipe: Path, tmp_path: Path) -> None:
+    for path in (pipe, Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(OSError, match="no regular file, but a pipe or a device"):
+            inputs.content(path)
+    with pytest.raises(IsADirectoryError):
+        inputs.content(tmp_path)
+    assert problems_of(pipe) == f"{pipe}: cannot be read: no regular file, but a pipe or a device"
+
+
+def test_no_path_has_a_nul_character() -> None:
+    with pytest.raises(OSError, match="no name of a file: embedded null byte"):
+        inputs.text("a\0b")
+
+
+def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    path.write_text("#" * inputs.MOST_BY_HAND)
+    assert inputs.toml(path) == {}
+    path.write_text("#" * (inputs.MOST_BY_HAND + 1))
+    with pytest.raises(OSError, match="larger than 1 MB"):
+        inputs.toml(path)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(OSError, match="larger than 4 GB"):
+        inputs.content(tmp_path / "sparse")
+
+
+@pytest.mark.parametrize("line", ["", "0" * 100])
+def test_a_packed_file_does_not_unpack_for_ever(
+    tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "FREELY", 1 << 18)
+    path = tmp_path / "qrels.txt"
+    path.write_bytes(gzip.compress(f"{line}\n".encode() * (1 << 18), 9) * 9)
+    problems = Problems()
+    for _ in text_lines(path, problems):
+        pass
+    assert problems.first[0].endswith(": cannot be read: unpacks to more than 100 times its size")
+
+
+def test_a_line_without_an_end_is_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "qrels.txt"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+    assert problems_of(path) == f"{path}:1: longer than 16 MB; the rest is not read"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a = " + "[" * 100_000, "nested too deeply"),
+        ("\n" + "a." * 100_000 + "b = 1", r"a name of more than 64 parts \(at line 2\)"),
+        ("x = {" + '"a" . ' * 100_000 + "b = 1}", "a name of more than 64 parts"),
+    ],
+)
+def test_toml_without_a_bottom(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        inputs.toml_of(text)
+    assert inputs.toml_of("a.b.c = '" + "." * 100 + "one. two. " * 30 + "'")
