@@ -6,5 +6,7 @@ COPY llmfair /llmfair/llmfair
 COPY prompts /llmfair/prompts
 COPY data /llmfair/data
 RUN pip install --no-cache-dir /llmfair
+# In here all belongs to root, and outside to nobody in particular.
+ENV LLMFAIR_SHARED=1
 WORKDIR /work
 ENTRYPOINT ["llmfair"]

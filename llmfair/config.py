@@ -13,11 +13,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from llmfair import former, inputs, registry
+from llmfair import former, inputs, registry, secrets
 from llmfair.errors import UsageError, did_you_mean
 
 CONFIG_NAME = "llmfair.toml"
-SECRET_WORDS = ("key", "secret", "token", "password")
 NAME_OR_PATH: Mapping[str, Callable[[Path], bool]] = {
     "base_model": Path.is_dir,
     "dataset": Path.is_dir,
@@ -72,7 +71,7 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], known: Mapping[s
         if key in known:
             value = typed(f"{path}: {prefix}{key}", value, known[key])
             found[key] = _from(path.parent, key, value, known[key])
-        elif any(word in key.lower() for word in SECRET_WORDS):
+        elif secrets.is_secret(key):
             raise UsageError(
                 f"{path}: {prefix}{key} looks like a secret.", "set it in the environment: OPENAI_API_KEY"
             )

@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmfair import former, locks
+from llmfair import former, locks, rights
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.jsonfiles import json_text, read_json
 from llmfair.manifest import RUNS_HINT, Manifest, RunSettings, read_manifest, read_named
@@ -126,7 +126,7 @@ class RunDir:
         Raises RunConflict listing each difference, UsageError when the folder cannot be written.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            rights.make_folder(self.path)
         except OSError as error:
             raise UsageError(
                 f"cannot write the run folder {self.path}: {error.strerror}.",

@@ -16,6 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ def failure(error: LlmfairError) -> dict[str, Any]:
         "schema": 1,
         "status": "incomplete" if error.exit_code == 3 else "failed",
         "exit_code": error.exit_code,
-        "error": {"class": type(error).__name__, "message": error.message, "hint": error.hint},
+        "error": {
+            "class": type(error).__name__,
+            "message": secrets.said(error.message),
+            "hint": secrets.said(error.hint),
+        },
     }
 
 
@@ -84,11 +89,11 @@ def fail(error: LlmfairError) -> int:
     if output.as_json:
         with suppress(OSError):  # a full disk, which may be the very error, cannot be told on stdout
             print_json(failure(error))
-    print(f"Error: {error.message}", file=sys.stderr)
+    print(secrets.said(f"Error: {error.message}"), file=sys.stderr)
     if error.hint:
-        print(f"  {error.hint}", file=sys.stderr)
+        print(secrets.said(f"  {error.hint}"), file=sys.stderr)
     if output.verbose:
-        traceback.print_exception(error)
+        print(secrets.said("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     return error.exit_code
 
 
@@ -117,13 +122,13 @@ def warn(text: str) -> None:
     """One line on stderr, said once."""
     if text not in output.warned:
         output.warned.add(text)
-        print(f"Warning: {text}", file=sys.stderr)
+        print(secrets.said(f"Warning: {text}"), file=sys.stderr)
 
 
 def say(text: str = "") -> None:
     """A line on stderr, unless only results are wanted."""
     if not output.quiet:
-        print(text, file=sys.stderr)
+        print(secrets.said(text), file=sys.stderr)
 
 
 def agreed(question: str, default: bool, alone: str, flag: str) -> bool:

@@ -26,6 +26,8 @@ BASICS = {
     "locks",
     "manifest",
     "former",
+    "secrets",
+    "rights",
 }
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
@@ -43,6 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "locks": {"errors"},
     "manifest": {"errors", "jsonfiles", "former"},
     "former": set(),
+    "secrets": set(),
+    "rights": set(),
     "records": {"jsonbytes"},
     "verdicts": {"records"},
     "steps": {"records"},

@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec import convert
 
+from llmfair import rights
 from llmfair.errors import LlmfairError
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import Completion, Finish
@@ -206,7 +207,7 @@ def _of_chosen(
 
 def _open(path: Path) -> sqlite3.Connection:
     """A connection to the cache, which is made where there is none. Raises OSError, sqlite3.Error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    rights.make_folder(path.parent)
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llmfair import secrets
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.jsonbytes import decode, encode
 from llmfair.records import (
@@ -58,6 +59,7 @@ def request_keys(
 ) -> Callable[[Chat], str]:
     """`request_key` for chats of one shape and draw: what they have in common is encoded once."""
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
+    drawn["extra"] = secrets.hidden(sampling.extra)  # another key asks nothing anew
     shape = _shape(expects) if sampling.constrain or sampling.margins else type(expects).__name__
     before = _canonical([FORMAT, identity, sampling.adapter])[:-1]
     after = _canonical([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]

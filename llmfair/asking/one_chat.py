@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from llmfair import rights
 from llmfair.asking.budgets import Budget, characters
 from llmfair.asking.journal import SHARED, Journal, request_keys
 from llmfair.asking.limits import Limits, Progress
@@ -86,7 +87,8 @@ class Asker:
             if self.opened:
                 return
             try:
-                await self.backend.open()
+                with rights.usual():  # it may download weights
+                    await self.backend.open()
             except LlmfairError as error:
                 self.stop(error)
                 raise Stopped from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -178,7 +178,7 @@ class Design(ABC, Generic[T]):
         asked = {} if prompt is None else {"sha256": prompt.sha256, "text": prompt.text}
         return {
             "task": self.task,
-            "flags": {key: value for key, value in asdict(settings).items() if not isinstance(value, Path)},
+            "flags": {key: value for key, value in settings.written().items() if not isinstance(value, Path)},
             "dataset": self.dataset.name,
             "lists": {
                 **self.dataset.describe(),

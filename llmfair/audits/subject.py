@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from llmfair import registry
+from llmfair import registry, secrets
 from llmfair.asking.limits import Limits
 from llmfair.audits.lists import groups_of, training_lists
 from llmfair.backends.adapters import MANIFEST, read_manifest
@@ -181,7 +181,8 @@ def sampling_of(settings: Asking) -> Sampling:
         try:
             extra[key] = _json(value)
         except ValueError:
-            raise UsageError(f"--extra {assignment}: the value is not JSON.", "for example top_k=5") from None
+            shown = secrets.written(assignment)
+            raise UsageError(f"--extra {shown}: the value is not JSON.", "for example top_k=5") from None
     if template := template_args(settings.template_arg):
         extra["chat_template_kwargs"] = template
     return Sampling(

@@ -177,7 +177,7 @@ class Batches:
         """The lines of a file by key; what is no file of lines at all must not pass for one without answers."""
 
         def read(attempt: int) -> dict[str, bytes]:
-            content = self._client.files.content(file_id).content
+            content = self.backend.without_secrets(self._client.files.content(file_id).content)
             found = {key: line for line in content.split(b"\n") if (key := self.key_of(line))}
             if content.strip() and b'"custom_id"' not in content:
                 raise ValueError(file_id)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import llmfair
+from llmfair import secrets
 from llmfair.backends.addresses import proxy_for, server_of
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.headers import Allowance, allowance, retry_after
@@ -28,6 +29,7 @@ LONGEST_QUOTE = 300
 _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _RETRIED = {408, 409, 425, *range(500, 600)}
+_OURS = {"accept", "content-type", "user-agent"}
 _ELSEWHERE = {404, 405, 410, *range(300, 400)}
 
 
@@ -51,7 +53,8 @@ class Server(ABC):
         self.server_name = options.server_name or self.server
         self.allowance: Allowance | None = None
         self._poster: Poster | None = None
-        self._secrets: tuple[str, ...] = ()
+        self._key_sent = False
+        self._hide = self._hide_quoted = secrets.without(())
 
     async def open(self) -> None:
         """Takes key and headers from the environment. Raises MissingKey and UsageError."""
@@ -117,7 +120,10 @@ class Server(ABC):
                     f"the header {name!r} holds a character that cannot be sent.",
                     "set OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
                 )
-        self._secrets = tuple({key, *headers["authorization"].split()[1:]} - {"", NO_KEY})
+        self._key_sent = key != NO_KEY or headers["authorization"] != f"Bearer {NO_KEY}"
+        told = [(name, value) for name, value in headers.items() if name not in _OURS]
+        self._hide = secrets.without([*secrets.known(), *secrets.of_headers(told)])
+        self._hide_quoted = secrets.quoted({key, *secrets.of_headers(told, every=True)} - {NO_KEY})
         return headers
 
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
@@ -127,12 +133,18 @@ class Server(ABC):
         if self._poster is None:
             raise RuntimeError("the backend is not open")
         try:
-            return await self._poster.post(body)
+            status, headers, reply = await self._poster.post(body)
         except ReplyTooLong:
             raise self.too_long() from None
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, TimeoutError) as error:
             cause = self._cause(error)
+        else:
+            return status, headers, self.without_secrets(reply)
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
+
+    def without_secrets(self, reply: bytes) -> bytes:
+        """A reply without what it repeats of keys and headers, which has no place in journals, caches and reports."""
+        return self._hide(reply.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def too_long(self) -> Rejected:
         """Of a reply that is not read to its end."""
@@ -182,7 +194,7 @@ class Server(ABC):
             case _ if status in _RETRIED:
                 return Transient(says)
             case 401:  # not quoted: it may repeat parts of the key
-                word = "refuses the key" if self._secrets else "asks for a key"
+                word = "refuses the key" if self._key_sent else "asks for a key"
                 return MissingKey(f"{self.server} {word}.", f"set {key} to a key of this server")
             case 403:
                 return MissingKey(f"{says}.", f"check what the key in {key} may use")
@@ -201,8 +213,7 @@ class Server(ABC):
         return Rejected(f"{says}.")
 
     def quote(self, error: Mapping[str, Any]) -> str:
-        """The server's words on one line, without any key that it repeats."""
+        """The server's words on one line, without any key or header that it repeats."""
         words = " ".join(str(error.get("message") or "").split())
-        for secret in self._secrets:
-            words = words.replace(secret, "***")
+        words = self._hide_quoted(words)
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""

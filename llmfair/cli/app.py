@@ -17,7 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 import llmfair
-from llmfair import former, registry, terminal
+from llmfair import former, registry, rights, secrets, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
@@ -136,9 +136,15 @@ def _asked_for(arguments: list[str]) -> Any:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is one sentence and a way out."""
+    with rights.private():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     _terminated.clear()
     previous = signal.signal(signal.SIGTERM, _terminate)
     terminal.output = terminal.Output(as_json=_asks_json(arguments))
+    secrets.note(arguments)
     given, arguments = arguments, [*map(former.flag, arguments)]
     try:
         for before, now in zip(given, arguments, strict=True):

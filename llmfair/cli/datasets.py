@@ -9,7 +9,7 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli import complete
-from llmfair.cli.options import Json, NoProgress, Quiet, Verbose, flag
+from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, flag
 from llmfair.cli.transfers import transfers
 from llmfair.errors import UsageError
 
@@ -97,6 +97,7 @@ def fetch(
     quiet: Quiet = False,
     verbose: Verbose = False,
     no_progress: NoProgress = False,
+    shared: Shared = False,
 ) -> None:
     """Download a TREC Fair collection (topics, relevance, groups, titles are kept), or a task of LaMP.
 

@@ -23,7 +23,7 @@ PANELS = (
 GROUPS = ("Audit", "Mitigate", "Plan", "Read", "Look")
 """The panels of flags and of commands, in this order; what is in none comes first."""
 NARROWEST, WIDEST = 40, 100
-SHORT = 26
+SHORT = 27
 """A command of so many flags shows them all."""
 METAVARS: Mapping[str, str] = {
     "int": "N",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from llmfair import terminal
+from llmfair import rights, terminal
 from llmfair.audits.kind import Help, kinds, studies
 from llmfair.cli.complete import OFFERED
 from llmfair.cli.help import PANELS, AdvancedPanel
@@ -181,6 +181,15 @@ Verbose = Annotated[
 ]
 NoProgress = Annotated[bool, flag("No progress bar.", "--no-progress", panel=AdvancedPanel("Output"))]
 Color = Annotated[str, flag("auto, always or never.", "--color", panel=AdvancedPanel("Output"))]
+Shared = Annotated[
+    bool,
+    flag(
+        "Let others read what is written, as your umask says; else it is yours alone.",
+        "--shared",
+        panel=AdvancedPanel("Output"),
+        callback=lambda value: _share(value),
+    ),
+]
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
 Config = Annotated[
     Path | None,
@@ -204,6 +213,7 @@ COMMON: dict[str, tuple[Any, Any]] = {
     "verbose": (Verbose, False),
     "no_progress": (NoProgress, False),
     "color": (Color, "auto"),
+    "shared": (Shared, False),
     "config": (Config, None),
 }
 """The flags of every command that has settings, with their defaults."""
@@ -230,6 +240,12 @@ def _speak(verbose: bool) -> bool:
     return verbose
 
 
+def _share(shared: bool) -> bool:
+    if shared:
+        rights.share()
+    return shared
+
+
 def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     """Puts the configuration file under this command's flags and variables."""
     path = value or find_config(Path.cwd())
@@ -238,7 +254,7 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
     if value is not None and not path.is_file():
         raise UsageError(f"no configuration file {path}.", "name one with --config")
     everywhere = {
-        **dict.fromkeys(("json", "quiet", "verbose", "no_progress"), bool),
+        **dict.fromkeys(("json", "quiet", "verbose", "no_progress", "shared"), bool),
         "color": str,
         "preset": str,
     }

@@ -10,7 +10,7 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli import complete
-from llmfair.cli.options import Config, Json, RunsDir, Verbose, flag
+from llmfair.cli.options import Config, Json, RunsDir, Shared, Verbose, flag
 from llmfair.errors import LlmfairError, UsageError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def report(
     runs_dir: RunsDir = Path("runs"),
     as_json: Json = False,
     verbose: Verbose = False,
+    shared: Shared = False,
     config: Config = None,
 ) -> None:
     """The report of one run, or of several side by side, in one self-contained HTML file.

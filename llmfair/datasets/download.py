@@ -7,13 +7,16 @@ import hashlib
 import io
 import time
 import zlib
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import unquote, urlsplit
 
 import llmfair
+from llmfair import secrets
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.inputs import GZIP, opened
 
@@ -72,7 +75,7 @@ class Origin:
     @property
     def place(self) -> str:
         """Where it is read, for messages."""
-        return str(self.path) if self.here else str(self.url)
+        return str(self.path) if self.here else secrets.written(self.url)
 
     @property
     def missing(self) -> int | None:
@@ -118,7 +121,7 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
     from http.client import HTTPException
     from urllib.error import HTTPError
 
-    position, failures = start, 0
+    position, failures, place = start, 0, secrets.written(url)
     while True:
         try:
             with _connect(url, position) as response:
@@ -127,7 +130,7 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
                 end = None if size is None else position - skip + int(size)
                 if skip:
                     progress.say(
-                        f"{url}: the server ignores Range, so the file is downloaded from its start again"
+                        f"{place}: the server ignores Range, so the file is downloaded from its start again"
                     )
                 while block := response.read1(BLOCK):
                     skipped = min(skip, len(block))
@@ -144,13 +147,15 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
                 return  # nothing lies beyond what is known: the file was complete already
             if error.code < 500 and error.code not in (408, 429):
                 raise LlmfairError(
-                    f"{url}: the server answers {error.code} {error.reason}.", elsewhere
+                    f"{place}: the server answers {error.code} {error.reason}.", elsewhere
                 ) from None
             why = f"{error.code} {error.reason}"
         except (OSError, HTTPException) as error:
             why = str(getattr(error, "reason", None) or error) or type(error).__name__
         if failures == len(PAUSES):
-            raise LlmfairError(f"{url}: {why}.", "the same command continues where it stopped")
+            raise LlmfairError(
+                f"{place}: {secrets.said(why)}.", "the same command continues where it stopped"
+            )
         time.sleep(PAUSES[failures])
         failures += 1
 
@@ -158,10 +163,20 @@ def blocks(url: str, start: int, progress: DownloadProgress, elsewhere: str) -> 
 def _connect(url: str, start: int) -> HTTPResponse:
     from urllib.request import Request, urlopen
 
-    request = Request(url, headers={"User-Agent": f"llmfair/{llmfair.__version__}"})
+    address, who = _without_userinfo(url)
+    request = Request(address, headers={"User-Agent": f"llmfair/{llmfair.__version__}"})
+    if who:
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(who.encode()).decode()}")
     if start:
         request.add_header("Range", f"bytes={start}-")
     return cast("HTTPResponse", urlopen(request, timeout=TIMEOUT))
+
+
+def _without_userinfo(url: str) -> tuple[str, str]:
+    """An address without `user:password`, and these as they are meant."""
+    parts = urlsplit(url)
+    who, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=host).geturl(), unquote(who)
 
 
 class _Measured(io.RawIOBase):

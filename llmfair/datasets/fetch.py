@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import llmfair
-from llmfair import locks
+from llmfair import locks, secrets
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.download import DownloadProgress, Origin, Silent, download, read_lines
@@ -131,8 +131,8 @@ def _is_done(step: Step, record: Mapping[str, Any], options: FetchOptions) -> bo
         "metadata": (options.metadata,),
         "pages": (options.corpus, options.titles),
     }[step]
-    used = [source["from"] for source in record[step]["sources"]]
-    same = all(given is None or _place(given) in used for given in asked)
+    used = [secrets.written(source["from"]) for source in record[step]["sources"]]
+    same = all(given is None or secrets.written(_place(given)) in used for given in asked)
     return same and (step != "pages" or options.text_words <= record[step]["text_words"])
 
 
@@ -163,9 +163,13 @@ def _given(text: str) -> Origin:
     """A copy the user names. Raises UsageError when there is no such file."""
     if "://" in text:
         if not text.startswith(("http://", "https://")):
-            raise UsageError(f"{text}: only http and https addresses can be fetched.", "or give a file")
+            raise UsageError(
+                f"{secrets.written(text)}: only http and https addresses can be fetched.", "or give a file"
+            )
         name = text.partition("?")[0].rstrip("/").rpartition("/")[2] or "download"
-        folder = hashlib.sha256(text.encode()).hexdigest()[:12]  # equal names from two servers stay apart
+        folder = hashlib.sha256(secrets.written(text).encode()).hexdigest()[
+            :12
+        ]  # equal names from two servers stay apart
         return Origin(name, _downloads() / folder / name, url=text, temporary=True)
     path = Path(_place(text))
     if not path.is_file():
@@ -275,7 +279,7 @@ _KEEP = {"topics": _keep_topics, "metadata": _keep_groups, "pages": _keep_pages}
 
 
 def _source(origin: Origin) -> dict[str, Any]:
-    return {"name": origin.name, "from": origin.url or str(origin.path), **origin.seen}
+    return {"name": origin.name, "from": secrets.written(origin.url or str(origin.path)), **origin.seen}
 
 
 def _note(collection: Collection, record: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from llmfair import secrets
 from llmfair.errors import UsageError
 from llmfair.settings.base import MOST_NUMBERED, MOST_SEED, Settings, seconds, setting
 
@@ -249,4 +250,10 @@ class Asking(SpendingSettings):
         if self.max_cost is not None and self.batch:
             raise UsageError(
                 "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
+            )
+        secret = next((one.partition("=")[0] for one in self.extra if secrets.written(one) != one), None)
+        if self.batch and secret is not None:
+            raise UsageError(
+                f"--batch sends a file that is kept, and --extra {secret} is secret.",
+                "leave it out, or ask without --batch",
             )

@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+from llmfair import secrets
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.jsonfiles import typed
 
@@ -99,6 +100,7 @@ class Settings:
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
         """Settings from what the user gave, over a preset, over defaults. Raises UsageError."""
+        secrets.note([*given.values()])
         made = cls(**{**(cls.of_preset(preset) if preset is not None else {}), **given})
         made.check()
         return made
@@ -135,13 +137,17 @@ class Settings:
                 words.append(flag if value else f"--no-{flag[2:]}")
             else:
                 for one in value if isinstance(value, tuple) else (value,):
-                    words += [flag, shlex.quote(str(one))]
+                    words += [flag, shlex.quote(secrets.written(str(one)))]
         return " ".join(words)
 
     def of_result(self) -> dict[str, Any]:
-        """The settings that can change a result."""
+        """The settings that can change a result, as they are written down."""
         names = {item.name for item in fields(self) if item.metadata["result"]}
-        return {name: value for name, value in asdict(self).items() if name in names}
+        return {name: value for name, value in self.written().items() if name in names}
+
+    def written(self) -> dict[str, Any]:
+        """All settings as they are written down: without what is secret in them."""
+        return {name: secrets.written(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, kw_only=True)

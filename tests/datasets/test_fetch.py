@@ -141,7 +141,7 @@ def test_it_asks_unless_told_otherwise(serve: Serve, monkeypatch: pytest.MonkeyP
         (("trec-fair/2022", "--corpus", "nothing.gz"), 2, "nothing.gz: there is no such file"),
         (("trec-fair/2022", "--corpus", "ftp://x/y"), 2, "only http and https"),
         (("trec-fair/2022", "--titles", "t.tsv", "--text-words", "3"), 2, "--titles replaces the corpus"),
-        (("trec-fair/2022", "--text-words", "-1"), 2, "is negative"),
+        (("trec-fair/2022", "--text-words", "-1"), 2, "--text-words"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ def inputs_of(design: Design[Any], identity: Mapping[str, Any], facts: Mapping[s
     data, offered = design.dataset, registry.offered()
     code = [f"{one.__module__}.{one.__qualname__}" for one in (type(design), type(kind_of(design.task)))]
     packages = {name.partition(".")[0] for name in ("llmfair", *code, *offered)}
-    settings = asdict(design.settings).items()
+    settings = design.settings.written().items()
     return fingerprint(
         {
             "identity": identity,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from llmfair import secrets
 from llmfair.asking.journal import Journal
 from llmfair.asking.ledger import FILE as BATCHES
 from llmfair.asking.limits import Progress
@@ -40,7 +41,7 @@ def session(
             earlier = None
         journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
         refuse_fewer(journal, earlier.journal_answers if earlier else 0)
-        invocation = {"command": sys.argv, "started": now(), "ended": None}
+        invocation = {"command": secrets.written(sys.argv), "started": now(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "status": "running",
