@@ -17,12 +17,13 @@ from llmfair.rundir import JOURNAL
 class Stage:
     """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own.
 
-    The model is made when it is wanted: a run is replayed without it.
+    The model is made when it is wanted: a run is replayed without it. `said`: what a run says of it, by all results.
     """
 
     name: str
     programs: Callable[[Mapping[str, Any]], Iterator[Program]]
     make: Callable[[], Backend]
+    said: Callable[[Mapping[str, Any]], str] = lambda results: ""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or f"{self.name}.jsonl" in (TEXTS, JOURNAL):

@@ -76,10 +76,14 @@ class WindowAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A probe's final order, and every window on the way to it; None where nothing was asked to be ordered whole."""
+    """A probe's final order, and every window on the way to it; None where nothing was asked to be ordered whole.
+
+    `asked`: another probe's answer does not stand for its own.
+    """
 
     ranking: Ranking | None
     windows: tuple[WindowAnswer, ...]
+    asked: bool = True
 
     @property
     def encounters(self) -> tuple[Encounter, ...]:

@@ -20,7 +20,9 @@ from llmfair.audits.listwise.findings import HowRanked
 from llmfair.audits.listwise.results import ListwiseFacts
 from llmfair.audits.listwise.seen import HEADLINE, WindowShare, seen, share
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.listwise.shuffles import STAGE, Shuffles
 from llmfair.audits.runs.stopping import Stopping
+from llmfair.audits.stage import Stage
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.metrics.base import Judged
 from llmfair.probes import WINDOW_STREAM, PromptCondition, listwise_probes
@@ -111,7 +113,7 @@ class ListwiseDesign(Design[Ranked]):
     def programs(self) -> Iterator[Program]:
         """One program per chain; under --sequential one per window, and none past that which settled its prompt."""
         if not self.settings.sequential:
-            for probe in self.probes():
+            for probe in self.shuffles.at_once() if self.shuffles else self.probes():
                 yield Program(probe.probe_id, lambda probe=probe: self.ranker.steps(probe))  # type: ignore[misc]
             return
         for condition in self.prompts:
@@ -123,6 +125,18 @@ class ListwiseDesign(Design[Ranked]):
                         probe, self._alone(probe).steps(probe), partial(self.met, probe)
                     ),
                 )
+
+    @cached_property
+    def shuffles(self) -> Shuffles | None:
+        """What is asked of a ranker that scores lists, where that may be less than every chain."""
+        if not isinstance(self.ranker, ListwiseRanker) or not self.ranker.strategy.question.whole:
+            return None
+        found = Shuffles(self.ranker, [*self.probes()])
+        return found if any(found.later()) else None
+
+    def stages(self) -> Sequence[Stage]:
+        shuffles = self.shuffles
+        return (Stage(STAGE, shuffles.programs, self.backend, shuffles.said),) if shuffles else ()
 
     def stopping(self, condition: PromptCondition) -> Stopping[WindowShare]:
         """A sequential audit under one prompt that has not begun."""
@@ -191,7 +205,7 @@ class ListwiseDesign(Design[Ranked]):
     @property
     def exact(self) -> bool:
         """Whether so many requests are planned, and not at most so many, by what the answers are."""
-        return all(self.plan_of(query).exact for query in self.queries)
+        return self.shuffles is None and all(self.plan_of(query).exact for query in self.queries)
 
     def facts(self) -> ListwiseFacts:
         """What results say of the design."""

@@ -54,7 +54,8 @@ def outcome_of(
     findings = findings_of(
         [c for c in columns if c.condition in conditions], conditions, useful, inference, design.asked()
     )
-    answers = answer_counts(((probe.condition, result) for probe, result in chains), design.sides)
+    asked_of = ((probe.condition, result) for probe, result in chains if result.asked)
+    answers = answer_counts(asked_of, design.sides)
     for condition, finding in findings.items():
         if condition in answers:
             findings[condition] = assessed(finding, answers[condition])

@@ -255,8 +255,8 @@ def _further(
         finally:
             counted[stage.name] = len(journal)
         warnings = [f"{stage.name}: {warning}" for warning in from_other_runs(journal)]
-    failures = [*before.failures, *found.failures]
-    return ProbeResults({**before.results, **found.results}, failures, found.error, warnings)
+    failures, results = [*before.failures, *found.failures], {**before.results, **found.results}
+    return ProbeResults(results, failures, found.error, [*warnings, *filter(None, [stage.said(results)])])
 
 
 def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
